@@ -1,0 +1,193 @@
+//! The evidence record: what `ClusterBootstrap.status.upgrade` says about one upgrade.
+//!
+//! It is the only thing that hooks are answered from, so it is complete in itself and survives a restart.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The record schema that this build reads and writes. A record of another schema counts as no record.
+pub const SCHEMA: i64 = 1;
+
+/// A lifecycle hook of Cluster API's Runtime SDK, spelled as the SDK spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Hook {
+    /// Before any object of a topology is created.
+    BeforeClusterCreate,
+    /// Once, after the first control plane node answers. Never blocks.
+    AfterControlPlaneInitialized,
+    /// Once per upgrade, before its first step.
+    BeforeClusterUpgrade,
+    /// Before each version that the control plane takes.
+    BeforeControlPlaneUpgrade,
+    /// After each version that the control plane has taken.
+    AfterControlPlaneUpgrade,
+    /// Before each version that the workers take.
+    BeforeWorkersUpgrade,
+    /// After each version that the workers have taken.
+    AfterWorkersUpgrade,
+    /// Once per upgrade, after its last step.
+    AfterClusterUpgrade,
+    /// Before anything of the cluster is deleted.
+    BeforeClusterDelete,
+}
+
+impl Hook {
+    /// Every lifecycle hook, in the order in which one upgrade meets them.
+    pub const ALL: [Self; 9] = [
+        Self::BeforeClusterCreate,
+        Self::AfterControlPlaneInitialized,
+        Self::BeforeClusterUpgrade,
+        Self::BeforeControlPlaneUpgrade,
+        Self::AfterControlPlaneUpgrade,
+        Self::BeforeWorkersUpgrade,
+        Self::AfterWorkersUpgrade,
+        Self::AfterClusterUpgrade,
+        Self::BeforeClusterDelete,
+    ];
+
+    /// The name on the wire in discovery and in `kind` (`<name>Request`).
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BeforeClusterCreate => "BeforeClusterCreate",
+            Self::AfterControlPlaneInitialized => "AfterControlPlaneInitialized",
+            Self::BeforeClusterUpgrade => "BeforeClusterUpgrade",
+            Self::BeforeControlPlaneUpgrade => "BeforeControlPlaneUpgrade",
+            Self::AfterControlPlaneUpgrade => "AfterControlPlaneUpgrade",
+            Self::BeforeWorkersUpgrade => "BeforeWorkersUpgrade",
+            Self::AfterWorkersUpgrade => "AfterWorkersUpgrade",
+            Self::AfterClusterUpgrade => "AfterClusterUpgrade",
+            Self::BeforeClusterDelete => "BeforeClusterDelete",
+        }
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What is known of one upgrade (or of the first installation) of one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeRecord {
+    /// Schema of this record; see [`SCHEMA`].
+    pub schema: i64,
+    /// `metadata.uid` of the Cluster.
+    #[serde(rename = "clusterUID")]
+    pub cluster_uid: String,
+    /// `metadata.generation` of the Cluster that the record was computed from.
+    pub observed_cluster_generation: i64,
+    /// `metadata.generation` of this very ClusterBootstrap that the record was computed from.
+    pub observed_bootstrap_generation: i64,
+    /// UID of namespace `kube-system` on the API server that gave the proof; absent before first contact.
+    #[serde(rename = "workloadUID", default, skip_serializing_if = "Option::is_none")]
+    pub workload_uid: Option<String>,
+    /// Value of the label `run.tanzu.vmware.com/tkr` seen on the Cluster.
+    pub label: String,
+    /// Version of the control plane when the upgrade began; information only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// `spec.topology.version` of the Cluster, byte for byte.
+    pub to: String,
+    /// The version that Cluster API writes to the control plane next, or has just written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hop: Option<String>,
+    /// Name of the TanzuKubernetesRelease whose packages belong to `hop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tkr: Option<String>,
+    /// A positive list: a hook and version that is not listed with `open: true` holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<Gate>,
+    /// The package set of the hop, in the order kapp-controller, CNI, CPI, CSI, additional.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<PackageRecord>,
+    /// When the record was opened; display only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When the last package of the running stage got its proof; display only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_at: Option<Time>,
+    /// When the control plane was seen at the hop's version; display only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<Time>,
+    /// When everything was at `to` and settled; display only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<Time>,
+    /// How the record was closed; absent while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+}
+
+/// How a record was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Outcome {
+    /// Control plane, workers and packages are at `to`.
+    Completed,
+    /// `spec.topology.version` was moved back to the version of the control plane.
+    Cancelled,
+}
+
+/// The answer of one hook for one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Gate {
+    /// The hook that asks.
+    pub hook: Hook,
+    /// The Kubernetes version that the question is about, byte for byte.
+    pub version: String,
+    /// Whether the answer is "go on".
+    pub open: bool,
+    /// Why the gate is closed, PascalCase; empty when open.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// What it waits for, constant while the reason is; empty when open.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// What is known of one package at its target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PackageRecord {
+    /// Short name: `Package.spec.refName` up to its first dot, `antrea`.
+    pub name: String,
+    /// Target version: `Package.spec.version`.
+    pub version: String,
+    /// Digest of the values and of the stage that the proof is asked for; names the values Secret.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub values_digest: String,
+    /// How far the package is.
+    pub state: PackageState,
+    /// Why it is not Ready, PascalCase; empty when Ready.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// What an operator needs to know; empty when Ready.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// `metadata.uid` of the App that gave the proof. With `appGeneration` and `valuesDigest` this is the latch:
+    /// a new leader takes it over instead of asking for a new proof.
+    #[serde(rename = "appUID", default, skip_serializing_if = "Option::is_none")]
+    pub app_uid: Option<String>,
+    /// `metadata.generation` of the App that gave the proof.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_generation: Option<i64>,
+}
+
+/// How far a package is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PackageState {
+    /// Nothing of the target was written yet.
+    Pending,
+    /// The target is written; kapp-controller has not taken it up.
+    Applied,
+    /// kapp-controller works on the target.
+    Reconciling,
+    /// Proven ready at the target.
+    Ready,
+    /// kapp-controller failed at the target; it tries again by itself.
+    Failed,
+}
