@@ -1,0 +1,162 @@
+//! Waiting for a condition: every wait has a name and a deadline, and a wait that fails says what it saw last.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Time between two looks. Short beside everything that is waited for, long beside the cost of one look.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Why one look did not end the wait.
+///
+/// Every displayable error converts into [`Unmet::NotYet`], so a probe may use `?` on calls that fail while a server is still
+/// coming up.
+#[derive(Debug)]
+pub enum Unmet {
+    /// The condition does not hold yet; the text is what was seen instead.
+    NotYet(String),
+    /// The condition cannot come true any more (a process has died): the wait ends at once.
+    Never(String),
+}
+
+impl<E: Display> From<E> for Unmet {
+    fn from(seen: E) -> Self {
+        // The alternate form prints an anyhow chain in one line and is the plain form for everything else.
+        Self::NotYet(format!("{seen:#}"))
+    }
+}
+
+/// Ends a wait early, with the reason.
+pub fn never<T>(reason: impl Display) -> Result<T, Unmet> {
+    Err(Unmet::Never(reason.to_string()))
+}
+
+/// Goes on waiting, saying what was seen.
+pub fn not_yet<T>(seen: impl Display) -> Result<T, Unmet> {
+    Err(Unmet::NotYet(seen.to_string()))
+}
+
+/// A wait that did not end well.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The deadline passed.
+    #[error("waited {:.1} s for {what}; last seen: {seen}", .after.as_secs_f64())]
+    TimedOut {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        after: Duration,
+        /// What the last finished look saw instead.
+        seen: String,
+    },
+    /// The probe gave up.
+    #[error("gave up waiting for {what} after {:.1} s: {reason}", .after.as_secs_f64())]
+    Hopeless {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        after: Duration,
+        /// Why it cannot come true any more.
+        reason: String,
+    },
+}
+
+/// Looks again and again until `probe` answers, at most for `deadline`.
+///
+/// `what` reads after "waited for": "the API server to be ready". A probe that hangs is cut off at the deadline.
+pub async fn until<T, F, Fut>(what: impl Into<String>, deadline: Duration, mut probe: F) -> Result<T, Error>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, Unmet>>,
+{
+    let what = what.into();
+    let started = Instant::now();
+    let mut seen = "nothing: the first look has not finished".to_owned();
+    loop {
+        let left = deadline.saturating_sub(started.elapsed());
+        match tokio::time::timeout(left, probe()).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(Unmet::Never(reason))) => {
+                return Err(Error::Hopeless {
+                    what,
+                    after: started.elapsed(),
+                    reason,
+                });
+            }
+            Ok(Err(Unmet::NotYet(now))) => seen = now,
+            Err(_elapsed) => {
+                return Err(Error::TimedOut {
+                    what,
+                    after: deadline,
+                    seen,
+                });
+            }
+        }
+        if started.elapsed() + PERIOD >= deadline {
+            return Err(Error::TimedOut {
+                what,
+                after: started.elapsed(),
+                seen,
+            });
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn returns_what_the_probe_found() {
+        let mut looks = 0;
+        let found = until("three looks", Duration::from_secs(10), || {
+            looks += 1;
+            let now = looks;
+            async move {
+                if now == 3 {
+                    Ok(now)
+                } else {
+                    not_yet(format!("{now} looks"))
+                }
+            }
+        })
+        .await;
+        assert_eq!(found, Ok(3));
+    }
+
+    #[tokio::test]
+    async fn names_the_wait_and_what_was_seen_last() {
+        let error = until::<(), _, _>("a server", SHORT, || async { Err("connection refused")? })
+            .await
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("for a server; last seen: connection refused"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_hanging_probe_is_cut_off() {
+        let error = until::<(), _, _>("an answer", SHORT, std::future::pending)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_hopeless_wait_ends_before_its_deadline() {
+        let started = Instant::now();
+        let error = until::<(), _, _>("a process", Duration::from_secs(60), || async {
+            never("exit status: 1")
+        })
+        .await;
+        assert!(matches!(error, Err(Error::Hopeless { reason, .. }) if reason == "exit status: 1"));
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+}
