@@ -1,1 +1,34 @@
-//! Placeholder.
+//! API types of Sluice, and narrow views of the foreign kinds that it reads and writes.
+//!
+//! - [`run`]: the kinds of `run.tanzu.vmware.com/v1alpha3`, field for field as the Tanzu addons-manager served them,
+//!   with the evidence record and the upgrade policy added.
+//! - [`foreign`]: Cluster API and Carvel kinds, reduced to what is read or written here.
+//! - [`labels`]: every label, annotation, finalizer and secret type that is a contract with other software.
+//!
+//! [`crds`] is what gets installed; `crds/yaml` holds the same as files.
+
+mod schema;
+
+pub mod foreign;
+pub mod labels;
+pub mod run;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+
+/// Every CustomResourceDefinition that Sluice installs, in the order in which they are applied.
+///
+/// Install these and not `Kind::crd()`: a null in an optional field is dropped by the API server here, as it always
+/// was for these kinds, while `Kind::crd()` would have it stored.
+#[must_use]
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    [
+        run::TanzuKubernetesRelease::crd(),
+        run::OSImage::crd(),
+        run::ClusterBootstrapTemplate::crd(),
+        run::ClusterBootstrap::crd(),
+        run::KappControllerConfig::crd(),
+    ]
+    .map(schema::without_nullable)
+    .into()
+}

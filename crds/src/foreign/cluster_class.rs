@@ -1,0 +1,21 @@
+//! Cluster API's ClusterClass: which Kubernetes versions an upgrade may pass through.
+
+use serde::{Deserialize, Serialize};
+
+use super::kind::foreign_kind;
+use super::lenient::each;
+
+foreign_kind! {
+    /// A ClusterClass.
+    ClusterClass in "cluster.x-k8s.io" / "v1beta2", "ClusterClass", "clusterclasses",
+    spec: ClusterClassSpec
+}
+
+/// What a ClusterClass lays down.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterClassSpec {
+    /// Versions that clusters of the class can have, ascending; empty means any.
+    #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    pub kubernetes_versions: Vec<String>,
+}

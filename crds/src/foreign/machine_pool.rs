@@ -1,0 +1,10 @@
+//! Cluster API's MachinePool; for what is read here it is a MachineDeployment.
+
+use super::kind::foreign_kind;
+use super::machine_deployment::{WorkerSpec, WorkerStatus};
+
+foreign_kind! {
+    /// A MachinePool.
+    MachinePool in "cluster.x-k8s.io" / "v1beta2", "MachinePool", "machinepools",
+    spec: WorkerSpec, status: WorkerStatus
+}

@@ -1,0 +1,202 @@
+//! ClusterBootstrap: the packages of one cluster, how far they are, and what hooks may answer.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Condition, UpgradeRecord};
+use crate::schema::{free_object, is_false};
+
+/// The packages of a cluster and how its upgrades treat them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "run.tanzu.vmware.com",
+    version = "v1alpha3",
+    kind = "ClusterBootstrap",
+    plural = "clusterbootstraps",
+    shortname = "cb",
+    namespaced,
+    status = "ClusterBootstrapStatus",
+    derive = "PartialEq",
+    doc = "The packages of one cluster. Name and namespace are those of the Cluster.",
+    label("cluster.x-k8s.io/provider", "runtime-extension-sluice"),
+    label("clusterctl.cluster.x-k8s.io", ""),
+    label("clusterctl.cluster.x-k8s.io/move", ""),
+    printcolumn(
+        name = "CNI",
+        type_ = "string",
+        json_path = ".spec.cni.refName",
+        description = "Package of the container network"
+    ),
+    printcolumn(
+        name = "CSI",
+        type_ = "string",
+        json_path = ".spec.csi.refName",
+        description = "Package of the storage interface"
+    ),
+    printcolumn(
+        name = "CPI",
+        type_ = "string",
+        json_path = ".spec.cpi.refName",
+        description = "Package of the cloud provider interface"
+    ),
+    printcolumn(
+        name = "Kapp",
+        type_ = "string",
+        json_path = ".spec.kapp.refName",
+        description = "Package of kapp-controller"
+    ),
+    printcolumn(
+        name = "Additional Packages",
+        type_ = "string",
+        json_path = ".spec.additionalPackages[*].refName",
+        description = "Packages beyond the core ones",
+        priority = 10
+    ),
+    printcolumn(
+        name = "Resolved_TKR",
+        type_ = "string",
+        json_path = ".status.resolvedTKR",
+        description = "Release whose packages are merged into the spec"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterBootstrapSpec {
+    /// Stops every write for the cluster; its upgrade hooks hold meanwhile.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub paused: bool,
+    /// The container network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cni: Option<ClusterBootstrapPackage>,
+    /// The storage interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csi: Option<ClusterBootstrapPackage>,
+    /// The cloud provider interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpi: Option<ClusterBootstrapPackage>,
+    /// kapp-controller itself, which installs all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kapp: Option<ClusterBootstrapPackage>,
+    /// Everything beyond the core packages, in the order of installation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub additional_packages: Vec<ClusterBootstrapPackage>,
+    /// How upgrades of the cluster treat its packages. Absent: every package must be reconciled before the control
+    /// plane moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade_policy: Option<UpgradePolicy>,
+}
+
+/// A package and the source of its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterBootstrapPackage {
+    /// Name of a Package object, `antrea.tanzu.vmware.com.1.7.1+vmware.1-tkg.1`. It is not the `spec.refName` of that
+    /// object, which lacks the version.
+    pub ref_name: String,
+    /// Where the values come from; absent means the defaults of the package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values_from: Option<ValuesFrom>,
+}
+
+/// The source of a package's values: one of the three.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ValuesFrom {
+    /// The values themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "free_object")]
+    pub inline: Option<Map<String, Value>>,
+    /// Name of a Secret with the values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<String>,
+    /// An object whose `status.secretRef` names the Secret with the values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_ref: Option<TypedLocalObjectReference>,
+}
+
+/// Names an object of any kind in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct TypedLocalObjectReference {
+    /// API group of the object; absent means the core group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<String>,
+    /// Kind of the object.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+/// How upgrades of a cluster treat its packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradePolicy {
+    /// Packages that differ from the rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 128),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["package"])
+    )]
+    pub packages: Vec<PackagePolicy>,
+    /// How long an upgrade may hold before condition, event and metric say so, `45m` or `1h30m`. It releases nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), regex(pattern = r"^([0-9]+(h|m|s))+$"))]
+    pub deadline: Option<String>,
+}
+
+/// What an upgrade asks of one package.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PackagePolicy {
+    /// Short name of the package: its `spec.refName` up to the first dot, `antrea`.
+    #[schemars(length(min = 1, max = 63))]
+    pub package: String,
+    /// What counts as ready.
+    #[serde(default)]
+    pub readiness: Readiness,
+    /// The step of the upgrade that needs the package.
+    #[serde(default)]
+    pub phase: Phase,
+}
+
+/// What counts as ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Readiness {
+    /// kapp-controller finished: every object of the package is in its wanted state.
+    #[default]
+    Reconciled,
+    /// Every object of the package is written. For packages that cannot finish before new nodes exist.
+    Applied,
+}
+
+/// The step of an upgrade that needs a package.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Ready before the control plane takes the new version.
+    #[default]
+    BeforeControlPlane,
+    /// Ready after the control plane took the new version, before workers do.
+    AfterControlPlane,
+}
+
+/// How far the packages of a cluster are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterBootstrapStatus {
+    /// Name of the release whose packages are merged into the spec; it says nothing about their being installed.
+    #[serde(rename = "resolvedTKR", default, skip_serializing_if = "Option::is_none")]
+    pub resolved_tkr: Option<String>,
+    /// Conditions of the packages, named `<Package>-<Condition>`, and of the whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The evidence record that hooks are answered from. One that does not decode counts as none.
+    #[serde(
+        default,
+        deserialize_with = "crate::foreign::lenient::or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub upgrade: Option<UpgradeRecord>,
+}

@@ -1,0 +1,54 @@
+//! ClusterBootstrapTemplate: the package set of a release, copied into each cluster's ClusterBootstrap.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ClusterBootstrapSpec;
+
+/// The package set of a release: exactly what a ClusterBootstrap carries, so that one is a copy of the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "run.tanzu.vmware.com",
+    version = "v1alpha3",
+    kind = "ClusterBootstrapTemplate",
+    plural = "clusterbootstraptemplates",
+    shortname = "cbt",
+    namespaced,
+    derive = "PartialEq",
+    doc = "The package set of a Kubernetes release; a ClusterBootstrap starts as a copy of it.",
+    label("cluster.x-k8s.io/provider", "runtime-extension-sluice"),
+    printcolumn(
+        name = "CNI",
+        type_ = "string",
+        json_path = ".spec.cni.refName",
+        description = "Package of the container network"
+    ),
+    printcolumn(
+        name = "CSI",
+        type_ = "string",
+        json_path = ".spec.csi.refName",
+        description = "Package of the storage interface"
+    ),
+    printcolumn(
+        name = "CPI",
+        type_ = "string",
+        json_path = ".spec.cpi.refName",
+        description = "Package of the cloud provider interface"
+    ),
+    printcolumn(
+        name = "Kapp",
+        type_ = "string",
+        json_path = ".spec.kapp.refName",
+        description = "Package of kapp-controller"
+    ),
+    printcolumn(
+        name = "Additional Packages",
+        type_ = "string",
+        json_path = ".spec.additionalPackages[*].refName",
+        description = "Packages beyond the core ones",
+        priority = 10
+    )
+)]
+#[serde(transparent)]
+pub struct ClusterBootstrapTemplateSpec(pub ClusterBootstrapSpec);

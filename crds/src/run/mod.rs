@@ -1,0 +1,26 @@
+//! `run.tanzu.vmware.com/v1alpha3`: releases, bootstrap templates, bootstraps and the kapp-controller configuration.
+
+pub mod cluster_bootstrap;
+pub mod cluster_bootstrap_template;
+pub mod condition;
+pub mod kapp_controller_config;
+pub mod os_image;
+pub mod tkr;
+pub mod upgrade;
+
+pub use cluster_bootstrap::{
+    ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec, ClusterBootstrapStatus, PackagePolicy,
+    Phase, Readiness, TypedLocalObjectReference, UpgradePolicy, ValuesFrom,
+};
+pub use cluster_bootstrap_template::{ClusterBootstrapTemplate, ClusterBootstrapTemplateSpec};
+pub use condition::Condition;
+pub use kapp_controller_config::{
+    KappConfig, KappController, KappControllerConfig, KappControllerConfigSpec, KappControllerConfigStatus,
+    KappDeployment,
+};
+pub use os_image::{MachineImage, OSImage, OSImageSpec, OSImageStatus, OperatingSystem};
+pub use tkr::{
+    ContainerImage, KubernetesSpec, LocalObjectReference, TanzuKubernetesRelease, TanzuKubernetesReleaseSpec,
+    TanzuKubernetesReleaseStatus,
+};
+pub use upgrade::{Gate, Hook, Outcome, PackageRecord, PackageState, SCHEMA, UpgradeRecord};
