@@ -1,0 +1,219 @@
+//! Probes and metrics over plain HTTP: `/healthz`, `/livez`, `/readyz` and `/metrics`.
+//!
+//! Readiness is a set of named checks, and so is liveness. `/readyz?verbose` lists them, `/readyz/<check>` asks one.
+
+use std::fmt::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use serde::Deserialize;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The checks of this process. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    ready: Checks,
+    live: Checks,
+}
+
+impl Health {
+    /// Adds a readiness check that is asked on each probe. It must answer at once.
+    pub fn check(&self, name: &'static str, ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.ready.add(name, Box::new(ask));
+    }
+
+    /// Adds a readiness check that fails until [`Readiness::ready`].
+    #[must_use]
+    pub fn readiness(&self, name: &'static str) -> Readiness {
+        let state = Readiness(Arc::new(Mutex::new(Err("not started".to_owned()))));
+        let asked = state.clone();
+        self.check(name, move || asked.get().clone());
+        state
+    }
+
+    /// Adds a liveness check that fails when [`Heartbeat::beat`] was last called longer than `limit` ago. The first
+    /// beat is now.
+    #[must_use]
+    pub fn heartbeat(&self, name: &'static str, limit: Duration) -> Heartbeat {
+        let heartbeat = Heartbeat(Arc::new(Mutex::new(Instant::now())));
+        let asked = heartbeat.clone();
+        let ask = move || {
+            let silent = asked.last().elapsed();
+            if silent <= limit {
+                Ok(())
+            } else {
+                Err(format!("no progress for {} s", silent.as_secs()))
+            }
+        };
+        self.live.add(name, Box::new(ask));
+        heartbeat
+    }
+
+    /// Whether every readiness check passes.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.ask(None).is_some_and(|report| report.passed())
+    }
+}
+
+/// A part of readiness that is set by the task that knows it.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<Mutex<Result<(), String>>>);
+
+impl Readiness {
+    /// The part is ready.
+    pub fn ready(&self) {
+        *self.get() = Ok(());
+    }
+
+    /// The part is not ready any more, and why.
+    pub fn not_ready(&self, reason: impl Into<String>) {
+        *self.get() = Err(reason.into());
+    }
+
+    fn get(&self) -> MutexGuard<'_, Result<(), String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sign of life of one task.
+#[derive(Clone, Debug)]
+pub struct Heartbeat(Arc<Mutex<Instant>>);
+
+impl Heartbeat {
+    /// The task goes round.
+    pub fn beat(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn last(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Ask = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Checks(Arc<Mutex<Vec<(&'static str, Ask)>>>);
+
+impl Checks {
+    fn add(&self, name: &'static str, ask: Ask) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((name, ask));
+    }
+
+    /// Asks the named check, or all; `None` when there is none of that name.
+    fn ask(&self, only: Option<&str>) -> Option<Report> {
+        let checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = checks
+            .iter()
+            .filter(|(name, _)| only.is_none_or(|only| only == *name));
+        let results: Vec<_> = asked.map(|(name, ask)| (*name, ask())).collect();
+        if only.is_some() && results.is_empty() {
+            None
+        } else {
+            Some(Report(results))
+        }
+    }
+}
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_list()
+            .entries(checks.iter().map(|(name, _)| name))
+            .finish()
+    }
+}
+
+struct Report(Vec<(&'static str, Result<(), String>)>);
+
+impl Report {
+    fn passed(&self) -> bool {
+        self.0.iter().all(|(_, result)| result.is_ok())
+    }
+
+    /// As kube-apiserver answers: `ok`, or one line per check when something fails or all are asked for.
+    fn answer(&self, verbose: bool) -> Response {
+        if self.passed() && !verbose {
+            return plain(StatusCode::OK, "ok".to_owned());
+        }
+        let mut text = String::new();
+        for (name, result) in &self.0 {
+            let written = match result {
+                Ok(()) => writeln!(text, "[+]{name} ok"),
+                Err(reason) => writeln!(text, "[-]{name} failed: {reason}"),
+            };
+            debug_assert!(written.is_ok(), "a String takes every line");
+        }
+        plain(
+            if self.passed() {
+                StatusCode::OK
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            },
+            text,
+        )
+    }
+}
+
+fn plain(status: StatusCode, text: String) -> Response {
+    (status, [(CONTENT_TYPE, PLAIN), (CACHE_CONTROL, "no-store")], text).into_response()
+}
+
+#[derive(Deserialize)]
+struct Verbosity {
+    verbose: Option<String>,
+}
+
+/// Routes of the probe port.
+pub fn router(health: Health, registry: Arc<Registry>) -> Router {
+    let Health { ready, live } = health;
+    let probes = |path: &str, checks: Checks| {
+        Router::new()
+            .route(path, get(all))
+            .route(&format!("{path}/{{check}}"), get(one))
+            .with_state(checks)
+    };
+    Router::new()
+        .merge(probes("/healthz", live.clone()))
+        .merge(probes("/livez", live))
+        .merge(probes("/readyz", ready))
+        .merge(Router::new().route("/metrics", get(metrics)).with_state(registry))
+}
+
+async fn all(State(checks): State<Checks>, Query(Verbosity { verbose }): Query<Verbosity>) -> Response {
+    checks
+        .ask(None)
+        .map_or_else(not_found, |report| report.answer(verbose.is_some()))
+}
+
+async fn one(State(checks): State<Checks>, Path(name): Path<String>) -> Response {
+    checks
+        .ask(Some(&name))
+        .map_or_else(not_found, |report| report.answer(false))
+}
+
+fn not_found() -> Response {
+    plain(StatusCode::NOT_FOUND, "no such check".to_owned())
+}
+
+async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
+    let mut text = String::new();
+    match text::encode(&mut text, &registry) {
+        Ok(()) => (StatusCode::OK, [(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}

@@ -1,0 +1,20 @@
+//! The listeners: HTTPS for hooks and admission, plain HTTP for probes and metrics.
+//!
+//! A [`Server`] is bound first and run later, so that nothing is announced before its socket and its certificate
+//! exist. Every wait for a peer has a limit (handshake, head, idle, age, drain): a stuck peer costs one task for a
+//! bounded time and never another peer's request.
+
+mod certificate;
+mod config;
+mod connection;
+mod error;
+mod metrics;
+mod reload;
+mod server;
+mod tls;
+
+pub use certificate::CertificateHealth;
+pub use config::{CertificateFiles, Config, Limits, TlsConfig, TlsVersion};
+pub use error::Error;
+pub use metrics::Metrics;
+pub use server::{Drained, Server};

@@ -1,0 +1,187 @@
+//! Binds a socket, accepts connections, and lets them go at the end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use jiff::Timestamp;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info, warn};
+
+use super::certificate::{self, CertificateHealth, Identity};
+use super::connection::{self, Shared};
+use super::{Config, Error, Limits, Metrics, TlsConfig, reload};
+
+/// A bound listener. Peers that connect wait in its backlog until [`Server::run`].
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    limits: Limits,
+    metrics: Metrics,
+    tls: Option<Tls>,
+}
+
+#[derive(Debug)]
+struct Tls {
+    config: Arc<TlsConfig>,
+    serving: watch::Sender<Identity>,
+}
+
+/// How the end of a listener went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were cut because they did not finish in time.
+    pub cut: usize,
+}
+
+impl Server {
+    /// Reads the certificate, then binds the socket.
+    pub async fn bind(config: Config, metrics: Metrics) -> Result<Self, Error> {
+        let Config { address, tls, limits } = config;
+        let tls = tls.map(|config| Tls::load(config, &metrics)).transpose()?;
+        let refused = |reason| Error::Bind { address, reason };
+        let listener = TcpListener::bind(address).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        Ok(Self {
+            listener,
+            address,
+            limits,
+            metrics,
+            tls,
+        })
+    }
+
+    /// The address that was bound; tells the port when 0 was asked for.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What readiness needs to know of the certificate; absent for plain HTTP.
+    #[must_use]
+    pub fn certificate(&self) -> Option<CertificateHealth> {
+        self.tls
+            .as_ref()
+            .map(|tls| CertificateHealth(tls.serving.subscribe()))
+    }
+
+    /// Serves `router` until `shutdown`, then closes the socket and waits for what is in flight: HTTP/2 peers get
+    /// GOAWAY, HTTP/1.1 peers `connection: close`. What is left after [`Limits::drain`] is cut.
+    pub async fn run(self, router: Router, shutdown: CancellationToken) -> Drained {
+        let Self {
+            listener,
+            address,
+            limits,
+            metrics,
+            tls,
+        } = self;
+        info!(%address, tls = tls.is_some(), "Listening");
+        let serving = tls.as_ref().map(|tls| tls.serving.subscribe());
+        let stop_reload = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        if let Some(Tls { config, serving }) = tls {
+            tasks.spawn(reload::run(config, serving, metrics.clone(), stop_reload.clone()));
+        }
+        let shared = Arc::new(Shared {
+            router,
+            limits,
+            metrics,
+            drain: shutdown.clone(),
+            abort: CancellationToken::new(),
+        });
+
+        accept(listener, &shared, serving, &tasks).await;
+
+        stop_reload.cancel();
+        tasks.close();
+        let cut = if timeout(limits.drain, tasks.wait()).await.is_ok() {
+            0
+        } else {
+            tasks.len()
+        };
+        if cut > 0 {
+            warn!(%address, connections = cut, "Cutting connections that did not drain");
+            shared.abort.cancel();
+            tasks.wait().await;
+        }
+        info!(%address, "Closed");
+        Drained { cut }
+    }
+}
+
+impl Tls {
+    fn load(config: TlsConfig, metrics: &Metrics) -> Result<Self, Error> {
+        metrics.certificate_reads.inc();
+        let identity = certificate::load(&config).inspect_err(|_| {
+            metrics.certificate_errors.inc();
+        })?;
+        metrics.serving_until(identity.not_after);
+        if let Some(end) = identity.not_after.filter(|end| *end <= Timestamp::now()) {
+            // Peers will refuse it, but a process that keeps running takes up the new one when it comes.
+            error!(not_after = %end, "Serving an expired certificate");
+        }
+        Ok(Self {
+            config: Arc::new(config),
+            serving: watch::Sender::new(identity),
+        })
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    serving: Option<watch::Receiver<Identity>>,
+    tasks: &TaskTracker,
+) {
+    let slots = Arc::new(Semaphore::new(shared.limits.connections));
+    let mut number = 0;
+    loop {
+        let (slot, tcp) = tokio::select! {
+            () = shared.drain.cancelled() => return,
+            accepted = next(&listener, &slots) => accepted,
+        };
+        number += 1;
+        let shared = Arc::clone(shared);
+        let serving = serving.clone();
+        tasks.spawn(async move {
+            let open = shared.metrics.connection_opened();
+            connection::serve(shared, tcp, serving, number).await;
+            drop((open, slot));
+        });
+    }
+}
+
+/// The next connection, once there is a slot for it. Peers beyond the limit wait in the backlog of the socket.
+async fn next(listener: &TcpListener, slots: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, TcpStream) {
+    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+    let slot = Arc::clone(slots).acquire_owned().await.ok();
+    let mut pause = Duration::from_millis(50);
+    loop {
+        match listener.accept().await {
+            Ok((tcp, _)) => return (slot, tcp),
+            // The peer left before it was accepted: nothing to wait for.
+            Err(error) if is_of_the_peer(&error) => {}
+            // Usually no file descriptor is left; one comes back when a connection ends.
+            Err(error) => {
+                warn!(%error, pause = ?pause, "Pausing before the next accept");
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
