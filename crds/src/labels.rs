@@ -150,6 +150,8 @@ pub mod secret_type {
 
 /// Fixed names of objects and keys.
 pub mod name {
+    /// Value of [`label::PROVIDER`](super::label::PROVIDER) on everything that belongs to Sluice.
+    pub const PROVIDER: &str = "runtime-extension-sluice";
     /// System namespace on the management cluster and in workload clusters.
     pub const SYSTEM_NAMESPACE: &str = "tkg-system";
     /// System namespace on a Supervisor.

@@ -16,19 +16,27 @@ pub mod run;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
+use labels::label;
+
 /// Every CustomResourceDefinition that Sluice installs, in the order in which they are applied.
 ///
-/// Install these and not `Kind::crd()`: a null in an optional field is dropped by the API server here, as it always
-/// was for these kinds, while `Kind::crd()` would have it stored.
+/// Install these and not `Kind::crd()`: here a null in an optional field is dropped by the API server, as it always
+/// was for these kinds, while `Kind::crd()` would have it stored; and only these carry the labels of the provider.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
+    let stays: &[&str] = &[];
     [
-        run::TanzuKubernetesRelease::crd(),
-        run::OSImage::crd(),
-        run::ClusterBootstrapTemplate::crd(),
-        run::ClusterBootstrap::crd(),
-        run::KappControllerConfig::crd(),
+        (run::TanzuKubernetesRelease::crd(), stays),
+        (run::OSImage::crd(), stays),
+        (run::ClusterBootstrapTemplate::crd(), stays),
+        // Also one that waits for its Cluster, and is therefore not owned by it, goes where the Cluster goes.
+        (
+            run::ClusterBootstrap::crd(),
+            &[label::CLUSTERCTL, label::CLUSTERCTL_MOVE],
+        ),
+        // Copies are owned by a Cluster and follow it. Templates are not, and a move deletes what it takes.
+        (run::KappControllerConfig::crd(), &[label::CLUSTERCTL]),
     ]
-    .map(schema::without_nullable)
+    .map(|(crd, labels)| schema::installable(crd, labels))
     .into()
 }

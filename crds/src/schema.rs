@@ -5,6 +5,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use crate::labels::{label, name};
+
 /// An object whose content is nobody's business but its reader's.
 pub(crate) fn free_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
@@ -16,35 +18,47 @@ pub(crate) const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// Takes `nullable` out of a definition, so that the API server drops a null instead of storing it.
-pub(crate) fn without_nullable(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+/// Makes a derived definition one to install: no `nullable`, so that the API server drops a null instead of storing it,
+/// descriptions as `kubectl explain` can show them, and labels.
+///
+/// Labels are added here because kube's derive would put them on every object that is made with `new`, too.
+pub(crate) fn installable(mut crd: CustomResourceDefinition, labels: &[&str]) -> CustomResourceDefinition {
+    let present = labels.iter().map(|&key| (key.to_owned(), String::new()));
+    let provider = (label::PROVIDER.to_owned(), name::PROVIDER.to_owned());
+    crd.metadata.labels = Some(present.chain([provider]).collect());
     for version in &mut crd.spec.versions {
         if let Some(schema) = version
             .schema
             .as_mut()
             .and_then(|schema| schema.open_api_v3_schema.as_mut())
         {
-            drop_nullable(schema);
+            finish(schema);
         }
     }
     crd
 }
 
-fn drop_nullable(schema: &mut JSONSchemaProps) {
+fn finish(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    schema.description = schema.description.take().map(|text| plain(&text));
     for property in schema
         .properties
         .iter_mut()
         .flat_map(|properties| properties.values_mut())
     {
-        drop_nullable(property);
+        finish(property);
     }
     match &mut schema.items {
-        Some(JSONSchemaPropsOrArray::Schema(item)) => drop_nullable(item),
-        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(drop_nullable),
+        Some(JSONSchemaPropsOrArray::Schema(item)) => finish(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(finish),
         None => {}
     }
     if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
-        drop_nullable(value);
+        finish(value);
     }
+}
+
+/// Text of a doc comment without its line ends and links.
+fn plain(text: &str) -> String {
+    text.replace('\n', " ").replace("[`", "`").replace("`]", "`")
 }

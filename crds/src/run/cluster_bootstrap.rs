@@ -20,46 +20,12 @@ use crate::schema::{free_object, is_false};
     status = "ClusterBootstrapStatus",
     derive = "PartialEq",
     doc = "The packages of one cluster. Name and namespace are those of the Cluster.",
-    label("cluster.x-k8s.io/provider", "runtime-extension-sluice"),
-    label("clusterctl.cluster.x-k8s.io", ""),
-    label("clusterctl.cluster.x-k8s.io/move", ""),
-    printcolumn(
-        name = "CNI",
-        type_ = "string",
-        json_path = ".spec.cni.refName",
-        description = "Package of the container network"
-    ),
-    printcolumn(
-        name = "CSI",
-        type_ = "string",
-        json_path = ".spec.csi.refName",
-        description = "Package of the storage interface"
-    ),
-    printcolumn(
-        name = "CPI",
-        type_ = "string",
-        json_path = ".spec.cpi.refName",
-        description = "Package of the cloud provider interface"
-    ),
-    printcolumn(
-        name = "Kapp",
-        type_ = "string",
-        json_path = ".spec.kapp.refName",
-        description = "Package of kapp-controller"
-    ),
-    printcolumn(
-        name = "Additional Packages",
-        type_ = "string",
-        json_path = ".spec.additionalPackages[*].refName",
-        description = "Packages beyond the core ones",
-        priority = 10
-    ),
-    printcolumn(
-        name = "Resolved_TKR",
-        type_ = "string",
-        json_path = ".status.resolvedTKR",
-        description = "Release whose packages are merged into the spec"
-    )
+    printcolumn = r#"{"name": "CNI", "type": "string", "jsonPath": ".spec.cni.refName", "description": "Package of the container network"}"#,
+    printcolumn = r#"{"name": "CSI", "type": "string", "jsonPath": ".spec.csi.refName", "description": "Package of the storage interface"}"#,
+    printcolumn = r#"{"name": "CPI", "type": "string", "jsonPath": ".spec.cpi.refName", "description": "Package of the cloud provider interface"}"#,
+    printcolumn = r#"{"name": "Kapp", "type": "string", "jsonPath": ".spec.kapp.refName", "description": "Package of kapp-controller"}"#,
+    printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 10}"#,
+    printcolumn = r#"{"name": "Resolved_TKR", "type": "string", "jsonPath": ".status.resolvedTKR", "description": "Release whose packages are merged into the spec"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterBootstrapSpec {

@@ -17,38 +17,11 @@ use super::ClusterBootstrapSpec;
     namespaced,
     derive = "PartialEq",
     doc = "The package set of a Kubernetes release; a ClusterBootstrap starts as a copy of it.",
-    label("cluster.x-k8s.io/provider", "runtime-extension-sluice"),
-    printcolumn(
-        name = "CNI",
-        type_ = "string",
-        json_path = ".spec.cni.refName",
-        description = "Package of the container network"
-    ),
-    printcolumn(
-        name = "CSI",
-        type_ = "string",
-        json_path = ".spec.csi.refName",
-        description = "Package of the storage interface"
-    ),
-    printcolumn(
-        name = "CPI",
-        type_ = "string",
-        json_path = ".spec.cpi.refName",
-        description = "Package of the cloud provider interface"
-    ),
-    printcolumn(
-        name = "Kapp",
-        type_ = "string",
-        json_path = ".spec.kapp.refName",
-        description = "Package of kapp-controller"
-    ),
-    printcolumn(
-        name = "Additional Packages",
-        type_ = "string",
-        json_path = ".spec.additionalPackages[*].refName",
-        description = "Packages beyond the core ones",
-        priority = 10
-    )
+    printcolumn = r#"{"name": "CNI", "type": "string", "jsonPath": ".spec.cni.refName", "description": "Package of the container network"}"#,
+    printcolumn = r#"{"name": "CSI", "type": "string", "jsonPath": ".spec.csi.refName", "description": "Package of the storage interface"}"#,
+    printcolumn = r#"{"name": "CPI", "type": "string", "jsonPath": ".spec.cpi.refName", "description": "Package of the cloud provider interface"}"#,
+    printcolumn = r#"{"name": "Kapp", "type": "string", "jsonPath": ".spec.kapp.refName", "description": "Package of kapp-controller"}"#,
+    printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 10}"#
 )]
 #[serde(transparent)]
 pub struct ClusterBootstrapTemplateSpec(pub ClusterBootstrapSpec);

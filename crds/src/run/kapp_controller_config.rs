@@ -19,26 +19,9 @@ use serde_json::json;
     status = "KappControllerConfigStatus",
     derive = "PartialEq",
     doc = "How kapp-controller is set up in a workload cluster.",
-    label("cluster.x-k8s.io/provider", "runtime-extension-sluice"),
-    label("clusterctl.cluster.x-k8s.io", ""),
-    printcolumn(
-        name = "Namespace",
-        type_ = "string",
-        json_path = ".spec.namespace",
-        description = "Namespace that kapp-controller runs in"
-    ),
-    printcolumn(
-        name = "GlobalNamespace",
-        type_ = "string",
-        json_path = ".spec.kappController.globalNamespace",
-        description = "Namespace whose packages are visible in all namespaces"
-    ),
-    printcolumn(
-        name = "SecretName",
-        type_ = "string",
-        json_path = ".status.secretRef",
-        description = "Secret with the values for the kapp-controller package"
-    )
+    printcolumn = r#"{"name": "Namespace", "type": "string", "jsonPath": ".spec.namespace", "description": "Namespace that kapp-controller runs in"}"#,
+    printcolumn = r#"{"name": "GlobalNamespace", "type": "string", "jsonPath": ".spec.kappController.globalNamespace", "description": "Namespace whose packages are visible in all namespaces"}"#,
+    printcolumn = r#"{"name": "SecretName", "type": "string", "jsonPath": ".status.secretRef", "description": "Secret with the values for the kapp-controller package"}"#
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct KappControllerConfigSpec {

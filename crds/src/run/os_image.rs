@@ -19,18 +19,13 @@ use crate::schema::free_object;
     status = "OSImageStatus",
     derive = "PartialEq",
     doc = "A machine image that a Kubernetes release ships for one infrastructure.",
-    label("cluster.x-k8s.io/provider", "runtime-extension-sluice"),
-    printcolumn(name = "K8S Version", type_ = "string", json_path = ".spec.kubernetesVersion"),
-    printcolumn(name = "OS Name", type_ = "string", json_path = ".spec.os.name"),
-    printcolumn(name = "OS Version", type_ = "string", json_path = ".spec.os.version"),
-    printcolumn(name = "Arch", type_ = "string", json_path = ".spec.os.arch"),
-    printcolumn(name = "Type", type_ = "string", json_path = ".spec.image.type"),
-    printcolumn(
-        name = "Compatible",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Compatible')].status"
-    ),
-    printcolumn(name = "Created", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "K8S Version", "type": "string", "jsonPath": ".spec.kubernetesVersion"}"#,
+    printcolumn = r#"{"name": "OS Name", "type": "string", "jsonPath": ".spec.os.name"}"#,
+    printcolumn = r#"{"name": "OS Version", "type": "string", "jsonPath": ".spec.os.version"}"#,
+    printcolumn = r#"{"name": "Arch", "type": "string", "jsonPath": ".spec.os.arch"}"#,
+    printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.image.type"}"#,
+    printcolumn = r#"{"name": "Compatible", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Compatible')].status"}"#,
+    printcolumn = r#"{"name": "Created", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OSImageSpec {

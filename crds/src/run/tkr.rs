@@ -17,19 +17,10 @@ use super::Condition;
     status = "TanzuKubernetesReleaseStatus",
     derive = "PartialEq",
     doc = "A Kubernetes version together with the OS images and packages that were made for it.",
-    label("cluster.x-k8s.io/provider", "runtime-extension-sluice"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Ready')].status"
-    ),
-    printcolumn(
-        name = "Compatible",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Compatible')].status"
-    ),
-    printcolumn(name = "Created", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Version", "type": "string", "jsonPath": ".spec.version"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name": "Compatible", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Compatible')].status"}"#,
+    printcolumn = r#"{"name": "Created", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TanzuKubernetesReleaseSpec {

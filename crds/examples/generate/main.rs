@@ -1,0 +1,21 @@
+//! Writes `crds/yaml` from the types: `cargo run -p sluice-crds --example generate`.
+
+use std::error::Error;
+use std::fs;
+
+mod files;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let wanted = files::wanted()?;
+    fs::create_dir_all(files::directory())?;
+    for entry in fs::read_dir(files::directory())? {
+        let path = entry?.path();
+        if !wanted.contains_key(&path) {
+            fs::remove_file(path)?;
+        }
+    }
+    for (path, text) in wanted {
+        fs::write(path, text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! What users and other software see of each kind, as the Tanzu addons-manager served it.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion,
+};
+use serde_json::{Value, json};
+
+/// Kind, plural, scope, short name, status subresource, columns as (name, type, path, priority).
+type Contract = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    bool,
+    &'static [Column],
+);
+type Column = (&'static str, &'static str, &'static str, i32);
+
+const PACKAGES: [Column; 6] = [
+    ("CNI", "string", ".spec.cni.refName", 0),
+    ("CSI", "string", ".spec.csi.refName", 0),
+    ("CPI", "string", ".spec.cpi.refName", 0),
+    ("Kapp", "string", ".spec.kapp.refName", 0),
+    (
+        "Additional Packages",
+        "string",
+        ".spec.additionalPackages[*].refName",
+        10,
+    ),
+    ("Resolved_TKR", "string", ".status.resolvedTKR", 0),
+];
+
+const CONTRACTS: [Contract; 5] = [
+    (
+        "TanzuKubernetesRelease",
+        "tanzukubernetesreleases",
+        "Cluster",
+        "tkr",
+        true,
+        &[
+            ("Version", "string", ".spec.version", 0),
+            (
+                "Ready",
+                "string",
+                ".status.conditions[?(@.type=='Ready')].status",
+                0,
+            ),
+            (
+                "Compatible",
+                "string",
+                ".status.conditions[?(@.type=='Compatible')].status",
+                0,
+            ),
+            ("Created", "date", ".metadata.creationTimestamp", 0),
+        ],
+    ),
+    (
+        "OSImage",
+        "osimages",
+        "Cluster",
+        "osimg",
+        true,
+        &[
+            ("K8S Version", "string", ".spec.kubernetesVersion", 0),
+            ("OS Name", "string", ".spec.os.name", 0),
+            ("OS Version", "string", ".spec.os.version", 0),
+            ("Arch", "string", ".spec.os.arch", 0),
+            ("Type", "string", ".spec.image.type", 0),
+            (
+                "Compatible",
+                "string",
+                ".status.conditions[?(@.type=='Compatible')].status",
+                0,
+            ),
+            ("Created", "date", ".metadata.creationTimestamp", 0),
+        ],
+    ),
+    (
+        "ClusterBootstrapTemplate",
+        "clusterbootstraptemplates",
+        "Namespaced",
+        "cbt",
+        false,
+        PACKAGES.first_chunk::<5>().unwrap(),
+    ),
+    (
+        "ClusterBootstrap",
+        "clusterbootstraps",
+        "Namespaced",
+        "cb",
+        true,
+        &PACKAGES,
+    ),
+    (
+        "KappControllerConfig",
+        "kappcontrollerconfigs",
+        "Namespaced",
+        "kappconf",
+        true,
+        &[
+            ("Namespace", "string", ".spec.namespace", 0),
+            (
+                "GlobalNamespace",
+                "string",
+                ".spec.kappController.globalNamespace",
+                0,
+            ),
+            ("SecretName", "string", ".status.secretRef", 0),
+        ],
+    ),
+];
+
+#[test]
+fn names_scope_columns_and_subresources_are_the_old_ones() {
+    let crds = sluice_crds::crds();
+    assert_eq!(crds.len(), CONTRACTS.len());
+    for (crd, (kind, plural, scope, short, status, columns)) in crds.iter().zip(CONTRACTS) {
+        let names = &crd.spec.names;
+        assert_eq!((names.kind.as_str(), names.plural.as_str()), (kind, plural));
+        assert_eq!(
+            crd.metadata.name.as_deref(),
+            Some(&*format!("{plural}.run.tanzu.vmware.com"))
+        );
+        assert_eq!(crd.spec.scope, scope, "{kind}");
+        assert_eq!(
+            names.short_names.as_deref(),
+            Some(&[short.to_owned()][..]),
+            "{kind}"
+        );
+
+        let version = only_version(crd);
+        assert_eq!(version.name, "v1alpha3");
+        assert!(version.served && version.storage, "{kind}");
+        assert_eq!(
+            version
+                .subresources
+                .as_ref()
+                .is_some_and(|sub| sub.status.is_some()),
+            status,
+            "{kind}"
+        );
+        let found: Vec<_> = version
+            .additional_printer_columns
+            .iter()
+            .flatten()
+            .map(|c| {
+                (
+                    c.name.as_str(),
+                    c.type_.as_str(),
+                    c.json_path.as_str(),
+                    c.priority.unwrap_or(0),
+                )
+            })
+            .collect();
+        assert_eq!(found, columns, "{kind}");
+    }
+}
+
+#[test]
+fn definitions_belong_to_the_provider_and_say_what_moves() {
+    let expected = BTreeMap::from([
+        ("TanzuKubernetesRelease", vec![]),
+        ("OSImage", vec![]),
+        ("ClusterBootstrapTemplate", vec![]),
+        (
+            "ClusterBootstrap",
+            vec!["clusterctl.cluster.x-k8s.io", "clusterctl.cluster.x-k8s.io/move"],
+        ),
+        // Copies belong to a Cluster and go with it; templates in the system namespace stay where they are.
+        ("KappControllerConfig", vec!["clusterctl.cluster.x-k8s.io"]),
+    ]);
+    for crd in sluice_crds::crds() {
+        let mut labels = crd.metadata.labels.unwrap_or_default();
+        assert_eq!(
+            labels.remove("cluster.x-k8s.io/provider").as_deref(),
+            Some("runtime-extension-sluice")
+        );
+        assert_eq!(
+            labels.keys().collect::<Vec<_>>(),
+            expected[&*crd.spec.names.kind],
+            "{}",
+            crd.spec.names.kind
+        );
+    }
+}
+
+#[test]
+fn required_fields_are_the_old_ones() {
+    let expected = json!({
+        "TanzuKubernetesRelease": {
+            "": ["spec"],
+            "spec": ["kubernetes", "version"],
+            "spec.kubernetes": ["version"],
+            "status.conditions[]": ["lastTransitionTime", "status", "type"],
+        },
+        "OSImage": {
+            "": ["spec"],
+            "spec": ["image", "kubernetesVersion", "os"],
+            "spec.os": ["arch", "name", "type", "version"],
+            "spec.image": ["ref", "type"],
+            "status.conditions[]": ["lastTransitionTime", "status", "type"],
+        },
+        "KappControllerConfig": {"": ["spec"]},
+    });
+    for crd in sluice_crds::crds() {
+        let mut found = BTreeMap::new();
+        visit("", &schema(&crd), &mut |path, schema| {
+            if let Some(required) = schema.get("required") {
+                found.insert(path.to_owned(), required.clone());
+            }
+        });
+        let kind = &*crd.spec.names.kind;
+        if let Some(expected) = expected.get(kind) {
+            assert_eq!(&json!(found), expected, "{kind}");
+            continue;
+        }
+        found.retain(|path, _| !path.starts_with("status.upgrade") && !path.contains("upgradePolicy"));
+        let mut bootstrap = BTreeMap::from([(String::new(), json!(["spec"]))]);
+        for package in ["kapp", "cni", "cpi", "csi", "additionalPackages[]"] {
+            bootstrap.insert(format!("spec.{package}"), json!(["refName"]));
+            bootstrap.insert(
+                format!("spec.{package}.valuesFrom.providerRef"),
+                json!(["kind", "name"]),
+            );
+        }
+        if kind == "ClusterBootstrap" {
+            bootstrap.insert(
+                "status.conditions[]".to_owned(),
+                json!(["lastTransitionTime", "status", "type"]),
+            );
+        }
+        assert_eq!(found, bootstrap, "{kind}");
+    }
+}
+
+/// The API server refuses a schema with alternatives in it, and stores nulls where `nullable` lets it.
+#[test]
+fn schemas_are_structural_and_take_no_null() {
+    for crd in sluice_crds::crds() {
+        visit("", &schema(&crd), &mut |path, schema| {
+            for word in [
+                "anyOf",
+                "oneOf",
+                "allOf",
+                "not",
+                "nullable",
+                "$ref",
+                "uniqueItems",
+            ] {
+                assert!(
+                    schema.get(word).is_none(),
+                    "{}: {path} has {word}",
+                    crd.spec.names.kind
+                );
+            }
+            assert!(
+                schema["type"].is_string(),
+                "{}: {path} has no type",
+                crd.spec.names.kind
+            );
+            let description = schema
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            assert!(
+                !description.contains(['\n', '[']),
+                "{}: {path}: {description}",
+                crd.spec.names.kind
+            );
+        });
+    }
+}
+
+fn only_version(crd: &CustomResourceDefinition) -> &CustomResourceDefinitionVersion {
+    let [version] = crd.spec.versions.as_slice() else {
+        panic!("one version")
+    };
+    version
+}
+
+fn schema(crd: &CustomResourceDefinition) -> Value {
+    let schema = only_version(crd)
+        .schema
+        .as_ref()
+        .and_then(|schema| schema.open_api_v3_schema.as_ref());
+    serde_json::to_value(schema.expect("a schema")).unwrap()
+}
+
+/// Calls `see` with every schema and the path of what it describes.
+fn visit(path: &str, schema: &Value, see: &mut impl FnMut(&str, &Value)) {
+    see(path, schema);
+    for (name, property) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        visit(&path, property, see);
+    }
+    if let Some(items) = schema.get("items") {
+        visit(&format!("{path}[]"), items, see);
+    }
+}
