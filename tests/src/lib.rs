@@ -1,4 +1,17 @@
 //! The real-stack harness of Sluice: etcd, kube-apiserver, kube-controller-manager, Cluster API core and kapp-controller
 //! as plain processes on loopback.
 
+pub mod apiserver;
+pub mod apply;
+pub mod capi;
+pub mod components;
+pub mod controller_manager;
+pub mod etcd;
+pub mod kapp_controller;
+pub mod pki;
+pub mod ports;
+mod probe;
+pub mod process;
+pub mod run_directory;
+pub mod stack;
 pub mod wait;

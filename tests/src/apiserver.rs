@@ -1,0 +1,171 @@
+//! A real kube-apiserver, for the management cluster or for one workload cluster.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::pki::ClusterPki;
+use crate::ports::Port;
+use crate::probe::Probe;
+use crate::process::{Launch, Process};
+use crate::stack::StackCore;
+
+const READY: Duration = Duration::from_mins(1);
+
+/// One kube-apiserver: a port, a prefix in etcd and an authority for its whole life, and a process that may be replaced.
+pub struct ApiServer {
+    core: Arc<StackCore>,
+    name: String,
+    prefix: String,
+    port: Port,
+    pki: Arc<ClusterPki>,
+    client: Client,
+    version: Mutex<String>,
+    process: tokio::sync::Mutex<Option<Process>>,
+}
+
+impl ApiServer {
+    /// Starts a server of `version` (`v1.35.4`) on the etcd prefix `/prefix`, with a new authority, and waits until it is ready.
+    ///
+    /// `version` is *emulated* by the newest server, see [`crate::components::KUBERNETES_VERSIONS`].
+    pub async fn start(core: &Arc<StackCore>, prefix: &str, version: &str) -> Result<Self> {
+        let prefix = prefix.trim_matches('/').to_owned();
+        let name = format!("apiserver-{}", prefix.replace('/', "-"));
+        let port = Port::reserve()?;
+        let pki = ClusterPki::create(core.directory().subdirectory(format!("pki-{name}"))?)?;
+        let client = client(&pki.admin_kubeconfig(&url(&port))).await?;
+        let server = Self {
+            core: core.clone(),
+            name,
+            prefix,
+            port,
+            pki: Arc::new(pki),
+            client,
+            version: Mutex::new(version.to_owned()),
+            process: tokio::sync::Mutex::new(None),
+        };
+        server.swap(version).await?;
+        Ok(server)
+    }
+
+    /// Kills the running server, if there is one, and starts one of `version` on the same port, prefix and authority; returns
+    /// when it is ready. Nothing is lost: etcd holds the state.
+    pub async fn swap(&self, version: &str) -> Result<()> {
+        let program = self.core.binaries().kube_apiserver_for(version).await?;
+        let mut slot = self.process.lock().await;
+        if let Some(mut old) = slot.take() {
+            old.kill().await?;
+        }
+        let process = Process::start(self.core.directory(), self.launch(program))?;
+        let readyz = Probe::new(&self.url(), "/readyz")?;
+        process.until("to be ready", READY, || readyz.get()).await?;
+        *slot = Some(process);
+        version.clone_into(&mut self.version.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+
+    /// Kills the server. Not SIGTERM: with clients connected that takes 45 s.
+    pub async fn kill(&self) -> Result<()> {
+        match self.process.lock().await.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts the server again after [`Self::kill`], in the version that it had.
+    pub async fn restart(&self) -> Result<()> {
+        self.swap(&self.version()).await
+    }
+
+    /// Name of its log: `apiserver-<prefix>`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// `https://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        url(&self.port)
+    }
+
+    /// Version that it was last started with.
+    #[must_use]
+    pub fn version(&self) -> String {
+        self.version
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Its authority and certificates.
+    #[must_use]
+    pub fn pki(&self) -> &Arc<ClusterPki> {
+        &self.pki
+    }
+
+    /// A client with all rights.
+    #[must_use]
+    pub fn admin_client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A kubeconfig with all rights, with inline certificates.
+    #[must_use]
+    pub fn admin_kubeconfig(&self) -> String {
+        self.pki.admin_kubeconfig(&self.url())
+    }
+
+    fn launch(&self, program: std::path::PathBuf) -> Launch {
+        let file = |name: &str| self.pki.file(name).display().to_string();
+        Launch::new(&self.name, program).args([
+            format!("--etcd-servers={}", self.core.etcd().url()),
+            format!("--etcd-prefix=/{}", self.prefix),
+            format!("--secure-port={}", self.port()),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--profiling=false".to_owned(),
+            format!("--tls-cert-file={}", file("apiserver.crt")),
+            format!("--tls-private-key-file={}", file("apiserver.key")),
+            format!("--client-ca-file={}", file("ca.crt")),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", file("sa.pub")),
+            format!("--service-account-signing-key-file={}", file("sa.key")),
+            // Front proxy: lets kapp-controller serve an aggregated API.
+            format!("--requestheader-client-ca-file={}", file("front.crt")),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            format!("--proxy-client-cert-file={}", file("proxy.crt")),
+            format!("--proxy-client-key-file={}", file("proxy.key")),
+        ])
+    }
+}
+
+/// A client from the text of a kubeconfig.
+pub async fn client(kubeconfig: &str) -> Result<Client> {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).context("read a kubeconfig")?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    // Everything is on loopback, whatever the environment of the tests says about proxies.
+    config.proxy_url = None;
+    Client::try_from(config).context("make a client")
+}
+
+fn url(port: &Port) -> String {
+    format!("https://127.0.0.1:{}", port.number())
+}

@@ -1,0 +1,73 @@
+//! kube-controller-manager for the management cluster: garbage collection, namespaces and what else Cluster API leans on.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::apiserver::ApiServer;
+use crate::ports::Port;
+use crate::probe::Probe;
+use crate::process::{Launch, Process};
+use crate::stack::StackCore;
+
+const CONTROLLERS: [&str; 7] = [
+    "garbage-collector-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+    "root-ca-certificate-publisher-controller",
+    "clusterrole-aggregation-controller",
+    "deployment-controller",
+    "replicaset-controller",
+];
+
+/// A running kube-controller-manager.
+#[derive(Debug)]
+pub struct ControllerManager {
+    _port: Port,
+    _process: Process,
+}
+
+impl ControllerManager {
+    /// Starts it for `api` and waits until it is healthy.
+    pub async fn start(core: &Arc<StackCore>, api: &ApiServer) -> Result<Self> {
+        let port = Port::reserve()?;
+        let directory = core.directory().subdirectory("kcm")?;
+        let kubeconfig = directory.join("kubeconfig");
+        fs::write(&kubeconfig, api.admin_kubeconfig())
+            .context("write the kubeconfig of kube-controller-manager")?;
+        let kubeconfig = kubeconfig.display();
+        let launch = Launch::new(
+            "kube-controller-manager",
+            core.binaries().kube_controller_manager(),
+        )
+        .args([
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", port.number()),
+            // Its default is a directory that only root may write.
+            format!("--cert-dir={}", directory.display()),
+            "--leader-elect=false".to_owned(),
+            "--use-service-account-credentials=false".to_owned(),
+            format!(
+                "--service-account-private-key-file={}",
+                api.pki().file("sa.key").display()
+            ),
+            format!("--root-ca-file={}", api.pki().file("ca.crt").display()),
+            "--profiling=false".to_owned(),
+            format!("--controllers={}", CONTROLLERS.join(",")),
+        ]);
+        let process = Process::start(core.directory(), launch)?;
+        let healthz = Probe::new(&format!("https://127.0.0.1:{}", port.number()), "/healthz")?;
+        process
+            .until("to be healthy", Duration::from_secs(30), || healthz.get())
+            .await?;
+        Ok(Self {
+            _port: port,
+            _process: process,
+        })
+    }
+}

@@ -1,0 +1,339 @@
+//! kapp-controller, main process and sidecar, for the management cluster or for a workload cluster.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::apiserver::ApiServer;
+use crate::apply;
+use crate::components::Binaries;
+use crate::ports::Port;
+use crate::process::{Launch, Process};
+use crate::stack::StackCore;
+use crate::wait;
+
+/// Gives the process its own `/run` and `/home`, where its token and its home directory are fixed, then becomes it. The program
+/// is bound to a new place first, because it may lie below `/home` itself.
+const ENTER: &str = r#"
+set -e
+instance=$1 program=$2
+shift 2
+: >"$instance/program"
+mount --bind "$program" "$instance/program"
+run=$(readlink -f /var/run)
+mount -t tmpfs tmpfs "$run"
+mkdir -p "$run/secrets/kubernetes.io"
+ln -s "$instance/sa" "$run/secrets/kubernetes.io/serviceaccount"
+mount -t tmpfs tmpfs /home
+mkdir /home/kapp-controller
+exec "$instance/program" "$@"
+"#;
+
+/// How one kapp-controller is set up.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Name of its logs, unique in the stack.
+    pub name: String,
+    /// Namespace of its Service and ServiceAccount.
+    pub namespace: String,
+    /// ServiceAccount that it runs as.
+    pub service_account: String,
+    /// Namespace whose packages every namespace sees.
+    pub packaging_global_namespace: String,
+    /// More arguments of the main process; a later one wins over the ones given here.
+    pub arguments: Vec<String>,
+}
+
+impl Settings {
+    /// The usual names: namespace `kapp-controller`, ServiceAccount `kapp-controller-sa`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, packaging_global_namespace: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            namespace: "kapp-controller".to_owned(),
+            service_account: "kapp-controller-sa".to_owned(),
+            packaging_global_namespace: packaging_global_namespace.into(),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+/// kapp-controller's own manifests as YAML, to be applied or to be put into a package.
+#[derive(Debug, Clone)]
+pub struct Manifests {
+    /// Its five CustomResourceDefinitions.
+    pub crds: String,
+    /// ServiceAccount, roles and bindings.
+    pub rbac: String,
+}
+
+impl Manifests {
+    /// Reads them for a kapp-controller in `namespace`.
+    pub fn read(binaries: &Binaries, namespace: &str) -> Result<Self> {
+        let read = |name: &str| {
+            let path = binaries.manifest("kapp-controller").join(name);
+            fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+        };
+        Ok(Self {
+            crds: without_ytt(&read("crds.yml")?, namespace),
+            rbac: without_ytt(&read("rbac.yml")?, namespace),
+        })
+    }
+
+    /// Applies them, with the namespaces that `settings` names.
+    pub async fn apply(&self, client: &Client, settings: &Settings) -> Result<()> {
+        apply::apply_crds(client, &apply::documents(&self.crds)?).await?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        // The RBAC has a RoleBinding there, and the API server creates it some time after it is ready.
+        wait::until("namespace kube-system", Duration::from_secs(30), || async {
+            namespaces.get("kube-system").await.map(drop).map_err(Into::into)
+        })
+        .await?;
+        apply::namespace(client, &settings.namespace).await?;
+        apply::namespace(client, &settings.packaging_global_namespace).await?;
+        apply::apply_all(client, &apply::documents(&self.rbac)?).await
+    }
+}
+
+/// A kapp-controller for one API server: a port for its whole life, and two processes that may be replaced.
+pub struct KappController {
+    core: Arc<StackCore>,
+    settings: Settings,
+    client: Client,
+    api_port: u16,
+    ca: String,
+    directory: PathBuf,
+    port: Port,
+    processes: Mutex<Option<Processes>>,
+}
+
+struct Processes {
+    sidecar: Process,
+    main: Process,
+}
+
+impl KappController {
+    /// Applies its manifests to `api` and starts it.
+    pub async fn start(core: &Arc<StackCore>, api: &ApiServer, settings: Settings) -> Result<Self> {
+        let manifests = Manifests::read(core.binaries(), &settings.namespace)?;
+        manifests.apply(&api.admin_client(), &settings).await?;
+        Self::start_processes(core, api, settings).await
+    }
+
+    /// Starts it on an API server where a package has applied the manifests already, and waits until its aggregated API is served.
+    pub async fn start_processes(core: &Arc<StackCore>, api: &ApiServer, settings: Settings) -> Result<Self> {
+        let directory = core.directory().subdirectory(&settings.name)?;
+        for name in ["tmp", "home", "sa"] {
+            core.directory().subdirectory(directory.join(name))?;
+        }
+        let controller = Self {
+            core: core.clone(),
+            client: api.admin_client(),
+            api_port: api.port(),
+            ca: api.pki().ca(),
+            settings,
+            directory,
+            port: Port::reserve()?,
+            processes: Mutex::new(None),
+        };
+        controller.restart().await?;
+        Ok(controller)
+    }
+
+    /// Kills both processes if they run, starts them with a new token, and waits until the aggregated API is served.
+    pub async fn restart(&self) -> Result<()> {
+        self.kill().await?;
+        self.write_service_account().await?;
+        let sidecar = self.start_sidecar().await?;
+        let main = self.start_main()?;
+        // The APIService right after the process: the other way round costs ten seconds of back-off.
+        apply::apply_all(&self.client, &self.api_service()).await?;
+        main.until("to serve its API", Duration::from_secs(90), || self.available())
+            .await?;
+        *self.processes.lock().await = Some(Processes { sidecar, main });
+        Ok(())
+    }
+
+    /// Kills both processes.
+    pub async fn kill(&self) -> Result<()> {
+        if let Some(Processes {
+            mut sidecar,
+            mut main,
+        }) = self.processes.lock().await.take()
+        {
+            main.kill().await?;
+            sidecar.kill().await?;
+        }
+        Ok(())
+    }
+
+    async fn write_service_account(&self) -> Result<()> {
+        let Settings {
+            namespace,
+            service_account,
+            ..
+        } = &self.settings;
+        let token = token(&self.client, namespace, service_account).await?;
+        let directory = self.directory.join("sa");
+        fs::write(directory.join("token"), token)?;
+        fs::write(directory.join("namespace"), namespace)?;
+        fs::write(directory.join("ca.crt"), &self.ca)
+            .context("write the ServiceAccount files of kapp-controller")
+    }
+
+    async fn start_sidecar(&self) -> Result<Process> {
+        let socket = self.socket();
+        match fs::remove_file(&socket) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).context("remove an old socket");
+            }
+            _ => {}
+        }
+        let launch = Launch::new(
+            format!("{}-sidecar", self.settings.name),
+            self.core.binaries().kapp_controller(),
+        );
+        let sidecar = Process::start(
+            self.core.directory(),
+            self.with_environment(launch).arg("-sidecarexec"),
+        )?;
+        sidecar
+            .until("to open its socket", Duration::from_secs(30), || async {
+                if socket.exists() {
+                    Ok(())
+                } else {
+                    wait::not_yet(format!("no {}", socket.display()))
+                }
+            })
+            .await?;
+        Ok(sidecar)
+    }
+
+    fn start_main(&self) -> Result<Process> {
+        let launch = Launch::new(&self.settings.name, "unshare")
+            .args([
+                self.core.binaries().isolation().flags(),
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                ENTER,
+                "enter",
+            ])
+            .arg(&self.directory)
+            .arg(self.core.binaries().kapp_controller())
+            .arg(format!(
+                "-packaging-global-namespace={}",
+                self.settings.packaging_global_namespace
+            ))
+            .args(["-metrics-bind-address=0", "-concurrency=4"])
+            // It asks for a version of that API that current servers do not have any more.
+            .arg("-enable-api-priority-and-fairness=false")
+            .args(&self.settings.arguments);
+        Process::start(self.core.directory(), self.with_environment(launch))
+    }
+
+    fn with_environment(&self, launch: Launch) -> Launch {
+        launch
+            .env("KAPPCTRL_SYSTEM_NAMESPACE", &self.settings.namespace)
+            .env("KAPPCTRL_API_PORT", self.port.number().to_string())
+            .env("KAPPCTRL_MEM_TMP_DIR", self.directory.join("tmp"))
+            .env("KAPPCTRL_SIDECAREXEC_SOCK", self.socket())
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            .env("KUBERNETES_SERVICE_PORT", self.api_port.to_string())
+            .env(
+                "PATH",
+                format!("{}:/usr/bin:/bin", self.core.binaries().directory().display()),
+            )
+            .env("HOME", self.directory.join("home"))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.join("tmp").join("sidecar.sock")
+    }
+
+    fn api_service(&self) -> [Value; 2] {
+        let namespace = &self.settings.namespace;
+        [
+            json!({
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": "packaging-api", "namespace": namespace},
+                "spec": {"type": "ExternalName", "externalName": "localhost"},
+            }),
+            json!({
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": {"name": "v1alpha1.data.packaging.carvel.dev"},
+                "spec": {
+                    "group": "data.packaging.carvel.dev",
+                    "version": "v1alpha1",
+                    "groupPriorityMinimum": 100,
+                    "versionPriority": 100,
+                    "service": {"name": "packaging-api", "namespace": namespace, "port": self.port.number()},
+                },
+            }),
+        ]
+    }
+
+    /// The API server says that the APIService is available, and lists packages.
+    async fn available(&self) -> Result<(), wait::Unmet> {
+        let get = |path: &str| http::Request::get(path).body(Vec::new());
+        let path = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.data.packaging.carvel.dev";
+        let service: Value = self.client.request(get(path)?).await?;
+        let conditions = service["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        match conditions
+            .iter()
+            .find(|condition| condition["type"] == "Available")
+        {
+            Some(condition) if condition["status"] == "True" => {}
+            Some(condition) => return wait::not_yet(format!("APIService {condition}")),
+            None => return wait::not_yet("an APIService without condition"),
+        }
+        self.client
+            .request_text(get("/apis/data.packaging.carvel.dev/v1alpha1/packages")?)
+            .await?;
+        Ok(())
+    }
+}
+
+/// A token of a ServiceAccount, good for a day.
+pub async fn token(client: &Client, namespace: &str, service_account: &str) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(86_400),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(service_account, &PostParams::default(), &request)
+        .await
+        .with_context(|| format!("request a token of ServiceAccount {namespace}/{service_account}"))?;
+    Ok(answer
+        .status
+        .context("a TokenRequest was answered without a token")?
+        .token)
+}
+
+/// A ytt template of kapp-controller's as plain YAML: the only value that these templates use is the namespace.
+fn without_ytt(template: &str, namespace: &str) -> String {
+    template
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("#@") && !line.trim_start().starts_with("#!"))
+        .map(|line| line.replace("#@ data.values.namespace", namespace) + "\n")
+        .collect()
+}

@@ -1,0 +1,353 @@
+//! A process of a stack: started with a clean environment in a group of its own, logged to a file, watched until it ends.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use crate::run_directory::{MARK, RunDirectory};
+use crate::wait::{self, Unmet};
+
+/// Lines of a log that an error message quotes.
+const QUOTED_LINES: usize = 12;
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    name: String,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Launch {
+    /// A launch of `program`, logged as `name`. Its environment has a PATH and nothing else.
+    #[must_use]
+    pub fn new(name: impl Into<String>, program: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<I: IntoIterator<Item = A>, A: Into<OsString>>(mut self, arguments: I) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets an environment variable; a later value wins.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// A running process. Dropping it kills its group.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    group: Pid,
+    log: PathBuf,
+    stopping: Arc<AtomicBool>,
+    exit: watch::Receiver<Option<ExitStatus>>,
+}
+
+impl Process {
+    /// Starts `launch` in `directory`. Its output is appended to the log of its name.
+    pub fn start(directory: &Arc<RunDirectory>, launch: Launch) -> Result<Self> {
+        let Launch {
+            name,
+            program,
+            arguments,
+            environment,
+        } = launch;
+        let log = directory.log_path(&name);
+        let output = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("open log {}", log.display()))?;
+        let child = Command::new(&program)
+            .args(arguments)
+            .env_clear()
+            .envs(environment)
+            .env(MARK, directory.path())
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("start {}", program.display()))?;
+        let id = child
+            .id()
+            .context("a process that has just been started has no id")?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (ended, exit) = watch::channel(None);
+        let reaper = Reaper {
+            name: name.clone(),
+            log: log.clone(),
+            stopping: stopping.clone(),
+            directory: Arc::downgrade(directory),
+        };
+        tokio::spawn(reaper.run(child, ended));
+        Ok(Self {
+            name,
+            group: Pid::from_raw(id.cast_signed()),
+            log,
+            stopping,
+            exit,
+        })
+    }
+
+    /// The name it was launched with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Process id, also the id of its process group.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.group.as_raw().cast_unsigned()
+    }
+
+    /// Its log file.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// How it ended, once it has.
+    #[must_use]
+    pub fn exited(&self) -> Option<ExitStatus> {
+        *self.exit.borrow()
+    }
+
+    /// Kills the process with its group and waits until it is reaped, so that its ports are free.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::SIGKILL)?;
+        self.reaped().await
+    }
+
+    /// Asks the process to end; kills it when it has not within `grace`. Returns its exit status.
+    pub async fn terminate(&mut self, grace: Duration) -> Result<ExitStatus> {
+        self.signal(Signal::SIGTERM)?;
+        if tokio::time::timeout(grace, self.reaped()).await.is_err() {
+            self.kill().await?;
+        }
+        self.exited()
+            .with_context(|| format!("{} has no exit status", self.name))
+    }
+
+    /// Sends a signal to the group. A group that is gone already is no error.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        if matches!(signal, Signal::SIGKILL | Signal::SIGTERM) {
+            self.stopping.store(true, Ordering::SeqCst);
+        }
+        if self.exited().is_some() {
+            return Ok(());
+        }
+        match killpg(self.group, signal) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(error) => Err(error).with_context(|| format!("send {signal} to {}", self.name)),
+        }
+    }
+
+    /// [`wait::until`], ended early when the process dies; the error then quotes the end of its log.
+    pub async fn until<T, F, Fut>(&self, what: &str, deadline: Duration, mut probe: F) -> Result<T>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, Unmet>>,
+    {
+        wait::until(format!("{} {what}", self.name), deadline, || {
+            let look = probe();
+            async {
+                if let Some(status) = self.exited() {
+                    return wait::never(format!("the process has ended ({status})"));
+                }
+                look.await
+            }
+        })
+        .await
+        .with_context(|| format!("{} says:\n{}", self.log.display(), tail(&self.log)))
+    }
+
+    async fn reaped(&mut self) -> Result<()> {
+        self.exit
+            .wait_for(Option::is_some)
+            .await
+            .map(drop)
+            .with_context(|| format!("the runtime that watched {} is gone", self.name))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Err(error) = self.signal(Signal::SIGKILL) {
+            tracing::warn!("{error:#}");
+        }
+    }
+}
+
+/// Waits for a child for as long as it lives, so that it is reaped whatever happens to its [`Process`].
+struct Reaper {
+    name: String,
+    log: PathBuf,
+    stopping: Arc<AtomicBool>,
+    directory: Weak<RunDirectory>,
+}
+
+impl Reaper {
+    async fn run(self, mut child: Child, ended: watch::Sender<Option<ExitStatus>>) {
+        let status = match child.wait().await {
+            Ok(status) => status,
+            Err(error) => {
+                tracing::error!(%error, "wait for {}", self.name);
+                return;
+            }
+        };
+        if !self.stopping.load(Ordering::SeqCst)
+            && let Some(directory) = self.directory.upgrade()
+        {
+            let said = tail(&self.log);
+            directory.report_unexpected_exit(format!(
+                "{} ended by itself ({status}); its log ends:\n{said}",
+                self.name
+            ));
+        }
+        ended.send_replace(Some(status));
+    }
+}
+
+/// The last lines of a log, indented.
+fn tail(log: &Path) -> String {
+    let text = fs::read(log)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(QUOTED_LINES);
+    lines[from..]
+        .iter()
+        .map(|line| format!("  {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str) -> Launch {
+        Launch::new(name, "/bin/sh").args(["-c", script])
+    }
+
+    #[tokio::test]
+    async fn a_killed_process_takes_its_children_along() -> Result<()> {
+        let directory = Arc::new(RunDirectory::create("group")?);
+        let mut parent = Process::start(&directory, shell("parent", "sleep 600 & echo started; wait"))?;
+        let log = parent.log().to_owned();
+        parent
+            .until("to have started its child", Duration::from_secs(10), || async {
+                if fs::read_to_string(&log)?.contains("started") {
+                    Ok(())
+                } else {
+                    wait::not_yet("an empty log")
+                }
+            })
+            .await?;
+        assert_eq!(directory.memory().len(), 2);
+
+        parent.kill().await?;
+
+        assert!(parent.exited().is_some_and(|status| !status.success()));
+        wait::until("the child to be gone", Duration::from_secs(10), || async {
+            match directory.memory() {
+                left if left.is_empty() => Ok(()),
+                left => wait::not_yet(format!("{left:?}")),
+            }
+        })
+        .await?;
+        assert_eq!(directory.unexpected_exits(), Vec::<String>::new());
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_process_that_dies_ends_the_wait_for_it_and_is_reported() -> Result<()> {
+        let directory = Arc::new(RunDirectory::create("dies")?);
+        let process = Process::start(&directory, shell("dies", "echo out of paper >&2; exit 3"))?;
+
+        let error = process
+            .until::<(), _, _>("to be ready", Duration::from_secs(60), || async {
+                wait::not_yet("nothing")
+            })
+            .await
+            .unwrap_err();
+
+        let text = format!("{error:#}");
+        assert!(
+            text.contains("exit status: 3") && text.contains("out of paper"),
+            "{text}"
+        );
+        let reported = directory.unexpected_exits();
+        assert!(
+            matches!(&reported[..], [one] if one.contains("out of paper")),
+            "{reported:?}"
+        );
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_closed_directory_leaves_no_process_and_no_file() -> Result<()> {
+        let directory = Arc::new(RunDirectory::create("closed")?);
+        let path = directory.path().to_owned();
+        // A session of its own: no kill of a group reaches it.
+        let process = Process::start(&directory, shell("escapes", "setsid sleep 600"))?;
+        wait::until("sleep to run", Duration::from_secs(10), || async {
+            match directory.memory() {
+                running if running.iter().any(|resident| resident.program == "sleep") => Ok(()),
+                running => wait::not_yet(format!("{running:?}")),
+            }
+        })
+        .await?;
+        drop(process);
+        assert_eq!(
+            directory.memory().len(),
+            1,
+            "the process should have escaped the kill of its group"
+        );
+
+        Arc::into_inner(directory)
+            .context("the directory is still shared")?
+            .close()
+            .await?;
+
+        assert!(!path.exists());
+        assert_eq!(crate::run_directory::marked_processes(&path), Vec::<u32>::new());
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! The management plane, started as a whole.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use kube::Client;
+
+use crate::apiserver::ApiServer;
+use crate::apply;
+use crate::capi::ClusterApi;
+use crate::components::{Binaries, MANAGEMENT_VERSION};
+use crate::controller_manager::ControllerManager;
+use crate::etcd::Etcd;
+use crate::kapp_controller::{KappController, Settings};
+use crate::run_directory::RunDirectory;
+
+/// Sluice's own namespace on the management cluster, also the one whose packages every namespace sees.
+pub const SYSTEM_NAMESPACE: &str = "tkg-system";
+
+/// What every API server of a stack shares: programs, directory, etcd.
+#[derive(Debug)]
+pub struct StackCore {
+    binaries: Arc<Binaries>,
+    etcd: Etcd,
+    // Last, so that the processes above are killed before the directory is removed.
+    directory: Arc<RunDirectory>,
+}
+
+impl StackCore {
+    /// Builds what is missing, makes a directory and starts etcd. `name` serves to name kept logs.
+    pub async fn start(name: &str) -> Result<Arc<Self>> {
+        let binaries = Binaries::ready().await?;
+        let directory = Arc::new(RunDirectory::create(name)?);
+        let etcd = Etcd::start(&binaries, &directory).await?;
+        Ok(Arc::new(Self {
+            binaries,
+            etcd,
+            directory,
+        }))
+    }
+
+    /// The programs.
+    #[must_use]
+    pub fn binaries(&self) -> &Arc<Binaries> {
+        &self.binaries
+    }
+
+    /// The stack's directory.
+    #[must_use]
+    pub fn directory(&self) -> &Arc<RunDirectory> {
+        &self.directory
+    }
+
+    /// The one etcd.
+    #[must_use]
+    pub fn etcd(&self) -> &Etcd {
+        &self.etcd
+    }
+}
+
+/// What a stack is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    name: String,
+    crds: Vec<serde_json::Value>,
+}
+
+impl Options {
+    /// A stack whose kept logs carry `name`.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            crds: Vec::new(),
+        }
+    }
+
+    /// CustomResourceDefinitions that are there before Cluster API starts, as those of its providers are.
+    #[must_use]
+    pub fn crds(mut self, definitions: impl IntoIterator<Item = serde_json::Value>) -> Self {
+        self.crds.extend(definitions);
+        self
+    }
+}
+
+/// A management plane: etcd, kube-apiserver, kube-controller-manager, Cluster API, kapp-controller.
+pub struct Stack {
+    core: Arc<StackCore>,
+    management: Arc<ApiServer>,
+    cluster_api: ClusterApi,
+    kapp_controller: KappController,
+    _controller_manager: ControllerManager,
+    started_in: Duration,
+}
+
+impl Stack {
+    /// Starts everything and waits until all of it is ready.
+    pub async fn start(options: Options) -> Result<Self> {
+        let Options { name, crds } = options;
+        // Not in the measured time: the first call on a machine builds for minutes.
+        Binaries::ready().await?;
+        let began = Instant::now();
+        let core = StackCore::start(&name).await?;
+        let management = Arc::new(ApiServer::start(&core, "mgmt", MANAGEMENT_VERSION).await?);
+        let client = management.admin_client();
+        let kapp = Settings::new("kapp-controller", SYSTEM_NAMESPACE);
+        let (controller_manager, cluster_api, kapp_controller) = tokio::try_join!(
+            ControllerManager::start(&core, &management),
+            async {
+                apply::apply_crds(&client, &crds).await?;
+                ClusterApi::start(&core, &management).await
+            },
+            KappController::start(&core, &management, kapp),
+        )?;
+        let started_in = began.elapsed();
+        Ok(Self {
+            core,
+            management,
+            cluster_api,
+            kapp_controller,
+            _controller_manager: controller_manager,
+            started_in,
+        })
+    }
+
+    /// What the API servers of the stack share.
+    #[must_use]
+    pub fn core(&self) -> &Arc<StackCore> {
+        &self.core
+    }
+
+    /// The management API server.
+    #[must_use]
+    pub fn management(&self) -> &Arc<ApiServer> {
+        &self.management
+    }
+
+    /// A client of the management cluster with all rights.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.management.admin_client()
+    }
+
+    /// Cluster API.
+    #[must_use]
+    pub fn cluster_api(&self) -> &ClusterApi {
+        &self.cluster_api
+    }
+
+    /// The management cluster's kapp-controller.
+    #[must_use]
+    pub fn kapp_controller(&self) -> &KappController {
+        &self.kapp_controller
+    }
+
+    /// How long the start took, builds left out.
+    #[must_use]
+    pub fn started_in(&self) -> Duration {
+        self.started_in
+    }
+
+    /// Fails if a process of the stack has ended though nobody stopped it.
+    pub fn check(&self) -> Result<()> {
+        match self.core.directory().unexpected_exits() {
+            exits if exits.is_empty() => Ok(()),
+            exits => bail!("{}", exits.join("\n")),
+        }
+    }
+
+    /// Stops everything and removes the stack's directory.
+    pub async fn stop(self) -> Result<()> {
+        self.core.directory().close().await
+    }
+}
