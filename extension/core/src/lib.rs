@@ -1,1 +1,12 @@
-//! Placeholder.
+//! The pure domain of Sluice: what a hook is answered, what counts as proof, which version and which packages come next.
+//!
+//! Nothing here reads a clock, talks to a server or waits: time and observed objects are arguments, so that tables,
+//! properties and a model checker can run every function as the product runs it.
+
+pub mod decision;
+pub mod digest;
+pub mod hold;
+pub mod hook_call;
+pub mod names;
+pub mod retry;
+pub mod version;

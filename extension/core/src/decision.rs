@@ -1,0 +1,271 @@
+//! The decision of one hook call: a pure function of the call and of what this replica knows.
+
+use jiff::SignedDuration;
+use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
+
+use crate::hold::{Hold, HoldReason};
+use crate::hook_call::HookCall;
+use crate::retry::{RetryAfter, RetryPolicy};
+
+/// What a hook answers for one cluster, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Go on.
+    Release,
+    /// Wait, and ask again.
+    Hold {
+        /// When to ask again.
+        retry_after: RetryAfter,
+        /// Why.
+        reason: HoldReason,
+        /// The reason and what is waited for, as the answer carries it.
+        message: String,
+    },
+}
+
+/// What a replica knows about the Cluster of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Knowledge<'a> {
+    /// The index is not complete yet.
+    Unsynced,
+    /// The Cluster is not ours.
+    Unmanaged,
+    /// The Cluster is ours.
+    Managed(Known<'a>),
+}
+
+/// What the index says about a managed Cluster. All of it may be old.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known<'a> {
+    /// The record of its ClusterBootstrap.
+    pub record: Option<&'a UpgradeRecord>,
+    /// `metadata.generation` of its ClusterBootstrap; none when there is no ClusterBootstrap.
+    pub bootstrap_generation: Option<i64>,
+    /// Whether the Cluster waits for a ClusterBootstrap that a user makes.
+    pub custom: bool,
+    /// What the index misses for a record to be possible: the release or its template.
+    pub missing: Option<Hold>,
+}
+
+impl<'a> Knowledge<'a> {
+    /// What a complete index knows about the Cluster of a call.
+    ///
+    /// A Cluster is not ours when it has neither label nor ClusterBootstrap, or when its release is marked legacy.
+    #[must_use]
+    pub fn synced(label: Option<&str>, legacy: bool, known: Known<'a>) -> Self {
+        let labelled = label.is_some_and(|label| !label.is_empty());
+        if legacy || (!labelled && known.bootstrap_generation.is_none()) {
+            return Self::Unmanaged;
+        }
+        Self::Managed(known)
+    }
+}
+
+/// Decides one hook call from what this replica knows of the cluster.
+///
+/// Stale knowledge can only hold: a release needs a record that speaks about exactly this call, and an open gate in it.
+#[must_use]
+pub fn decide(call: &HookCall<'_>, knowledge: &Knowledge<'_>, policy: &RetryPolicy) -> Decision {
+    decide_by(&CLAUSES, call, knowledge, policy)
+}
+
+fn decide_by(
+    clauses: &[Clause],
+    call: &HookCall<'_>,
+    knowledge: &Knowledge<'_>,
+    policy: &RetryPolicy,
+) -> Decision {
+    let needs_no_knowledge =
+        call.hook == Hook::AfterControlPlaneInitialized || deletion_overdue(call, policy);
+    let hold = match knowledge {
+        _ if needs_no_knowledge => None,
+        Knowledge::Unsynced => Some(Hold::new(HoldReason::Starting, "")),
+        Knowledge::Unmanaged => None,
+        Knowledge::Managed(known) if nothing_to_wait_for(call, known) => None,
+        Knowledge::Managed(known) => clauses.iter().find_map(|clause| (clause.objection)(call, known)),
+    };
+    match hold {
+        None => Decision::Release,
+        Some(hold) => Decision::Hold {
+            retry_after: policy.retry_after(call.uid),
+            reason: hold.reason,
+            message: hold.to_string(),
+        },
+    }
+}
+
+/// Whether the deletion has waited long enough. The request alone says so, so every replica can tell.
+fn deletion_overdue(call: &HookCall<'_>, policy: &RetryPolicy) -> bool {
+    let limit = SignedDuration::from_secs(i64::from(policy.deletion_limit));
+    call.hook == Hook::BeforeClusterDelete
+        && call
+            .deleted_at
+            .is_some_and(|deleted_at| call.now.duration_since(deleted_at) > limit)
+}
+
+fn nothing_to_wait_for(call: &HookCall<'_>, known: &Known<'_>) -> bool {
+    match call.hook {
+        Hook::BeforeClusterDelete => known.bootstrap_generation.is_none(),
+        Hook::BeforeClusterCreate => known.custom,
+        _ => false,
+    }
+}
+
+/// One condition of a release.
+struct Clause {
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "names the clause whose absence a test looks for")
+    )]
+    name: &'static str,
+    /// Why the call cannot be released, if this condition is not met. Without a record all but the first two pass.
+    objection: fn(&HookCall<'_>, &Known<'_>) -> Option<Hold>,
+}
+
+/// What a release needs, all of it.
+const CLAUSES: [Clause; 10] = [
+    Clause {
+        name: "the Cluster has its label",
+        objection: unlabelled,
+    },
+    Clause {
+        name: "there is a record",
+        objection: unrecorded,
+    },
+    Clause {
+        name: "the schema is known",
+        objection: of_another_schema,
+    },
+    Clause {
+        name: "the record is of this Cluster",
+        objection: of_another_cluster,
+    },
+    Clause {
+        name: "the record has seen the Cluster's generation",
+        objection: behind_the_cluster,
+    },
+    Clause {
+        name: "the record has seen the ClusterBootstrap's generation",
+        objection: behind_the_bootstrap,
+    },
+    Clause {
+        name: "the record has seen the label",
+        objection: behind_the_label,
+    },
+    Clause {
+        name: "the record is for the target",
+        objection: of_another_target,
+    },
+    Clause {
+        name: "the version is planned",
+        objection: unplanned,
+    },
+    Clause {
+        name: "the gate is open",
+        objection: closed,
+    },
+];
+
+fn unlabelled(call: &HookCall<'_>, _: &Known<'_>) -> Option<Hold> {
+    let labelled = call.label.is_some_and(|label| !label.is_empty());
+    (!labelled).then(|| {
+        Hold::new(
+            HoldReason::TKRLabelRemoved,
+            "the Cluster has a ClusterBootstrap, but no label run.tanzu.vmware.com/tkr",
+        )
+    })
+}
+
+fn unrecorded(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    let nothing = || Hold::new(HoldReason::NoRecord, "waiting for the first look at the Cluster");
+    known
+        .record
+        .is_none()
+        .then(|| known.missing.clone().unwrap_or_else(nothing))
+}
+
+fn of_another_schema(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    (known.record?.schema != SCHEMA).then(|| {
+        Hold::new(
+            HoldReason::RecordSchemaUnknown,
+            "waiting for the record to be written anew",
+        )
+    })
+}
+
+fn of_another_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    (known.record?.cluster_uid != call.uid).then(|| {
+        Hold::new(
+            HoldReason::RecordOfAnotherCluster,
+            "the record is of an earlier Cluster of this name",
+        )
+    })
+}
+
+fn behind_the_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    (known.record?.observed_cluster_generation < call.generation).then(|| {
+        Hold::new(
+            HoldReason::RecordBehindCluster,
+            "waiting for the latest edit of the Cluster to be seen",
+        )
+    })
+}
+
+fn behind_the_bootstrap(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    (Some(known.record?.observed_bootstrap_generation) != known.bootstrap_generation).then(|| {
+        Hold::new(
+            HoldReason::RecordBehindBootstrap,
+            "waiting for the latest edit of the ClusterBootstrap to be seen",
+        )
+    })
+}
+
+fn behind_the_label(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    let label = call.label.unwrap_or_default();
+    (known.record?.label != label).then(|| {
+        Hold::new(
+            HoldReason::RecordBehindLabel,
+            format!("waiting for label {label} to be seen"),
+        )
+    })
+}
+
+fn of_another_target(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    let record = known.record?;
+    let compared = matches!(call.hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade);
+    (compared && record.to != call.version).then(|| {
+        Hold::new(
+            HoldReason::RecordOfAnotherTarget,
+            format!("waiting for target {} to be seen", call.version),
+        )
+    })
+}
+
+fn unplanned(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    let listed = known.record?.gates.iter().any(|gate| answers(gate, call));
+    (!listed).then(|| {
+        Hold::new(
+            HoldReason::VersionNotPlanned,
+            format!("{} is not the version that comes next", call.gate_version()),
+        )
+    })
+}
+
+fn closed(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    let gate = known
+        .record?
+        .gates
+        .iter()
+        .find(|gate| answers(gate, call) && !gate.open)?;
+    let reason = HoldReason::parse(&gate.reason).unwrap_or(HoldReason::GateClosed);
+    Some(Hold::new(reason, gate.message.clone()))
+}
+
+fn answers(gate: &sluice_crds::run::Gate, call: &HookCall<'_>) -> bool {
+    // A deletion is not about a version.
+    let of_version = call.hook == Hook::BeforeClusterDelete || gate.version == call.gate_version();
+    gate.hook == call.hook && of_version
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,483 @@
+use jiff::Timestamp;
+use proptest::prelude::*;
+use rstest::rstest;
+use sluice_crds::run::Gate;
+
+use super::*;
+
+const POLICY: RetryPolicy = RetryPolicy::with_held(1);
+const DELETED_AT: i64 = 1_000_000;
+
+fn gate(hook: Hook, version: &str, open: bool) -> Gate {
+    let (reason, message) = if open {
+        ("", "")
+    } else {
+        ("PackagesNotReady", "waiting for antrea 1.9.0")
+    };
+    Gate {
+        hook,
+        version: version.into(),
+        open,
+        reason: reason.into(),
+        message: message.into(),
+    }
+}
+
+/// A record in which every hook is released at v1.35.4 on the way to v1.36.3.
+fn open_record() -> UpgradeRecord {
+    UpgradeRecord {
+        schema: SCHEMA,
+        cluster_uid: "uid".into(),
+        observed_cluster_generation: 7,
+        observed_bootstrap_generation: 12,
+        label: "v1.36.3---sluice.1".into(),
+        to: "v1.36.3".into(),
+        hop: Some("v1.35.4".into()),
+        gates: Hook::ALL.map(|hook| gate(hook, "v1.35.4", true)).into(),
+        ..UpgradeRecord::default()
+    }
+}
+
+/// A call that the record releases.
+fn call(hook: Hook) -> HookCall<'static> {
+    HookCall {
+        hook,
+        namespace: "team-a",
+        name: "one",
+        uid: "uid",
+        generation: 7,
+        label: Some("v1.36.3---sluice.1"),
+        version: if hook == Hook::BeforeClusterUpgrade {
+            "v1.36.3"
+        } else {
+            "v1.35.4"
+        },
+        first_step: (hook == Hook::BeforeClusterUpgrade).then_some("v1.35.4"),
+        deleted_at: (hook == Hook::BeforeClusterDelete).then(|| Timestamp::from_second(DELETED_AT).unwrap()),
+        now: Timestamp::from_second(DELETED_AT + 5).unwrap(),
+    }
+}
+
+/// A situation that is released, before a case takes something away from it.
+struct Scene {
+    call: HookCall<'static>,
+    record: Option<UpgradeRecord>,
+    bootstrap_generation: Option<i64>,
+    custom: bool,
+    missing: Option<Hold>,
+}
+
+impl Scene {
+    fn released(hook: Hook) -> Self {
+        Self {
+            call: call(hook),
+            record: Some(UpgradeRecord {
+                to: if hook == Hook::BeforeClusterCreate {
+                    "v1.35.4".into()
+                } else {
+                    "v1.36.3".into()
+                },
+                ..open_record()
+            }),
+            bootstrap_generation: Some(12),
+            custom: false,
+            missing: None,
+        }
+    }
+
+    fn record(&mut self) -> &mut UpgradeRecord {
+        self.record.as_mut().unwrap()
+    }
+
+    fn decide_by(&self, clauses: &[Clause]) -> Decision {
+        let known = Known {
+            record: self.record.as_ref(),
+            bootstrap_generation: self.bootstrap_generation,
+            custom: self.custom,
+            missing: self.missing.clone(),
+        };
+        decide_by(
+            clauses,
+            &self.call,
+            &Knowledge::synced(self.call.label, false, known),
+            &POLICY,
+        )
+    }
+}
+
+type Edit = fn(&mut Scene);
+
+/// What is wrong, the hook that asks, the edit that makes it so, and the reason that must be given.
+const WRONG: [(&str, Hook, Edit, HoldReason); 18] = [
+    (
+        "label removed",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| {
+            s.call.label = None;
+            s.record().label.clear();
+        },
+        HoldReason::TKRLabelRemoved,
+    ),
+    (
+        "label emptied",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| {
+            s.call.label = Some("");
+            s.record().label.clear();
+        },
+        HoldReason::TKRLabelRemoved,
+    ),
+    (
+        "no record",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.record = None,
+        HoldReason::NoRecord,
+    ),
+    (
+        "later schema",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.record().schema = SCHEMA + 1,
+        HoldReason::RecordSchemaUnknown,
+    ),
+    (
+        "no schema",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.record().schema = 0,
+        HoldReason::RecordSchemaUnknown,
+    ),
+    (
+        "same name, other cluster",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.record().cluster_uid = "before".into(),
+        HoldReason::RecordOfAnotherCluster,
+    ),
+    (
+        "cluster edited",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.call.generation = 8,
+        HoldReason::RecordBehindCluster,
+    ),
+    (
+        "bootstrap edited",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.bootstrap_generation = Some(13),
+        HoldReason::RecordBehindBootstrap,
+    ),
+    (
+        "bootstrap made anew",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.bootstrap_generation = Some(1),
+        HoldReason::RecordBehindBootstrap,
+    ),
+    (
+        "bootstrap deleted",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.bootstrap_generation = None,
+        HoldReason::RecordBehindBootstrap,
+    ),
+    (
+        "label edited",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.call.label = Some("v1.36.3---sluice.2"),
+        HoldReason::RecordBehindLabel,
+    ),
+    (
+        "target edited",
+        Hook::BeforeClusterUpgrade,
+        |s| s.call.version = "v1.36.4",
+        HoldReason::RecordOfAnotherTarget,
+    ),
+    (
+        "target edited before creation",
+        Hook::BeforeClusterCreate,
+        |s| s.record().to = "v1.34.4".into(),
+        HoldReason::RecordOfAnotherTarget,
+    ),
+    (
+        "first step unknown",
+        Hook::BeforeClusterUpgrade,
+        |s| s.call.first_step = Some("v1.36.3"),
+        HoldReason::VersionNotPlanned,
+    ),
+    (
+        "version unknown",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.call.version = "v1.36.3",
+        HoldReason::VersionNotPlanned,
+    ),
+    (
+        "another build of the version",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.call.version = "v1.35.4+b",
+        HoldReason::VersionNotPlanned,
+    ),
+    (
+        "gate of another hook",
+        Hook::AfterWorkersUpgrade,
+        |s| s.record().gates.retain(|g| g.hook != Hook::AfterWorkersUpgrade),
+        HoldReason::VersionNotPlanned,
+    ),
+    (
+        "gate closed",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| {
+            for gate in &mut s.record().gates {
+                *gate = self::gate(gate.hook, "v1.35.4", false);
+            }
+        },
+        HoldReason::PackagesNotReady,
+    ),
+];
+
+fn reason(decision: &Decision) -> Option<HoldReason> {
+    match decision {
+        Decision::Release => None,
+        Decision::Hold { reason, .. } => Some(*reason),
+    }
+}
+
+#[rstest]
+fn a_record_that_speaks_about_the_call_releases(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] hook: usize) {
+    assert_eq!(
+        Scene::released(Hook::ALL[hook]).decide_by(&CLAUSES),
+        Decision::Release
+    );
+}
+
+#[test]
+fn everything_else_holds_and_says_why() {
+    for (name, hook, edit, expected) in WRONG {
+        let mut scene = Scene::released(hook);
+        edit(&mut scene);
+        assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn without_any_one_clause_something_wrong_is_released() {
+    for (left_out, clause) in CLAUSES.iter().enumerate() {
+        let mut fewer = Vec::from(CLAUSES);
+        fewer.remove(left_out);
+        let released: Vec<&str> = WRONG
+            .iter()
+            .filter(|(_, hook, edit, _)| {
+                let mut scene = Scene::released(*hook);
+                edit(&mut scene);
+                scene.decide_by(&fewer) == Decision::Release
+            })
+            .map(|(name, ..)| *name)
+            .collect();
+        assert!(
+            !released.is_empty(),
+            "no case needs the clause {:?}",
+            CLAUSES[left_out].name
+        );
+    }
+}
+
+#[test]
+fn the_version_that_the_upgrade_comes_from_is_never_compared() {
+    let mut scene = Scene::released(Hook::BeforeWorkersUpgrade);
+    scene.record().from = Some("v1.20.0".into());
+    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
+}
+
+#[test]
+fn a_record_of_a_later_generation_answers_an_earlier_request() {
+    let mut scene = Scene::released(Hook::BeforeControlPlaneUpgrade);
+    scene.call.generation = 6;
+    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
+}
+
+#[test]
+fn before_cluster_api_1_12_the_target_is_the_step() {
+    let mut scene = Scene::released(Hook::BeforeClusterUpgrade);
+    scene.call.first_step = None;
+    assert_eq!(
+        reason(&scene.decide_by(&CLAUSES)),
+        Some(HoldReason::VersionNotPlanned)
+    );
+    scene
+        .record()
+        .gates
+        .push(gate(Hook::BeforeClusterUpgrade, "v1.36.3", true));
+    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
+}
+
+#[test]
+fn a_hold_carries_reason_message_and_a_wait() {
+    let mut scene = Scene::released(Hook::BeforeControlPlaneUpgrade);
+    scene.record().gates = vec![gate(Hook::BeforeControlPlaneUpgrade, "v1.35.4", false)];
+    assert_eq!(
+        scene.decide_by(&CLAUSES),
+        Decision::Hold {
+            retry_after: RetryAfter::SHORTEST,
+            reason: HoldReason::PackagesNotReady,
+            message: "PackagesNotReady: waiting for antrea 1.9.0".into(),
+        }
+    );
+}
+
+#[test]
+fn a_reason_of_a_newer_release_still_holds() {
+    let mut scene = Scene::released(Hook::BeforeControlPlaneUpgrade);
+    for gate in &mut scene.record().gates {
+        gate.open = false;
+        gate.reason = "SomethingNewer".into();
+    }
+    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::GateClosed));
+}
+
+#[test]
+fn an_index_that_misses_the_release_says_so_before_any_record_exists() {
+    let mut scene = Scene::released(Hook::BeforeClusterUpgrade);
+    scene.record = None;
+    scene.missing = Some(Hold::new(
+        HoldReason::TKRNotFound,
+        "TanzuKubernetesRelease v1.36.3---sluice.1 does not exist",
+    ));
+    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::TKRNotFound));
+}
+
+#[rstest]
+fn a_cluster_without_label_and_bootstrap_is_let_go(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] hook: usize) {
+    let call = HookCall {
+        label: None,
+        ..call(Hook::ALL[hook])
+    };
+    let knowledge = Knowledge::synced(call.label, false, Known::default());
+    assert_eq!(knowledge, Knowledge::Unmanaged);
+    assert_eq!(decide(&call, &knowledge, &POLICY), Decision::Release);
+}
+
+#[rstest]
+#[case::labelled(Some("v1.36.3---sluice.1"), false, None, false)]
+#[case::empty_label(Some(""), false, None, true)]
+#[case::label_removed(None, false, Some(1), false)]
+#[case::legacy_release(Some("v1.20.0---tkg.1"), true, None, true)]
+#[case::legacy_release_with_bootstrap(Some("v1.20.0---tkg.1"), true, Some(1), true)]
+fn what_is_ours(
+    #[case] label: Option<&str>,
+    #[case] legacy: bool,
+    #[case] bootstrap_generation: Option<i64>,
+    #[case] unmanaged: bool,
+) {
+    let knowledge = Knowledge::synced(
+        label,
+        legacy,
+        Known {
+            bootstrap_generation,
+            ..Known::default()
+        },
+    );
+    assert_eq!(knowledge == Knowledge::Unmanaged, unmanaged);
+}
+
+#[rstest]
+fn before_the_index_is_complete_only_three_answers_are_possible(
+    #[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] hook: usize,
+) {
+    let hook = Hook::ALL[hook];
+    let expected = (hook != Hook::AfterControlPlaneInitialized).then_some(HoldReason::Starting);
+    assert_eq!(
+        reason(&decide(&call(hook), &Knowledge::Unsynced, &POLICY)),
+        expected
+    );
+}
+
+#[rstest]
+#[case::in_time(600, Some(HoldReason::Starting))]
+#[case::too_late(601, None)]
+fn a_deletion_is_let_go_by_any_replica_after_the_limit(
+    #[case] after: i64,
+    #[case] expected: Option<HoldReason>,
+) {
+    let call = HookCall {
+        now: Timestamp::from_second(DELETED_AT + after).unwrap(),
+        ..call(Hook::BeforeClusterDelete)
+    };
+    assert_eq!(reason(&decide(&call, &Knowledge::Unsynced, &POLICY)), expected);
+}
+
+#[test]
+fn age_lets_nothing_go_but_a_deletion() {
+    let late = Timestamp::from_second(DELETED_AT + 100_000).unwrap();
+    for hook in Hook::ALL {
+        let call = HookCall {
+            now: late,
+            deleted_at: Some(Timestamp::from_second(DELETED_AT).unwrap()),
+            ..call(hook)
+        };
+        let released = decide(&call, &Knowledge::Unsynced, &POLICY) == Decision::Release;
+        assert_eq!(
+            released,
+            matches!(
+                hook,
+                Hook::BeforeClusterDelete | Hook::AfterControlPlaneInitialized
+            ),
+            "{hook}"
+        );
+    }
+}
+
+#[test]
+fn a_deletion_without_bootstrap_has_nothing_to_wait_for() {
+    let mut scene = Scene::released(Hook::BeforeClusterDelete);
+    scene.record = None;
+    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
+    scene.bootstrap_generation = None;
+    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
+}
+
+#[test]
+fn a_custom_cluster_is_created_before_its_user_made_the_bootstrap() {
+    let mut scene = Scene::released(Hook::BeforeClusterCreate);
+    scene.record = None;
+    scene.bootstrap_generation = None;
+    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
+    scene.custom = true;
+    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
+    scene.call.hook = Hook::BeforeClusterUpgrade;
+    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
+}
+
+proptest! {
+    /// Whatever is called and whatever is known: a release of a managed cluster has an open gate of exactly its question.
+    #[test]
+    fn no_release_without_an_open_gate(
+        hook in prop::sample::select(Hook::ALL.to_vec()),
+        uid in prop::sample::select(vec!["uid", "other"]),
+        generation in 5_i64..9,
+        label in prop::sample::select(vec![None, Some(""), Some("a"), Some("b")]),
+        version in prop::sample::select(vec!["v1", "v2"]),
+        first_step in prop::sample::select(vec![None, Some("v1"), Some("v2")]),
+        to in prop::sample::select(vec!["v1", "v2"]),
+        schema in 0_i64..3,
+        bootstrap_generation in prop::option::of(1_i64..3),
+        gates in prop::collection::vec((0_usize..9, prop::sample::select(vec!["v1", "v2"]), any::<bool>()), 0..8),
+    ) {
+        let record = UpgradeRecord {
+            schema,
+            to: to.into(),
+            label: "a".into(),
+            observed_bootstrap_generation: 2,
+            gates: gates.iter().map(|(hook, version, open)| gate(Hook::ALL[*hook], version, *open)).collect(),
+            ..open_record()
+        };
+        let call = HookCall { uid, generation, label, version, first_step, deleted_at: None, ..call(hook) };
+        let known = Known { record: Some(&record), bootstrap_generation, ..Known::default() };
+        let knowledge = Knowledge::Managed(known);
+        if decide(&call, &knowledge, &POLICY) == Decision::Release
+            && hook != Hook::AfterControlPlaneInitialized
+            && !(hook == Hook::BeforeClusterDelete && bootstrap_generation.is_none())
+        {
+            prop_assert_eq!(schema, SCHEMA);
+            prop_assert_eq!(uid, "uid");
+            prop_assert!(generation <= 7);
+            prop_assert_eq!(label, Some("a"));
+            prop_assert_eq!(bootstrap_generation, Some(2));
+            prop_assert!(record.gates.iter().any(|gate| gate.hook == hook && gate.open
+                && (hook == Hook::BeforeClusterDelete || gate.version == call.gate_version())));
+        }
+    }
+}

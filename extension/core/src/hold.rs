@@ -1,0 +1,222 @@
+//! Why an upgrade is held: one vocabulary for hook messages, conditions, events and metric labels.
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// Why a gate is closed or a hook call is held.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum HoldReason {
+            $($(#[$doc])* $name),+
+        }
+
+        impl HoldReason {
+            /// Every reason, for metrics that are created before they are counted.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The reason as conditions, events, metrics and hook messages spell it.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name)),+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// This replica has not read everything yet.
+    Starting,
+    /// The Cluster is managed, but nothing was written about it yet.
+    NoRecord,
+    /// The record was written by a release that uses another schema.
+    RecordSchemaUnknown,
+    /// The record speaks about an earlier Cluster of the same name.
+    RecordOfAnotherCluster,
+    /// The Cluster was edited after the record was computed.
+    RecordBehindCluster,
+    /// The ClusterBootstrap was edited after the record was computed.
+    RecordBehindBootstrap,
+    /// The Cluster's release label was edited after the record was computed.
+    RecordBehindLabel,
+    /// The record speaks about another target version.
+    RecordOfAnotherTarget,
+    /// The record does not know the version that the question is about.
+    VersionNotPlanned,
+    /// The gate is closed for a reason that this build does not know.
+    GateClosed,
+    /// The release label was removed while a ClusterBootstrap exists.
+    TKRLabelRemoved,
+    /// A release is named that does not exist.
+    TKRNotFound,
+    /// No release, or no single one, belongs to the version that comes next.
+    NoTKRForHop,
+    /// The version on the Cluster is lower than that of its control plane.
+    VersionBelowControlPlane,
+    /// The release has no ClusterBootstrapTemplate.
+    TemplateNotFound,
+    /// A package is named that does not exist.
+    PackageNotFound,
+    /// The release lists no version of a package that is in use.
+    PackageNotInRelease,
+    /// The values of a package cannot be found.
+    ValuesNotFound,
+    /// The provider of a package's values has not written them yet.
+    ValuesNotReady,
+    /// The values of a package come from more than one source.
+    SeveralValuesSources,
+    /// A CNI is set although the annotation says that it is unmanaged.
+    UnmanagedCNISet,
+    /// The name of an object would be longer than Kubernetes allows.
+    NameTooLong,
+    /// The ClusterBootstrap or its cloned values do not exist yet.
+    BootstrapNotReady,
+    /// The packages of the next version's release are not yet in the ClusterBootstrap.
+    BootstrapNotMerged,
+    /// A write was refused by the API server.
+    WriteRefused,
+    /// The Cluster is paused.
+    ClusterPaused,
+    /// The ClusterBootstrap is paused.
+    BootstrapPaused,
+    /// An annotation of somebody else keeps the upgrade from starting.
+    StartHeldByAnnotation,
+    /// The Cluster is being deleted.
+    ClusterDeleting,
+    /// The packages are being uninstalled.
+    UninstallRunning,
+    /// The control plane does not exist or does not answer yet.
+    ControlPlaneCreating,
+    /// The control plane is taking the version.
+    ControlPlaneUpgrading,
+    /// Workers are taking the version.
+    WorkersUpgrading,
+    /// The kubeconfig of the workload cluster does not exist.
+    KubeconfigNotFound,
+    /// The kubeconfig of the workload cluster holds something that is not used.
+    KubeconfigRefused,
+    /// The workload cluster was not reached yet.
+    WorkloadNotReached,
+    /// The workload cluster stopped answering.
+    WorkloadUnreachable,
+    /// The workload's kapp-controller does not serve its API yet.
+    KappControllerRestarting,
+    /// The packages of the next version are not known yet.
+    PackagesUnknown,
+    /// A package has no proof yet.
+    PackagesNotReady,
+    /// A package failed.
+    PackageFailed,
+    /// A package is written, but not yet reconciled on every node.
+    PackagesNotSettled,
+    /// Nothing of the package was written yet.
+    NotWritten,
+    /// The PackageInstall is being deleted.
+    PackageInstallDeleting,
+    /// The PackageInstall is paused.
+    PackageInstallPaused,
+    /// The PackageInstall is canceled.
+    PackageInstallCanceled,
+    /// The PackageInstall asks for another package, version or values.
+    PackageInstallOfAnotherTarget,
+    /// kapp-controller has not seen the latest PackageInstall.
+    PackageInstallNotObserved,
+    /// kapp-controller has not chosen the version yet.
+    PackageInstallAtAnotherVersion,
+    /// The PackageInstall has not succeeded.
+    PackageInstallReconciling,
+    /// The PackageInstall failed.
+    PackageInstallFailed,
+    /// The App does not exist yet.
+    AppMissing,
+    /// The App belongs to another PackageInstall.
+    AppOfAnotherPackageInstall,
+    /// The App is being deleted.
+    AppDeleting,
+    /// The App is paused.
+    AppPaused,
+    /// The App is canceled.
+    AppCanceled,
+    /// The App was cut off from its PackageInstall by annotation.
+    AppManuallyControlled,
+    /// The App is for another version.
+    AppAtAnotherVersion,
+    /// The App uses other values.
+    AppWithOtherValues,
+    /// kapp-controller has not seen the latest App.
+    AppNotObserved,
+    /// The App has not succeeded.
+    AppReconciling,
+    /// The App failed.
+    AppFailed,
+}
+
+impl HoldReason {
+    /// The reason that is spelled so, if this build knows it.
+    #[must_use]
+    pub fn parse(spelled: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|reason| reason.as_str() == spelled)
+    }
+}
+
+impl fmt::Display for HoldReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A reason to hold, and the object it is about.
+///
+/// The message stays the same while the reason does: Cluster API writes each change of it into a condition and
+/// reconciles, so it carries no counts, no times and no intermediate states.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hold {
+    /// Why.
+    pub reason: HoldReason,
+    /// What is waited for.
+    pub message: String,
+}
+
+impl Hold {
+    /// A hold with its message.
+    #[must_use]
+    pub fn new(reason: HoldReason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.message.is_empty() {
+            return write!(f, "{}", self.reason);
+        }
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_found_by_its_spelling() {
+        for reason in HoldReason::ALL {
+            assert_eq!(HoldReason::parse(reason.as_str()), Some(*reason));
+        }
+        assert_eq!(HoldReason::parse("SomethingNewer"), None);
+    }
+
+    #[test]
+    fn a_hold_reads_as_reason_and_message() {
+        let hold = Hold::new(HoldReason::PackagesNotReady, "waiting for antrea 1.9.0");
+        assert_eq!(hold.to_string(), "PackagesNotReady: waiting for antrea 1.9.0");
+        assert_eq!(Hold::new(HoldReason::Starting, "").to_string(), "Starting");
+    }
+}

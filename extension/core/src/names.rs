@@ -1,0 +1,165 @@
+//! Names of the objects that are made for a cluster, and what is read out of names.
+
+/// The longest name that Kubernetes takes for the kinds that are written here.
+pub const LONGEST_NAME: usize = 253;
+
+/// The longest value of a label.
+pub const LONGEST_LABEL: usize = 63;
+
+/// A name that Kubernetes would refuse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("name {name} has {length} characters, Kubernetes takes {LONGEST_NAME}")]
+pub struct NameTooLong {
+    /// The name.
+    pub name: String,
+    /// Its length in bytes.
+    pub length: usize,
+}
+
+/// The short name of a package: its `spec.refName` up to the first dot, `antrea` of `antrea.tanzu.vmware.com`.
+#[must_use]
+pub fn short(ref_name: &str) -> &str {
+    ref_name.split('.').next().unwrap_or(ref_name)
+}
+
+/// A string as the value of a label: `+` becomes `---`, cut to 63 bytes, without `_`, `.` and `-` at its end.
+#[must_use]
+pub fn parse_string_for_label(text: &str) -> String {
+    let replaced = text.replace('+', "---");
+    let mut end = replaced.len().min(LONGEST_LABEL);
+    while !replaced.is_char_boundary(end) {
+        end -= 1;
+    }
+    replaced[..end].trim_end_matches(['_', '.', '-']).to_owned()
+}
+
+/// The name of a TanzuKubernetesRelease of a version: `v1.36.3---sluice.1` of `v1.36.3+sluice.1`.
+#[must_use]
+pub fn tkr_label(version: &str) -> String {
+    let number = version.strip_prefix('v').unwrap_or(version);
+    format!("v{}", number.replace('+', "---"))
+}
+
+/// The version of a TanzuKubernetesRelease of a name: `v1.36.3+sluice.1` of `v1.36.3---sluice.1`.
+#[must_use]
+pub fn tkr_version(label: &str) -> String {
+    label.replace("---", "+")
+}
+
+/// The name of the PackageInstall, and of its App, of a package: `<cluster>-<short>`.
+pub fn package_install(cluster: &str, ref_name: &str) -> Result<String, NameTooLong> {
+    checked(format!("{cluster}-{}", short(ref_name)))
+}
+
+/// The name of the Secret with the values of a package: `<cluster>-<short>-data-values-<digest>`.
+///
+/// The digest makes new values a new name, so that the generation of PackageInstall and App covers them.
+pub fn values_secret(cluster: &str, ref_name: &str, digest: &str) -> Result<String, NameTooLong> {
+    checked(format!("{}{digest}", values_secret_prefix(cluster, ref_name)))
+}
+
+/// What the names of all values Secrets of a package begin with, for finding those of earlier values.
+#[must_use]
+pub fn values_secret_prefix(cluster: &str, ref_name: &str) -> String {
+    format!("{cluster}-{}-data-values-", short(ref_name))
+}
+
+/// The name of the Secret with the values of a package that a configuration controller writes on the management cluster:
+/// `<cluster>-<short>-data-values`.
+pub fn provider_values_secret(cluster: &str, ref_name: &str) -> Result<String, NameTooLong> {
+    checked(format!("{cluster}-{}-data-values", short(ref_name)))
+}
+
+/// The name of a cloned Secret or provider, and of the Secret of inline values: `<cluster>-<short>-package`.
+pub fn clone(cluster: &str, ref_name: &str) -> Result<String, NameTooLong> {
+    checked(format!("{cluster}-{}-package", short(ref_name)))
+}
+
+fn checked(name: String) -> Result<String, NameTooLong> {
+    let length = name.len();
+    if length > LONGEST_NAME {
+        Err(NameTooLong { name, length })
+    } else {
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("antrea.tanzu.vmware.com", "antrea")]
+    #[case("kapp-controller.tanzu.vmware.com.0.38.3+vmware.1-tkg.1", "kapp-controller")]
+    #[case("antrea", "antrea")]
+    #[case("", "")]
+    fn short_is_up_to_the_first_dot(#[case] ref_name: &str, #[case] expected: &str) {
+        assert_eq!(short(ref_name), expected);
+    }
+
+    #[rstest]
+    #[case::plus(
+        "antrea.tanzu.vmware.com.1.7.1+vmware.1-tkg.1",
+        "antrea.tanzu.vmware.com.1.7.1---vmware.1-tkg.1"
+    )]
+    #[case::trimmed("1.5.2+", "1.5.2")]
+    #[case::cut(
+        "load-balancer-and-ingress-service.tanzu.vmware.com.1.9.3+vmware.1-tkg.1",
+        "load-balancer-and-ingress-service.tanzu.vmware.com.1.9.3---vmwa"
+    )]
+    fn labels_are_spelled_as_the_addons_manager_spelled_them(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(parse_string_for_label(text), expected);
+    }
+
+    #[test]
+    fn a_release_name_and_its_version_belong_together() {
+        assert_eq!(tkr_label("v1.36.3+sluice.1"), "v1.36.3---sluice.1");
+        assert_eq!(tkr_label("1.36.3+sluice.1"), "v1.36.3---sluice.1");
+        assert_eq!(tkr_version("v1.36.3---sluice.1"), "v1.36.3+sluice.1");
+    }
+
+    #[test]
+    fn objects_are_named_after_cluster_and_package() {
+        assert_eq!(
+            package_install("c1", "antrea.tanzu.vmware.com").unwrap(),
+            "c1-antrea"
+        );
+        assert_eq!(
+            values_secret("c1", "antrea.tanzu.vmware.com", "0a1b").unwrap(),
+            "c1-antrea-data-values-0a1b"
+        );
+        assert_eq!(
+            clone("c1", "antrea.tanzu.vmware.com").unwrap(),
+            "c1-antrea-package"
+        );
+        assert_eq!(
+            provider_values_secret("c1", "antrea.tanzu.vmware.com").unwrap(),
+            "c1-antrea-data-values"
+        );
+    }
+
+    #[test]
+    fn a_name_that_kubernetes_would_refuse_is_refused_here() {
+        let cluster = "c".repeat(250);
+        let error = package_install(&cluster, "antrea.tanzu.vmware.com").unwrap_err();
+        assert_eq!(error.length, 257);
+    }
+
+    proptest! {
+        #[test]
+        fn a_label_value_is_always_short_and_never_ends_in_punctuation(text in "\\PC{0,120}") {
+            let label = parse_string_for_label(&text);
+            prop_assert!(label.len() <= LONGEST_LABEL);
+            prop_assert!(!label.ends_with(['_', '.', '-']));
+        }
+
+        #[test]
+        fn release_names_round_trip(patch in 0_u32..99, build in 0_u32..99) {
+            let version = format!("v1.36.{patch}+sluice.{build}");
+            prop_assert_eq!(tkr_version(&tkr_label(&version)), version);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Kubernetes versions: compared by meaning, kept by the byte.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use semver::Version;
+
+/// A Kubernetes version, `v1.35.4` or `v1.35.4+vmware.1`.
+///
+/// Cluster API treats every textual difference as another version, so equality is that of the bytes; order is that of
+/// semantic versions, where two builds of one release have none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KubernetesVersion {
+    text: String,
+    version: Version,
+}
+
+/// A version that is not semantic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a semantic version")]
+pub struct InvalidVersion {
+    /// What was read.
+    pub text: String,
+}
+
+impl KubernetesVersion {
+    /// The version as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The minor version, 35 of `v1.35.4`.
+    #[must_use]
+    pub const fn minor(&self) -> u64 {
+        self.version.minor
+    }
+
+    /// Whether both are of one minor version.
+    #[must_use]
+    pub const fn same_minor(&self, other: &Self) -> bool {
+        self.version.major == other.version.major && self.version.minor == other.version.minor
+    }
+
+    /// How many minor versions `self` is ahead of `other`; zero when it is behind.
+    #[must_use]
+    pub const fn minors_ahead_of(&self, other: &Self) -> u64 {
+        if self.version.major != other.version.major {
+            return 0;
+        }
+        self.version.minor.saturating_sub(other.version.minor)
+    }
+
+    /// Order without build metadata: two builds of one release compare as equal.
+    #[must_use]
+    pub fn cmp_release(&self, other: &Self) -> Ordering {
+        self.version.cmp_precedence(&other.version)
+    }
+
+    /// Whether both mean the same version, a missing `v` aside.
+    #[must_use]
+    pub fn means(&self, other: &Self) -> bool {
+        self.version == other.version
+    }
+}
+
+impl FromStr for KubernetesVersion {
+    type Err = InvalidVersion;
+
+    fn from_str(text: &str) -> Result<Self, InvalidVersion> {
+        let number = text.strip_prefix('v').unwrap_or(text);
+        let version = Version::parse(number).map_err(|_| InvalidVersion {
+            text: text.to_owned(),
+        })?;
+        Ok(Self {
+            text: text.to_owned(),
+            version,
+        })
+    }
+}
+
+impl fmt::Display for KubernetesVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Whether two versions mean the same; versions that cannot be read are compared by the byte.
+#[must_use]
+pub fn same(one: &str, other: &str) -> bool {
+    if one == other {
+        return true;
+    }
+    match (
+        KubernetesVersion::from_str(one),
+        KubernetesVersion::from_str(other),
+    ) {
+        (Ok(one), Ok(other)) => one.means(&other),
+        _ => false,
+    }
+}
+
+/// Whether `one` is the same as or a later release than `other`; versions that cannot be read are compared by the byte.
+#[must_use]
+pub fn reached(one: &str, other: &str) -> bool {
+    if one == other {
+        return true;
+    }
+    match (
+        KubernetesVersion::from_str(one),
+        KubernetesVersion::from_str(other),
+    ) {
+        (Ok(one), Ok(other)) => one.means(&other) || one.cmp_release(&other) == Ordering::Greater,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn v(text: &str) -> KubernetesVersion {
+        text.parse().unwrap()
+    }
+
+    #[rstest]
+    #[case::patch("v1.35.4", "v1.35.10", Ordering::Less)]
+    #[case::minor("v1.35.4", "v1.36.0", Ordering::Less)]
+    #[case::pre_release("v1.36.0-rc.1", "v1.36.0", Ordering::Less)]
+    #[case::builds_have_no_order("v1.36.3+vmware.1", "v1.36.3+vmware.2", Ordering::Equal)]
+    fn releases_are_ordered_as_semantic_versions(#[case] a: &str, #[case] b: &str, #[case] order: Ordering) {
+        assert_eq!(v(a).cmp_release(&v(b)), order);
+        assert_eq!(v(b).cmp_release(&v(a)), order.reverse());
+    }
+
+    #[rstest]
+    #[case::empty("")]
+    #[case::two_numbers("v1.36")]
+    #[case::word("latest")]
+    #[case::two_v("vv1.36.3")]
+    #[case::space("v1.36.3 ")]
+    fn what_is_not_a_semantic_version_is_refused(#[case] text: &str) {
+        let error = KubernetesVersion::from_str(text).unwrap_err();
+        assert_eq!(error.text, text);
+    }
+
+    #[test]
+    fn the_bytes_are_kept() {
+        assert_eq!(v("v1.36.3+vmware.1").to_string(), "v1.36.3+vmware.1");
+        assert_ne!(v("1.36.3"), v("v1.36.3"));
+        assert!(v("1.36.3").means(&v("v1.36.3")));
+        assert!(!v("v1.36.3+vmware.1").means(&v("v1.36.3+vmware.2")));
+    }
+
+    #[test]
+    fn another_build_of_the_release_has_not_reached_it() {
+        assert!(reached("v1.36.3", "v1.35.4"));
+        assert!(reached("v1.36.3", "1.36.3"));
+        assert!(!reached("v1.36.3+vmware.1", "v1.36.3+vmware.2"));
+        assert!(!reached("v1.35.4", "v1.36.3"));
+        assert!(!reached("?", "v1.36.3"));
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics_and_keeps_what_it_takes(text in ".{0,40}") {
+            if let Ok(version) = KubernetesVersion::from_str(&text) {
+                prop_assert_eq!(version.as_str(), text.as_str());
+            }
+        }
+
+        #[test]
+        fn minors_ahead_is_the_difference(a in 0_u64..60, b in 0_u64..60) {
+            let (one, other) = (v(&format!("v1.{a}.0")), v(&format!("v1.{b}.7")));
+            prop_assert_eq!(one.minors_ahead_of(&other), a.saturating_sub(b));
+            prop_assert_eq!(one.same_minor(&other), a == b);
+        }
+    }
+}
