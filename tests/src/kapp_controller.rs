@@ -27,15 +27,15 @@ const ENTER: &str = r#"
 set -e
 instance=$1 program=$2
 shift 2
-: >"$instance/program"
-mount --bind "$program" "$instance/program"
+: >"$instance/kapp-controller"
+mount --bind "$program" "$instance/kapp-controller"
 run=$(readlink -f /var/run)
 mount -t tmpfs tmpfs "$run"
 mkdir -p "$run/secrets/kubernetes.io"
 ln -s "$instance/sa" "$run/secrets/kubernetes.io/serviceaccount"
 mount -t tmpfs tmpfs /home
 mkdir /home/kapp-controller
-exec "$instance/program" "$@"
+exec "$instance/kapp-controller" "$@"
 "#;
 
 /// How one kapp-controller is set up.

@@ -152,7 +152,7 @@ mod tests {
     #[tokio::test]
     async fn a_hopeless_wait_ends_before_its_deadline() {
         let started = Instant::now();
-        let error = until::<(), _, _>("a process", Duration::from_secs(60), || async {
+        let error = until::<(), _, _>("a process", Duration::from_mins(1), || async {
             never("exit status: 1")
         })
         .await;

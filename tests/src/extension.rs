@@ -1,0 +1,242 @@
+//! The extension under test: the release binary, started as a user would start it, with the roles that we ship.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::apply;
+use crate::kapp_controller::token;
+use crate::manifests::Base;
+use crate::ports::Port;
+use crate::probe::Probe;
+use crate::process::{Launch, Process};
+use crate::run_directory::target_directory;
+use crate::stack::{SYSTEM_NAMESPACE, Stack, StackCore};
+use crate::wait;
+
+/// Path of the binary; by default `release/sluice` in Cargo's target directory.
+pub const BINARY: &str = "SLUICE_BIN";
+
+const READY: Duration = Duration::from_secs(30);
+
+/// How one extension is set up.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Name of its log, unique in the stack.
+    pub name: String,
+    /// `--sync-period`.
+    pub sync_period: String,
+    /// More arguments.
+    pub arguments: Vec<String>,
+}
+
+impl Settings {
+    /// An extension that looks again every ten minutes, as shipped.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            sync_period: "10m".to_owned(),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+/// Which namespaces Cluster API asks the extension about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// All.
+    Everywhere,
+    /// The ones named.
+    Namespaces(Vec<String>),
+}
+
+/// A running extension: ports, certificate and identity for its whole life, and a process that may be replaced.
+pub struct Extension {
+    core: Arc<StackCore>,
+    client: Client,
+    settings: Settings,
+    program: PathBuf,
+    directory: PathBuf,
+    ca_bundle: String,
+    hook_port: Port,
+    health_port: Port,
+    process: Mutex<Option<Process>>,
+}
+
+impl Extension {
+    /// Applies `manifests/base`, starts the binary with a token of the ServiceAccount in it, and waits until it is ready.
+    pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
+        let program = binary()?;
+        let base = Base::read()?;
+        base.apply(&stack.client()).await?;
+        let identity = base.identity()?;
+        let token = token(&stack.client(), &identity.namespace, &identity.service_account).await?;
+
+        let pki = stack.management().pki();
+        let directory = stack.core().directory().subdirectory(&settings.name)?;
+        let certificate = pki.server_certificate()?;
+        fs::write(directory.join("tls.crt"), &certificate.certificate)?;
+        fs::write(directory.join("tls.key"), &certificate.key)?;
+        fs::write(
+            directory.join("kubeconfig"),
+            pki.token_kubeconfig(&stack.management().url(), &token),
+        )?;
+
+        let extension = Self {
+            core: stack.core().clone(),
+            client: stack.client(),
+            settings,
+            program,
+            directory,
+            ca_bundle: pki.ca_bundle(),
+            hook_port: Port::reserve()?,
+            health_port: Port::reserve()?,
+            process: Mutex::new(None),
+        };
+        extension.restart().await?;
+        Ok(extension)
+    }
+
+    /// Kills the process if it runs, starts it again with the same arguments and waits until it is ready.
+    pub async fn restart(&self) -> Result<()> {
+        self.kill().await?;
+        let process = Process::start(self.core.directory(), self.launch())?;
+        let readyz = Probe::new(&format!("http://{}", self.health_address()), "/readyz")?;
+        process.until("to be ready", READY, || readyz.get()).await?;
+        *self.process.lock().await = Some(process);
+        Ok(())
+    }
+
+    /// Kills the process.
+    pub async fn kill(&self) -> Result<()> {
+        match self.process.lock().await.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Asks the process to end, as a kubelet does, and returns its exit status; kills it after `grace`.
+    pub async fn terminate(&self, grace: Duration) -> Result<ExitStatus> {
+        let process = self.process.lock().await.take();
+        process
+            .context("the extension does not run")?
+            .terminate(grace)
+            .await
+    }
+
+    /// Registers it with Cluster API under `name` and waits until its hooks are discovered.
+    pub async fn register(&self, name: &str, scope: &Scope) -> Result<()> {
+        apply::apply(&self.client, &self.extension_config(name, scope)).await?;
+        let path = format!("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/{name}");
+        wait::until(
+            format!("ExtensionConfig {name} to be discovered"),
+            READY,
+            || async {
+                let config: Value = self
+                    .client
+                    .request(http::Request::get(&path).body(Vec::new())?)
+                    .await?;
+                let conditions = config["status"]["conditions"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
+                match conditions
+                    .iter()
+                    .find(|condition| condition["type"] == "Discovered")
+                {
+                    Some(condition) if condition["status"] == "True" => Ok(()),
+                    Some(condition) => wait::not_yet(condition),
+                    None => wait::not_yet("no condition Discovered"),
+                }
+            },
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Takes the registration back. To be done before the process is stopped for good while Cluster API may be restarted.
+    pub async fn unregister(&self, name: &str) -> Result<()> {
+        let path = format!("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/{name}");
+        self.client
+            .request_text(http::Request::delete(path).body(Vec::new())?)
+            .await
+            .map(drop)?;
+        Ok(())
+    }
+
+    /// Where hooks are served: `https://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn hook_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.hook_port.number())
+    }
+
+    /// Where health and metrics are served: `127.0.0.1:<port>`.
+    #[must_use]
+    pub fn health_address(&self) -> String {
+        format!("127.0.0.1:{}", self.health_port.number())
+    }
+
+    /// Its log file.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.core.directory().log_path(&self.settings.name)
+    }
+
+    fn launch(&self) -> Launch {
+        Launch::new(&self.settings.name, &self.program)
+            .arg("--kubeconfig")
+            .arg(self.directory.join("kubeconfig"))
+            .args(["--webhook-host", "127.0.0.1"])
+            .args(["--webhook-port", &self.hook_port.number().to_string()])
+            .arg("--webhook-cert-dir")
+            .arg(&self.directory)
+            .args(["--health-addr", &self.health_address()])
+            .args(["--system-namespace", SYSTEM_NAMESPACE])
+            .args(["--sync-period", &self.settings.sync_period])
+            .args(["--logging-format", "json"])
+            .args(&self.settings.arguments)
+    }
+
+    fn extension_config(&self, name: &str, scope: &Scope) -> Value {
+        let namespaces = match scope {
+            Scope::Everywhere => json!({}),
+            Scope::Namespaces(names) => json!({
+                "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}],
+            }),
+        };
+        json!({
+            "apiVersion": "runtime.cluster.x-k8s.io/v1beta2",
+            "kind": "ExtensionConfig",
+            "metadata": {"name": name},
+            "spec": {
+                "clientConfig": {"url": self.hook_url(), "caBundle": self.ca_bundle},
+                "namespaceSelector": namespaces,
+            },
+        })
+    }
+}
+
+fn binary() -> Result<PathBuf> {
+    let path = match std::env::var_os(BINARY) {
+        Some(chosen) => PathBuf::from(chosen),
+        None => target_directory()
+            .unwrap_or_else(|| Path::new("target").to_owned())
+            .join("release")
+            .join("sluice"),
+    };
+    if path.is_file() {
+        return Ok(path);
+    }
+    bail!(
+        "missing: the release binary {}; `cargo build --release -p sluice` makes it, {BINARY} names another",
+        path.display()
+    )
+}
