@@ -1,0 +1,119 @@
+//! A ClusterBootstrap from its template (addons-manager §3.2a).
+
+use serde_json::{Map, Value};
+use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
+
+use super::{Catalogue, package_not_found};
+use crate::{
+    hold::{Hold, HoldReason},
+    names,
+};
+
+/// Values that the new ClusterBootstrap brings with it and that must exist in the namespace of the Cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ValuesClone {
+    /// Values written in the ClusterBootstrap itself; they stay there, the Secret mirrors them.
+    Inline {
+        /// Name of the Secret to write.
+        secret: String,
+        /// Name of the Package object.
+        package: String,
+        /// The values document.
+        values: Map<String, Value>,
+    },
+    /// A Secret of the system namespace, copied.
+    Secret {
+        /// Name in the system namespace.
+        from: String,
+        /// Name in the namespace of the Cluster.
+        to: String,
+        /// Name of the Package object.
+        package: String,
+    },
+}
+
+/// A spec that shall be written, and the clones it refers to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// Spec of the ClusterBootstrap.
+    pub spec: ClusterBootstrapSpec,
+    /// What must exist before the spec is written.
+    pub clones: Vec<ValuesClone>,
+}
+
+/// The ClusterBootstrap that `template` describes for `cluster`.
+///
+/// References to Secrets and providers are renamed to the cluster's own clones (`<cluster>-<short>-package`).
+pub fn from_template(
+    cluster: &str,
+    template: &ClusterBootstrapSpec,
+    catalogue: &Catalogue,
+) -> Result<Draft, Hold> {
+    let mut spec = template.clone();
+    spec.paused = false;
+    let mut clones = Vec::new();
+    for package in all_mut(&mut spec) {
+        if !catalogue.contains_key(&package.ref_name) {
+            return Err(package_not_found(
+                &package.ref_name,
+                "the ClusterBootstrapTemplate",
+            ));
+        }
+        clones.extend(localize(cluster, package)?);
+    }
+    Ok(Draft { spec, clones })
+}
+
+/// Points the values of a package taken from a template at the cluster's own objects.
+pub(super) fn localize(
+    cluster: &str,
+    package: &mut ClusterBootstrapPackage,
+) -> Result<Option<ValuesClone>, Hold> {
+    let name = package.ref_name.clone();
+    let Some(values) = package.values_from.as_mut() else {
+        return Ok(None);
+    };
+    let own = names::clone(cluster, &name).map_err(|error| {
+        Hold::new(
+            HoldReason::NameTooLong,
+            format!("values of package {name}: {error}"),
+        )
+    })?;
+    match (
+        &mut values.inline,
+        &mut values.secret_ref,
+        &mut values.provider_ref,
+    ) {
+        (Some(inline), None, None) => Ok(Some(ValuesClone::Inline {
+            secret: own,
+            package: name,
+            values: inline.clone(),
+        })),
+        (None, Some(secret), None) => {
+            let from = std::mem::replace(secret, own.clone());
+            Ok(Some(ValuesClone::Secret {
+                from,
+                to: own,
+                package: name,
+            }))
+        }
+        (None, None, Some(provider)) => {
+            provider.name = own;
+            Ok(None)
+        }
+        (None, None, None) => Ok(None),
+        _ => Err(Hold::new(
+            HoldReason::SeveralValuesSources,
+            format!(
+                "package {name} has more than one of inline, secretRef and providerRef in valuesFrom; keep one"
+            ),
+        )),
+    }
+}
+
+fn all_mut(spec: &mut ClusterBootstrapSpec) -> impl Iterator<Item = &mut ClusterBootstrapPackage> {
+    [&mut spec.kapp, &mut spec.cni, &mut spec.cpi, &mut spec.csi]
+        .into_iter()
+        .flatten()
+        .chain(&mut spec.additional_packages)
+}

@@ -1,0 +1,234 @@
+//! A ClusterBootstrap carried over to another TanzuKubernetesRelease (addons-manager §4.2).
+//!
+//! Versions follow the release; values that a user chose are never altered.
+
+use sluice_crds::{
+    labels::annotation,
+    run::{ClusterBootstrapPackage, ClusterBootstrapSpec},
+};
+
+use super::{Catalogue, Draft, create::localize, package_not_found};
+use crate::hold::{Hold, HoldReason};
+
+/// One release: its name and the Package objects it lists.
+#[derive(Debug, Clone, Copy)]
+pub struct Release<'a> {
+    /// Name of the TanzuKubernetesRelease.
+    pub name: &'a str,
+    /// `spec.bootstrapPackages[].name`.
+    pub packages: &'a [String],
+}
+
+/// Everything that a merge looks at.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// Name of the Cluster.
+    pub cluster: &'a str,
+    /// The spec as it is.
+    pub current: &'a ClusterBootstrapSpec,
+    /// The template of the release that the spec belongs to, if it still exists.
+    pub old: Option<&'a ClusterBootstrapSpec>,
+    /// The template of the new release.
+    pub new: &'a ClusterBootstrapSpec,
+    /// The new release.
+    pub release: Release<'a>,
+    /// All Package objects.
+    pub catalogue: &'a Catalogue,
+    /// Whether the annotation `unmanaged-cni` is set.
+    pub unmanaged_cni: bool,
+}
+
+/// Carries a ClusterBootstrap over to another release.
+///
+/// A package that the user chose instead of the template's (another CNI) follows the release's own list; a package that
+/// only the cluster has follows it too where the release lists it, and stays where it does not. Nothing is removed.
+pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
+    let Inputs {
+        cluster,
+        current,
+        old,
+        new,
+        release,
+        catalogue,
+        unmanaged_cni,
+    } = *inputs;
+    let mut merged = Draft {
+        spec: current.clone(),
+        clones: Vec::new(),
+    };
+
+    if !unmanaged_cni {
+        merged.spec.cni = match &current.cni {
+            Some(cni) => Some(bump_from_release(cni, release, catalogue)?),
+            None => merged.adopt(cluster, new.cni.as_ref())?,
+        };
+    } else if let Some(cni) = &current.cni {
+        return Err(Hold::new(
+            HoldReason::UnmanagedCNISet,
+            format!(
+                "spec.cni of ClusterBootstrap {cluster} is {} although annotation {} is set; remove one of the two",
+                cni.ref_name,
+                annotation::UNMANAGED_CNI
+            ),
+        ));
+    }
+    merged.spec.kapp = merged.follow(cluster, current.kapp.as_ref(), new.kapp.as_ref())?;
+    merged.spec.csi = merged.follow(cluster, current.csi.as_ref(), new.csi.as_ref())?;
+    merged.spec.cpi = merged.follow(cluster, current.cpi.as_ref(), new.cpi.as_ref())?;
+    merged.additional(inputs, old)?;
+
+    for (role, package) in super::packages(&merged.spec) {
+        if !catalogue.contains_key(&package.ref_name) {
+            let by = format!("{} of ClusterBootstrap {cluster}", role.field());
+            return Err(package_not_found(&package.ref_name, &by));
+        }
+    }
+    Ok(merged)
+}
+
+impl Draft {
+    /// Takes over a package of the template together with its values.
+    fn adopt(
+        &mut self,
+        cluster: &str,
+        template: Option<&ClusterBootstrapPackage>,
+    ) -> Result<Option<ClusterBootstrapPackage>, Hold> {
+        let Some(mut package) = template.cloned() else {
+            return Ok(None);
+        };
+        self.clones.extend(localize(cluster, &mut package)?);
+        Ok(Some(package))
+    }
+
+    /// The template's version with the cluster's values; the cluster's package where the template has none.
+    fn follow(
+        &mut self,
+        cluster: &str,
+        current: Option<&ClusterBootstrapPackage>,
+        template: Option<&ClusterBootstrapPackage>,
+    ) -> Result<Option<ClusterBootstrapPackage>, Hold> {
+        match (current, template) {
+            (None, template) => self.adopt(cluster, template),
+            (Some(current), None) => Ok(Some(current.clone())),
+            (Some(current), Some(template)) => Ok(Some(ClusterBootstrapPackage {
+                ref_name: template.ref_name.clone(),
+                ..current.clone()
+            })),
+        }
+    }
+
+    fn additional(&mut self, inputs: &Inputs<'_>, old: Option<&ClusterBootstrapSpec>) -> Result<(), Hold> {
+        let Inputs {
+            cluster,
+            current,
+            new,
+            release,
+            catalogue,
+            ..
+        } = *inputs;
+        let ref_name = |package: &ClusterBootstrapPackage| {
+            catalogue
+                .get(&package.ref_name)
+                .map(|facts| facts.ref_name.clone())
+        };
+        let find = |packages: &[ClusterBootstrapPackage], wanted: &str| {
+            packages
+                .iter()
+                .find(|p| ref_name(p).as_deref() == Some(wanted))
+                .cloned()
+        };
+
+        let mut packages = Vec::new();
+        for package in &current.additional_packages {
+            let Some(wanted) = ref_name(package) else {
+                // Its Package object is gone; the check at the end of the merge names it.
+                packages.push(package.clone());
+                continue;
+            };
+            packages.push(match find(&new.additional_packages, &wanted) {
+                None => bump_if_listed(package, release, catalogue),
+                Some(template) => {
+                    let was_plain = package.values_from.is_none()
+                        && old
+                            .and_then(|old| find(&old.additional_packages, &wanted))
+                            .is_none_or(|old| old.values_from.is_none());
+                    if was_plain && template.values_from.is_some() {
+                        let mut template = template;
+                        self.clones.extend(localize(cluster, &mut template)?);
+                        template
+                    } else {
+                        ClusterBootstrapPackage {
+                            ref_name: template.ref_name,
+                            ..package.clone()
+                        }
+                    }
+                }
+            });
+        }
+        for template in &new.additional_packages {
+            let known = ref_name(template)
+                .is_some_and(|wanted| find(&current.additional_packages, &wanted).is_some());
+            if !known {
+                packages.extend(self.adopt(cluster, Some(template))?);
+            }
+        }
+        self.spec.additional_packages = packages;
+        Ok(())
+    }
+}
+
+/// The release's version of a package that the cluster chose for itself.
+fn bump_from_release(
+    package: &ClusterBootstrapPackage,
+    release: Release<'_>,
+    catalogue: &Catalogue,
+) -> Result<ClusterBootstrapPackage, Hold> {
+    let Some(facts) = catalogue.get(&package.ref_name) else {
+        return Err(package_not_found(
+            &package.ref_name,
+            "spec.cni of the ClusterBootstrap",
+        ));
+    };
+    listed(&facts.ref_name, release, catalogue)
+        .map(|ref_name| ClusterBootstrapPackage {
+            ref_name,
+            ..package.clone()
+        })
+        .ok_or_else(|| {
+            let (tkr, ref_name) = (release.name, &facts.ref_name);
+            let message = format!(
+                "TanzuKubernetesRelease {tkr} lists no version of {ref_name} in spec.bootstrapPackages"
+            );
+            Hold::new(HoldReason::PackageNotInRelease, message)
+        })
+}
+
+fn bump_if_listed(
+    package: &ClusterBootstrapPackage,
+    release: Release<'_>,
+    catalogue: &Catalogue,
+) -> ClusterBootstrapPackage {
+    catalogue
+        .get(&package.ref_name)
+        .and_then(|facts| listed(&facts.ref_name, release, catalogue))
+        .map_or_else(
+            || package.clone(),
+            |ref_name| ClusterBootstrapPackage {
+                ref_name,
+                ..package.clone()
+            },
+        )
+}
+
+/// The Package object of a release with exactly this `spec.refName`. A prefix would confuse `antrea` with `antrea-interworking`.
+fn listed(ref_name: &str, release: Release<'_>, catalogue: &Catalogue) -> Option<String> {
+    release
+        .packages
+        .iter()
+        .find(|name| {
+            catalogue
+                .get(*name)
+                .is_some_and(|facts| facts.ref_name == ref_name)
+        })
+        .cloned()
+}

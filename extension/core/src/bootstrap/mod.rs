@@ -1,0 +1,21 @@
+//! What a ClusterBootstrap says: made from a template, carried over to another TanzuKubernetesRelease.
+
+mod create;
+mod merge;
+mod packages;
+
+pub use create::{Draft, ValuesClone, from_template};
+pub use merge::{Inputs, Release, merge};
+pub use packages::{Catalogue, PackageFacts, Role, packages};
+
+use crate::hold::{Hold, HoldReason};
+
+fn package_not_found(name: &str, by: &str) -> Hold {
+    Hold::new(
+        HoldReason::PackageNotFound,
+        format!("Package {name}, named by {by}, does not exist"),
+    )
+}
+
+#[cfg(test)]
+mod tests;
