@@ -13,9 +13,9 @@ foreign_kind! {
 
 /// What a ClusterClass lays down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClusterClassSpec {
     /// Versions that clusters of the class can have, ascending; empty means any.
-    #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub kubernetes_versions: Vec<String>,
 }

@@ -15,97 +15,67 @@ foreign_kind! {
 
 /// What a MachineDeployment or a MachinePool asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct WorkerSpec {
     /// Name of the Cluster.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub cluster_name: String,
     /// Number of machines.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// Stops Cluster API for these workers.
-    #[serde(default, deserialize_with = "stop", skip_serializing_if = "is_false")]
+    #[serde(deserialize_with = "stop", skip_serializing_if = "is_false")]
     pub paused: bool,
     /// The machines.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub template: MachineTemplate,
 }
 
 /// The machines of a MachineDeployment or a MachinePool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MachineTemplate {
     /// What each machine asks for.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub spec: MachineSpec,
 }
 
 /// What a machine asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MachineSpec {
     /// The Kubernetes version.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
 /// What is observed of a MachineDeployment or a MachinePool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct WorkerStatus {
     /// The generation that the rest speaks about.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Number of machines.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// Number of machines that are as the template says (v1beta2).
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
     /// Number of machines whose nodes are ready.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
     /// Number of machines that can be used.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
     /// Kubernetes versions of the machines; empty where Cluster API does not report them.
-    #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionReplicas>,
     /// `ScalingUp`, `ScalingDown`, `Running`, `Failed`, `Unknown`.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Conditions of either version.
-    #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 

@@ -1,5 +1,7 @@
 //! ClusterBootstrap: the packages of one cluster, how far they are, and what hooks may answer.
 
+use std::time::Duration;
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -109,8 +111,36 @@ pub struct UpgradePolicy {
     pub packages: Vec<PackagePolicy>,
     /// How long an upgrade may hold before condition, event and metric say so, `45m` or `1h30m`. It releases nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32), regex(pattern = r"^([0-9]+(h|m|s))+$"))]
+    #[schemars(length(max = 32), regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub deadline: Option<String>,
+}
+
+impl UpgradePolicy {
+    /// `deadline` as a time; none if it is absent or not of its form.
+    ///
+    /// kube's own reader of such durations is not used: it panics on a number that is too large.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        let mut rest = self.deadline.as_deref().filter(|text| !text.is_empty())?;
+        let mut seconds = 0_u64;
+        while !rest.is_empty() {
+            let (number, after) = rest.split_at(rest.find(['h', 'm', 's'])?);
+            let unit = match after.as_bytes() {
+                [b'h', ..] => 3600,
+                [b'm', ..] => 60,
+                _ => 1,
+            };
+            seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
+            rest = &after[1..];
+        }
+        Some(Duration::from_secs(seconds))
+    }
+
+    /// What is asked of a package by its short name; absent when it follows the rule.
+    #[must_use]
+    pub fn package(&self, short: &str) -> Option<&PackagePolicy> {
+        self.packages.iter().find(|policy| policy.package == short)
+    }
 }
 
 /// What an upgrade asks of one package.
@@ -165,4 +195,38 @@ pub struct ClusterBootstrapStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub upgrade: Option<UpgradeRecord>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_read_or_absent() {
+        for (text, expected) in [
+            ("45m", Some(2700)),
+            ("1h30m", Some(5400)),
+            ("1h2m3s", Some(3723)),
+            ("90s", Some(90)),
+            ("0s", Some(0)),
+            ("", None),
+            ("45", None),
+            ("m", None),
+            ("-5m", None),
+            ("1.5h", None),
+            ("5m ", None),
+            ("5 m", None),
+            ("1d", None),
+            ("18446744073709551615h", None),
+            ("18446744073709551615s1s", None),
+            ("99999999999999999999999s", None),
+        ] {
+            let policy = UpgradePolicy {
+                deadline: Some(text.to_owned()),
+                ..UpgradePolicy::default()
+            };
+            assert_eq!(policy.deadline(), expected.map(Duration::from_secs), "{text:?}");
+        }
+        assert_eq!(UpgradePolicy::default().deadline(), None);
+    }
 }

@@ -17,179 +17,99 @@ foreign_kind! {
 
 /// The part of an App's wish that says whether it is worked on. The rest is kapp-controller's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct AppSpec {
     /// Stops future reconciliations.
-    #[serde(default, deserialize_with = "stop", skip_serializing_if = "is_false")]
+    #[serde(deserialize_with = "stop", skip_serializing_if = "is_false")]
     pub paused: bool,
     /// Stops current and future reconciliations.
-    #[serde(default, deserialize_with = "stop", skip_serializing_if = "is_false")]
+    #[serde(deserialize_with = "stop", skip_serializing_if = "is_false")]
     pub canceled: bool,
     /// Whether deletion leaves the objects in place.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "is_false")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "is_false")]
     pub noop_delete: bool,
     /// How often kapp-controller looks again without a cause, as a Go duration.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub sync_period: Option<String>,
 }
 
 /// How far the work is. The step blocks may be those of the run before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct AppStatus {
     /// The generation that the rest speaks about.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Reconciling`, `ReconcileSucceeded`, `ReconcileFailed`, `Deleting`, `DeleteFailed`.
-    #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// One line about the state.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub friendly_description: Option<String>,
     /// What went wrong.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub useful_error_message: Option<String>,
     /// How many times in a row it succeeded.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub consecutive_reconcile_successes: Option<i64>,
     /// How many times in a row it failed.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub consecutive_reconcile_failures: Option<i64>,
     /// The fetch step.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub fetch: Option<StepStatus>,
     /// The template step.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub template: Option<StepStatus>,
     /// The deploy step.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub deploy: Option<DeployStatus>,
 }
 
 /// How a step ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct StepStatus {
     /// Exit code of the tool; absent when it cannot be read, which is not success.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
     /// What went wrong.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// What the tool complained about.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
     /// When the step began; fetch only.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// When the block was last written.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Time>,
 }
 
 /// How the deploy step goes; written while it runs, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct DeployStatus {
     /// Whether the tool has ended.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub finished: bool,
     /// Exit code of the tool; absent when it cannot be read, which is not success.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
     /// What went wrong.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// What kapp said so far: changes, then waits.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
     /// What kapp complained about.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
     /// When the step began.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// When the block was last written.
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Time>,
 }

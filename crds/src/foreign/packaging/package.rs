@@ -14,13 +14,13 @@ foreign_kind! {
 
 /// What a Package consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct PackageSpec {
     /// Name that all versions share, `antrea.tanzu.vmware.com`.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub ref_name: String,
     /// This version.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// Everything else, untouched.
     #[serde(flatten)]
