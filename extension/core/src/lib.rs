@@ -9,6 +9,8 @@ pub mod decision;
 pub mod digest;
 pub mod hold;
 pub mod hook_call;
+pub mod hop;
 pub mod names;
 pub mod retry;
+pub mod tkr;
 pub mod version;

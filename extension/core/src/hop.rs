@@ -1,0 +1,266 @@
+//! Which Kubernetes version comes next: the hop.
+
+use std::cmp::Ordering;
+
+use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
+
+use crate::version::{KubernetesVersion, reached, same};
+
+/// Minor versions that workers may be behind the control plane before they have to follow.
+///
+/// Cluster API plans a worker step at every third minor, counted from the oldest worker.
+const WORKER_SKEW: u64 = 3;
+
+/// What is read of the control plane object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ControlPlaneFacts {
+    /// `spec.version`.
+    pub spec_version: Option<String>,
+    /// The oldest of `status.versions`, else `status.version`.
+    pub status_version: Option<String>,
+}
+
+/// What is read of a MachineDeployment or MachinePool of the topology.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct WorkerFacts {
+    /// Its name.
+    pub name: String,
+    /// `spec.template.spec.version`.
+    pub spec_version: Option<String>,
+    /// Versions that its machines run.
+    pub versions: Vec<String>,
+    /// Whether a machine runs another version than the spec asks for.
+    pub rolling: bool,
+}
+
+/// How far the control plane is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ControlPlanePhase {
+    /// It does not exist, or has no version in its status yet.
+    Creating,
+    /// Spec and status are at one version.
+    Settled {
+        /// That version.
+        version: String,
+    },
+    /// It takes a version.
+    Rolling {
+        /// The version in its status.
+        from: String,
+        /// The version in its spec.
+        to: String,
+    },
+}
+
+/// Where the target lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Course {
+    /// At the control plane's version or above it.
+    Forward,
+    /// Back at the control plane's version, after packages of a higher one were begun. They stay.
+    Cancelled,
+    /// Below the control plane's version, where Cluster API does not go.
+    Below,
+}
+
+/// How far an upgrade is, and what comes next.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Progress {
+    /// How far the control plane is.
+    pub phase: ControlPlanePhase,
+    /// The version that Cluster API writes to the control plane next, or has written last.
+    pub hop: String,
+    /// Where the target lies.
+    pub course: Course,
+    /// Whether the control plane's `spec.version` is the hop.
+    pub taken: bool,
+}
+
+impl Progress {
+    /// The API server version that packages are to be proven on: that of the control plane's status.
+    ///
+    /// It is part of every values digest, so that a new version makes kapp-controller deploy again.
+    #[must_use]
+    pub fn stage(&self) -> Option<&str> {
+        match &self.phase {
+            ControlPlanePhase::Creating => None,
+            ControlPlanePhase::Settled { version } => Some(version),
+            ControlPlanePhase::Rolling { from, .. } => Some(from),
+        }
+    }
+
+    /// The version that the control plane is settled at.
+    #[must_use]
+    pub fn settled_at(&self) -> Option<&str> {
+        match &self.phase {
+            ControlPlanePhase::Settled { version } => Some(version),
+            _ => None,
+        }
+    }
+
+    /// Whether the control plane is settled at the hop.
+    #[must_use]
+    pub fn settled_at_hop(&self) -> bool {
+        self.taken && self.settled_at().is_some()
+    }
+}
+
+/// How far an upgrade to a target is.
+///
+/// `plan` is the ordered list of versions that the way may use (`spec.kubernetesVersions` of the ClusterClass, or our
+/// own plan); without one the target is the next step. `previous` is the record of this very Cluster.
+#[must_use]
+pub fn progress(
+    control_plane: Option<&ControlPlaneFacts>,
+    workers: &[WorkerFacts],
+    to: &str,
+    plan: Option<&[String]>,
+    previous: Option<&UpgradeRecord>,
+) -> Progress {
+    let spec = control_plane.and_then(|facts| facts.spec_version.as_deref());
+    let status = control_plane.and_then(|facts| facts.status_version.as_deref());
+    let (phase, hop, course) = match (spec, status) {
+        (None, _) => (ControlPlanePhase::Creating, to.to_owned(), Course::Forward),
+        (Some(spec), None) => (ControlPlanePhase::Creating, spec.to_owned(), Course::Forward),
+        (Some(spec), Some(status)) if !same(spec, status) => (
+            ControlPlanePhase::Rolling {
+                from: status.into(),
+                to: spec.into(),
+            },
+            spec.to_owned(),
+            Course::Forward,
+        ),
+        (Some(spec), Some(_)) => {
+            let (hop, course) = after_settling(spec, workers, to, plan, previous);
+            (ControlPlanePhase::Settled { version: spec.into() }, hop, course)
+        }
+    };
+    let taken = spec.is_some_and(|spec| same(spec, &hop));
+    Progress {
+        phase,
+        hop,
+        course,
+        taken,
+    }
+}
+
+fn after_settling(
+    version: &str,
+    workers: &[WorkerFacts],
+    to: &str,
+    plan: Option<&[String]>,
+    previous: Option<&UpgradeRecord>,
+) -> (String, Course) {
+    if same(version, to) {
+        return match begun_above(version, previous) {
+            Some(hop) => (hop.to_owned(), Course::Cancelled),
+            None => (to.to_owned(), Course::Forward),
+        };
+    }
+    if below(to, version) {
+        return (
+            begun_above(version, previous).unwrap_or(version).to_owned(),
+            Course::Below,
+        );
+    }
+    if unproven_hop(version, to, previous) || workers_first(version, workers, to) {
+        return (version.to_owned(), Course::Forward);
+    }
+    (next_step(version, to, plan), Course::Forward)
+}
+
+/// The hop above the control plane's version whose packages were begun and not completed.
+fn begun_above<'a>(version: &str, previous: Option<&'a UpgradeRecord>) -> Option<&'a str> {
+    let record = previous.filter(|record| record.outcome != Some(Outcome::Completed))?;
+    record
+        .hop
+        .as_deref()
+        .filter(|hop| !same(hop, version) && reached(hop, version))
+}
+
+fn below(to: &str, version: &str) -> bool {
+    match (
+        to.parse::<KubernetesVersion>(),
+        version.parse::<KubernetesVersion>(),
+    ) {
+        (Ok(to), Ok(version)) => to.cmp_release(&version) == Ordering::Less,
+        _ => false,
+    }
+}
+
+/// Whether the control plane is at a hop on the way that has not been proven on it. A new target does not wait for
+/// that: its own first hop is proven on the same API server.
+fn unproven_hop(version: &str, to: &str, previous: Option<&UpgradeRecord>) -> bool {
+    let Some(record) = previous.filter(|record| record.outcome.is_none() && record.to == to) else {
+        return false;
+    };
+    let at_hop = record.hop.as_deref().is_some_and(|hop| same(hop, version));
+    let proven = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade]
+        .iter()
+        .all(|hook| {
+            record
+                .gates
+                .iter()
+                .any(|gate| gate.hook == *hook && same(&gate.version, version) && gate.open)
+        });
+    at_hop && !proven
+}
+
+/// Whether workers take the control plane's version before it takes the next one.
+fn workers_first(version: &str, workers: &[WorkerFacts], to: &str) -> bool {
+    let at_version = |worker: &WorkerFacts| {
+        worker
+            .spec_version
+            .as_deref()
+            .is_some_and(|spec| same(spec, version))
+    };
+    if workers.iter().any(|worker| worker.rolling && at_version(worker)) {
+        return true;
+    }
+    let (Ok(version), Ok(to)) = (
+        version.parse::<KubernetesVersion>(),
+        to.parse::<KubernetesVersion>(),
+    ) else {
+        return false;
+    };
+    to.minors_ahead_of(&version) > 0
+        && workers
+            .iter()
+            .filter_map(|worker| worker.spec_version.as_deref()?.parse::<KubernetesVersion>().ok())
+            .any(|worker| version.minors_ahead_of(&worker) >= WORKER_SKEW)
+}
+
+/// The first step of the plan, as Cluster API takes it: of each minor version on the way the last one listed.
+fn next_step(version: &str, to: &str, plan: Option<&[String]>) -> String {
+    step_of_plan(version, to, plan.unwrap_or_default()).unwrap_or_else(|| to.to_owned())
+}
+
+fn step_of_plan(version: &str, to: &str, plan: &[String]) -> Option<String> {
+    let version: KubernetesVersion = version.parse().ok()?;
+    let to: KubernetesVersion = to.parse().ok()?;
+    let mut steps = Vec::new();
+    for listed in plan {
+        let listed: KubernetesVersion = listed.parse().ok()?;
+        if listed.cmp_release(&version) != Ordering::Greater {
+            continue;
+        }
+        if listed.cmp_release(&to) == Ordering::Greater {
+            break;
+        }
+        let last = listed.means(&to);
+        steps.push(listed);
+        if last {
+            break;
+        }
+    }
+    let first = if to.same_minor(&version) {
+        steps.first()
+    } else {
+        steps.iter().find(|step| step.minor() > version.minor())
+    }?;
+    let last_of_minor = steps.iter().rfind(|step| step.same_minor(first))?;
+    Some(last_of_minor.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+use proptest::prelude::*;
+use rstest::rstest;
+use sluice_crds::run::Gate;
+
+use super::*;
+
+const V34: &str = "v1.34.4";
+const V35: &str = "v1.35.4";
+const V36: &str = "v1.36.3";
+const V37: &str = "v1.37.0";
+const V38: &str = "v1.38.1";
+
+fn at(spec: &str, status: &str) -> ControlPlaneFacts {
+    ControlPlaneFacts {
+        spec_version: (!spec.is_empty()).then(|| spec.into()),
+        status_version: (!status.is_empty()).then(|| status.into()),
+    }
+}
+
+fn worker(version: &str, rolling: bool) -> WorkerFacts {
+    WorkerFacts {
+        name: "md".into(),
+        spec_version: Some(version.into()),
+        versions: vec![version.into()],
+        rolling,
+    }
+}
+
+fn list(versions: &[&str]) -> Vec<String> {
+    versions.iter().map(|version| (*version).to_owned()).collect()
+}
+
+fn record(to: &str, hop: &str, proven_on: &[&str]) -> UpgradeRecord {
+    let gates = proven_on
+        .iter()
+        .flat_map(|version| {
+            [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade].map(|hook| Gate {
+                hook,
+                version: (*version).into(),
+                open: true,
+                reason: String::new(),
+                message: String::new(),
+            })
+        })
+        .collect();
+    UpgradeRecord {
+        to: to.into(),
+        hop: Some(hop.into()),
+        gates,
+        ..UpgradeRecord::default()
+    }
+}
+
+#[rstest]
+#[case::not_there("", "", V35, false)]
+#[case::being_created(V35, "", V35, true)]
+#[case::created_at_the_version_of_before(V34, "", V34, true)]
+#[case::settled_at_the_target(V35, V35, V35, true)]
+#[case::next(V34, V34, V35, false)]
+#[case::taking_it(V35, V34, V35, true)]
+#[case::taking_a_version_that_is_not_the_target(V34, "v1.33.9", V34, true)]
+fn the_hop_of_one_minor(#[case] spec: &str, #[case] status: &str, #[case] hop: &str, #[case] taken: bool) {
+    let found = progress(Some(&at(spec, status)), &[], V35, None, None);
+    assert_eq!(
+        (found.hop.as_str(), found.taken, found.course),
+        (hop, taken, Course::Forward)
+    );
+}
+
+#[test]
+fn the_stage_is_what_the_api_server_runs() {
+    assert_eq!(progress(None, &[], V35, None, None).stage(), None);
+    assert_eq!(progress(Some(&at(V35, "")), &[], V35, None, None).stage(), None);
+    assert_eq!(
+        progress(Some(&at(V35, V34)), &[], V35, None, None).stage(),
+        Some(V34)
+    );
+    assert_eq!(
+        progress(Some(&at(V35, V35)), &[], V35, None, None).stage(),
+        Some(V35)
+    );
+}
+
+#[rstest]
+#[case::one_per_minor(&[V34, V35, V36], V34, V36, V35)]
+#[case::last_of_the_minor(&[V34, "v1.35.1", V35, V36], V34, V36, V35)]
+#[case::patches_of_the_old_minor_are_skipped(&[V34, "v1.34.9", V35, V36], V34, V36, V35)]
+#[case::within_one_minor(&["v1.36.1", "v1.36.2", V36], "v1.36.1", V36, V36)]
+#[case::nothing_beyond_the_target(&[V35, V36, V37], V35, V36, V36)]
+#[case::later_patch_of_the_target_minor(&[V35, "v1.36.1", V36], V35, "v1.36.1", "v1.36.1")]
+#[case::empty(&[], V35, V36, V36)]
+#[case::unreadable(&["latest"], V35, V36, V36)]
+#[case::other_build_of_the_same_release(&["v1.35.4+a", "v1.35.4+b"], "v1.35.4+a", "v1.35.4+b", "v1.35.4+b")]
+fn the_first_step_is_the_one_that_cluster_api_takes(
+    #[case] plan: &[&str],
+    #[case] from: &str,
+    #[case] to: &str,
+    #[case] hop: &str,
+) {
+    let plan = list(plan);
+    assert_eq!(
+        progress(Some(&at(from, from)), &[], to, Some(&plan), None).hop,
+        hop
+    );
+}
+
+#[test]
+fn a_hop_is_proven_on_its_own_api_server_before_the_next_begins() {
+    let plan = list(&[V34, V35, V36]);
+    let settled = at(V35, V35);
+    let hop = |previous: &UpgradeRecord| progress(Some(&settled), &[], V36, Some(&plan), Some(previous)).hop;
+    assert_eq!(hop(&record(V36, V35, &[])), V35);
+    assert_eq!(hop(&record(V36, V35, &[V34])), V35);
+    assert_eq!(hop(&record(V36, V35, &[V35])), V36);
+}
+
+#[test]
+fn a_hop_whose_workers_may_not_go_yet_is_not_left() {
+    let plan = list(&[V34, V35, V36]);
+    let mut previous = record(V36, V35, &[V35]);
+    previous
+        .gates
+        .retain(|gate| gate.hook != Hook::BeforeWorkersUpgrade);
+    assert_eq!(
+        progress(Some(&at(V35, V35)), &[], V36, Some(&plan), Some(&previous)).hop,
+        V35
+    );
+}
+
+#[test]
+fn a_new_target_does_not_wait_for_the_proof_of_the_old_one() {
+    let previous = record(V35, V35, &[]);
+    assert_eq!(
+        progress(Some(&at(V35, V35)), &[], V36, None, Some(&previous)).hop,
+        V36
+    );
+}
+
+#[test]
+fn a_completed_record_starts_at_the_first_step() {
+    let previous = UpgradeRecord {
+        outcome: Some(Outcome::Completed),
+        ..record(V35, V35, &[])
+    };
+    assert_eq!(
+        progress(Some(&at(V35, V35)), &[], V36, None, Some(&previous)).hop,
+        V36
+    );
+}
+
+#[rstest]
+#[case::three_behind(V35, V38, V38, true)]
+#[case::two_behind("v1.36.0", V38, V38, false)]
+#[case::three_behind_in_the_last_minor(V34, V37, "v1.37.1", false)]
+fn workers_follow_when_the_skew_is_used_up(
+    #[case] workers_at: &str,
+    #[case] control_plane_at: &str,
+    #[case] to: &str,
+    #[case] first: bool,
+) {
+    let to = if to == control_plane_at { "v1.39.0" } else { to };
+    let found = progress(
+        Some(&at(control_plane_at, control_plane_at)),
+        &[worker(workers_at, false)],
+        to,
+        None,
+        None,
+    );
+    assert_eq!(found.hop == control_plane_at, first, "{found:?}");
+}
+
+#[test]
+fn workers_on_their_way_to_the_version_are_waited_for() {
+    let settled = at(V35, V35);
+    let hop = |workers: &[WorkerFacts]| progress(Some(&settled), workers, V36, None, None).hop;
+    assert_eq!(hop(&[worker(V35, true), worker(V34, false)]), V35);
+    assert_eq!(hop(&[worker(V35, false), worker(V34, false)]), V36);
+    assert_eq!(hop(&[worker(V34, true)]), V36);
+}
+
+#[test]
+fn a_target_moved_back_cancels_and_packages_stay() {
+    let settled = at(V34, V34);
+    let previous = record(V35, V35, &[]);
+    let found = progress(Some(&settled), &[], V34, None, Some(&previous));
+    assert_eq!(
+        (found.hop.as_str(), found.course, found.taken),
+        (V35, Course::Cancelled, false)
+    );
+
+    let cancelled = UpgradeRecord {
+        to: V34.into(),
+        outcome: Some(Outcome::Cancelled),
+        ..previous
+    };
+    assert_eq!(progress(Some(&settled), &[], V34, None, Some(&cancelled)), found);
+}
+
+#[test]
+fn a_target_moved_back_to_a_hop_that_the_control_plane_took_is_a_shorter_upgrade() {
+    let previous = record(V36, V35, &[]);
+    let found = progress(Some(&at(V35, V35)), &[], V35, None, Some(&previous));
+    assert_eq!((found.hop.as_str(), found.course), (V35, Course::Forward));
+}
+
+#[test]
+fn a_target_below_the_control_plane_leads_nowhere() {
+    let found = progress(Some(&at(V35, V35)), &[], V34, None, None);
+    assert_eq!((found.hop.as_str(), found.course), (V35, Course::Below));
+}
+
+#[test]
+fn without_a_record_the_next_step_is_taken() {
+    let plan = list(&[V34, V35, V36]);
+    assert_eq!(
+        progress(Some(&at(V35, V35)), &[worker(V34, false)], V36, Some(&plan), None).hop,
+        V36
+    );
+}
+
+proptest! {
+    /// From any settled version the plan leads to the target, one minor at a time.
+    #[test]
+    fn the_steps_lead_to_the_target(
+        from in 20_u64..30,
+        ahead in 1_u64..8,
+        patches in prop::collection::vec(1_u64..4, 12),
+    ) {
+        let listed: Vec<String> = (0..12)
+            .flat_map(|minor| (0..patches[minor]).map(move |patch| format!("v1.{}.{patch}", 20 + minor)))
+            .collect();
+        let to = format!("v1.{}.0", (from + ahead).min(31));
+        let mut version = format!("v1.{from}.0");
+        for _ in 0..20 {
+            let next = progress(Some(&at(&version, &version)), &[], &to, Some(&listed), None).hop;
+            if same(&version, &to) {
+                prop_assert_eq!(&next, &to);
+                return Ok(());
+            }
+            let (before, after) = (version.parse::<KubernetesVersion>().unwrap(), next.parse::<KubernetesVersion>().unwrap());
+            prop_assert_eq!(after.minors_ahead_of(&before), 1);
+            prop_assert!(reached(&to, &next));
+            version = next;
+        }
+        prop_assert!(false, "never reached {}", to);
+    }
+
+    #[test]
+    fn progress_takes_whatever_it_is_given(spec in ".{0,12}", status in ".{0,12}", to in ".{0,12}", plan in prop::collection::vec(".{0,12}", 0..3)) {
+        let found = progress(Some(&at(&spec, &status)), &[worker(&spec, true)], &to, Some(&plan), None);
+        prop_assert_eq!(found.taken, !spec.is_empty() && same(&spec, &found.hop));
+    }
+}

@@ -1,0 +1,153 @@
+//! Which TanzuKubernetesRelease belongs to a hop.
+
+use crate::hold::{Hold, HoldReason};
+
+/// What is read of a TanzuKubernetesRelease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TkrFacts {
+    /// Its name, which is the value of the label on Clusters.
+    pub name: String,
+    /// `spec.kubernetes.version`, byte for byte.
+    pub kubernetes_version: String,
+    /// Whether it is marked legacy; clusters on it are left alone.
+    pub legacy: bool,
+}
+
+/// The release whose packages belong to a hop toward a target.
+///
+/// It is the one pinned for the hop in the Cluster's variable `TKR_DATA`; else the one that the label names, if it is
+/// for the hop's version; else, for a version on the way to the target, the only known one of that version. The target
+/// itself is never guessed, so a version that arrives before its label holds.
+pub fn for_hop(
+    hop: &str,
+    to: &str,
+    pinned: Option<&str>,
+    label: &str,
+    known: &[TkrFacts],
+) -> Result<String, Hold> {
+    if let Some(name) = pinned {
+        let release = find(name, known)?;
+        return if release.kubernetes_version == hop {
+            Ok(release.name.clone())
+        } else {
+            Err(of_another_version(release, hop, "TKR_DATA names"))
+        };
+    }
+    let labelled = find(label, known)?;
+    if labelled.kubernetes_version == hop {
+        return Ok(labelled.name.clone());
+    }
+    if hop == to {
+        return Err(of_another_version(labelled, hop, "the label names"));
+    }
+    let mut candidates = known
+        .iter()
+        .filter(|release| !release.legacy && release.kubernetes_version == hop);
+    match (candidates.next(), candidates.next()) {
+        (Some(only), None) => Ok(only.name.clone()),
+        (None, _) => Err(Hold::new(
+            HoldReason::NoTKRForHop,
+            format!("no TanzuKubernetesRelease is for Kubernetes {hop}"),
+        )),
+        (Some(_), Some(_)) => Err(Hold::new(
+            HoldReason::NoTKRForHop,
+            format!("several TanzuKubernetesReleases are for Kubernetes {hop}; name one in TKR_DATA"),
+        )),
+    }
+}
+
+fn find<'a>(name: &str, known: &'a [TkrFacts]) -> Result<&'a TkrFacts, Hold> {
+    known.iter().find(|release| release.name == name).ok_or_else(|| {
+        Hold::new(
+            HoldReason::TKRNotFound,
+            format!("TanzuKubernetesRelease {name} does not exist"),
+        )
+    })
+}
+
+fn of_another_version(release: &TkrFacts, hop: &str, by: &str) -> Hold {
+    let TkrFacts {
+        name,
+        kubernetes_version,
+        ..
+    } = release;
+    Hold::new(
+        HoldReason::NoTKRForHop,
+        format!("{by} {name}, which is for Kubernetes {kubernetes_version} and not for {hop}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const V35: &str = "v1.35.4";
+    const V36: &str = "v1.36.3";
+
+    fn release(name: &str, version: &str) -> TkrFacts {
+        TkrFacts {
+            name: name.into(),
+            kubernetes_version: version.into(),
+            legacy: false,
+        }
+    }
+
+    fn known() -> Vec<TkrFacts> {
+        vec![release("35-1", V35), release("36-1", V36)]
+    }
+
+    #[rstest]
+    #[case::label_of_the_target(V36, V36, None, "36-1", Ok("36-1"))]
+    #[case::pinned_for_the_hop(V35, V36, Some("35-1"), "36-1", Ok("35-1"))]
+    #[case::only_one_on_the_way(V35, V36, None, "36-1", Ok("35-1"))]
+    #[case::label_still_of_the_hop(V35, V36, None, "35-1", Ok("35-1"))]
+    #[case::version_before_its_label(V36, V36, None, "35-1", Err(HoldReason::NoTKRForHop))]
+    #[case::label_before_its_version(V35, V35, None, "36-1", Err(HoldReason::NoTKRForHop))]
+    #[case::label_unknown(V36, V36, None, "36-9", Err(HoldReason::TKRNotFound))]
+    #[case::label_unknown_on_the_way(V35, V36, None, "36-9", Err(HoldReason::TKRNotFound))]
+    #[case::pinned_unknown(V35, V36, Some("35-9"), "36-1", Err(HoldReason::TKRNotFound))]
+    #[case::pinned_for_another_version(V35, V36, Some("36-1"), "36-1", Err(HoldReason::NoTKRForHop))]
+    #[case::none_on_the_way("v1.35.5", V36, None, "36-1", Err(HoldReason::NoTKRForHop))]
+    #[case::another_build_is_another_version("v1.36.3+b", V36, None, "36-1", Err(HoldReason::NoTKRForHop))]
+    fn the_release_of_a_hop(
+        #[case] hop: &str,
+        #[case] to: &str,
+        #[case] pinned: Option<&str>,
+        #[case] label: &str,
+        #[case] expected: Result<&str, HoldReason>,
+    ) {
+        let found = for_hop(hop, to, pinned, label, &known());
+        assert_eq!(found.as_deref().map_err(|hold| hold.reason), expected);
+    }
+
+    #[test]
+    fn several_on_the_way_need_a_pin() {
+        let several = [known(), vec![release("35-2", V35)]].concat();
+        let hold = for_hop(V35, V36, None, "36-1", &several).unwrap_err();
+        assert_eq!(hold.reason, HoldReason::NoTKRForHop);
+        assert_eq!(
+            for_hop(V35, V36, Some("35-2"), "36-1", &several),
+            Ok("35-2".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_legacy_release_is_not_chosen_on_the_way() {
+        let legacy = TkrFacts {
+            legacy: true,
+            ..release("35-0", V35)
+        };
+        let with_legacy = [known(), vec![legacy.clone()]].concat();
+        assert_eq!(
+            for_hop(V35, V36, None, "36-1", &with_legacy),
+            Ok("35-1".to_owned())
+        );
+        let only_legacy = [legacy, release("36-1", V36)];
+        assert_eq!(
+            for_hop(V35, V36, None, "36-1", &only_legacy).map_err(|hold| hold.reason),
+            Err(HoldReason::NoTKRForHop)
+        );
+    }
+}
