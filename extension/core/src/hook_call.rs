@@ -1,7 +1,7 @@
 //! What a hook call asks, reduced to the fields that are read.
 
 use jiff::Timestamp;
-use sluice_crds::run::Hook;
+pub use sluice_crds::run::Hook;
 
 /// One call of a lifecycle hook.
 ///

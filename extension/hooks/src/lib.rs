@@ -1,1 +1,26 @@
-//! Placeholder.
+//! The hooks of Cluster API's Runtime SDK over HTTP: wire types, routes, discovery.
+//!
+//! [`router`] serves them for any [`Gate`]. There is no Kubernetes client, no HTTP client and no scheduler among the
+//! dependencies of this crate, so answering a hook cannot do I/O.
+
+mod body;
+mod discovery;
+mod gate;
+mod profile;
+mod reply;
+mod request;
+mod router;
+
+pub use self::discovery::{DiscoveryResponse, TIMEOUT_SECONDS};
+pub use self::gate::{Answer, Endpoint, Gate, Observer, Outcome};
+pub use self::profile::{Profile, handler};
+pub use self::reply::Reply;
+pub use self::request::{Request, RequestError, parse_discovery};
+pub use self::router::router;
+pub use sluice_core::hook_call::Hook;
+
+/// Group and version of the hooks, the first segments of every path.
+pub const GROUP_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
+
+/// `apiVersion` of every request and of every advertised hook.
+pub const API_VERSION: &str = GROUP_VERSION;

@@ -1,0 +1,67 @@
+//! The list of hooks that a caller is offered.
+
+use serde::Serialize;
+
+use crate::profile::{Profile, handler};
+use crate::{API_VERSION, Hook};
+
+/// Seconds that a caller waits for an answer. While it waits, one of its few workers does nothing else, so a server
+/// that is stuck must be noticed soon.
+pub const TIMEOUT_SECONDS: u32 = 3;
+
+/// The answer to a discovery request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiscoveryResponse {
+    api_version: &'static str,
+    kind: &'static str,
+    status: &'static str,
+    message: &'static str,
+    handlers: Vec<Handler>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Handler {
+    name: &'static str,
+    request_hook: RequestHook,
+    timeout_seconds: u32,
+    /// `Ignore` would let an upgrade go on while no replica answers.
+    failure_policy: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestHook {
+    api_version: &'static str,
+    hook: &'static str,
+}
+
+impl DiscoveryResponse {
+    /// What a caller of `profile` is offered: one handler for each hook, because several would be called in random
+    /// order.
+    #[must_use]
+    pub fn of(profile: Profile) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "DiscoveryResponse",
+            status: "Success",
+            message: "",
+            handlers: profile.hooks().map(Handler::of).collect(),
+        }
+    }
+}
+
+impl Handler {
+    const fn of(hook: Hook) -> Self {
+        Self {
+            name: handler(hook),
+            request_hook: RequestHook {
+                api_version: API_VERSION,
+                hook: hook.as_str(),
+            },
+            timeout_seconds: TIMEOUT_SECONDS,
+            failure_policy: "Fail",
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A limit on how deep a body is nested.
+
+/// Deeper than any Cluster; far from what would hurt.
+pub(super) const MAX_DEPTH: usize = 512;
+
+/// Whether arrays and objects are nested deeper than [`MAX_DEPTH`].
+///
+/// The decoder skips what it does not need without recursion, so nothing else would refuse such a body.
+pub(super) fn is_too_deep(body: &[u8]) -> bool {
+    // Brackets, also those in strings, bound the depth from above. Counting them is far cheaper than reading.
+    body.iter().filter(|byte| is_opening(**byte)).count() > MAX_DEPTH && depth_exceeds(body)
+}
+
+const fn is_opening(byte: u8) -> bool {
+    // `[` and `{` differ in this bit only.
+    byte | 0x20 == b'{'
+}
+
+fn depth_exceeds(body: &[u8]) -> bool {
+    let mut depth = 0_usize;
+    let mut in_string = false;
+    let mut bytes = body.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => {
+                bytes.next();
+            }
+            _ if in_string => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nesting_is_measured_outside_of_strings() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(!is_too_deep(nested(MAX_DEPTH).as_bytes()));
+        assert!(is_too_deep(nested(MAX_DEPTH + 1).as_bytes()));
+        assert!(is_too_deep(&b"{\"a\":".repeat(10_000)));
+
+        let flat = format!("[{}0]", "[],".repeat(10_000));
+        assert!(!is_too_deep(flat.as_bytes()));
+        let quoted = format!(r#"["\"{}", "\\"]"#, "{".repeat(10_000));
+        assert!(!is_too_deep(quoted.as_bytes()));
+    }
+}

@@ -1,0 +1,218 @@
+//! Requests: from bytes to the question that they ask.
+//!
+//! Bodies are read whatever their Content-Type, because Cluster API sends none.
+
+mod depth;
+mod error;
+mod labels;
+mod object;
+mod wire;
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use sluice_core::hook_call::HookCall;
+use sluice_core::version::KubernetesVersion;
+
+pub use self::error::RequestError;
+use self::labels::Text;
+use self::object::Object;
+use self::wire::{Cluster, Metadata, Step};
+use crate::{API_VERSION, Hook};
+
+const CLUSTER_GROUP: &str = "cluster.x-k8s.io/";
+
+/// A lifecycle hook's request, as far as it is read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    hook: Hook,
+    namespace: Cow<'a, str>,
+    name: Cow<'a, str>,
+    uid: Cow<'a, str>,
+    generation: i64,
+    deleted_at: Option<Timestamp>,
+    label: Option<Cow<'a, str>>,
+    /// `fromKubernetesVersion` of Before* upgrade hooks.
+    from: Option<Cow<'a, str>>,
+    version: Cow<'a, str>,
+    first_step: Option<Cow<'a, str>>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a request of `hook`. What a more forgiving reader would take for an empty Cluster is an error here: every
+    /// field that the answer depends on has to be there.
+    pub fn parse(hook: Hook, body: &'a [u8]) -> Result<Self, RequestError> {
+        let request = decode(body, || format!("{hook}Request"))?;
+        let cluster = request.cluster.ok_or_else(|| missing("cluster"))?.0;
+        check_cluster_type(&cluster)?;
+        let metadata = cluster.metadata.ok_or_else(|| missing("cluster.metadata"))?.0;
+        let topology_version = cluster
+            .spec
+            .and_then(|spec| spec.0.topology)
+            .and_then(|topology| topology.0.version);
+
+        let from = request.from_kubernetes_version;
+        let to = request.to_kubernetes_version;
+        let at = request.kubernetes_version;
+        let (from, version) = match hook {
+            Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade | Hook::BeforeWorkersUpgrade => (
+                Some(version("fromKubernetesVersion", from)?),
+                version("toKubernetesVersion", to)?,
+            ),
+            Hook::AfterControlPlaneUpgrade | Hook::AfterWorkersUpgrade | Hook::AfterClusterUpgrade => {
+                (None, version("kubernetesVersion", at)?)
+            }
+            Hook::BeforeClusterCreate => (None, version("cluster.spec.topology.version", topology_version)?),
+            Hook::AfterControlPlaneInitialized | Hook::BeforeClusterDelete => (
+                None,
+                topology_version.map_or(Cow::Borrowed(""), |version| version.0),
+            ),
+        };
+        let first_step = steps("controlPlaneUpgrades", request.control_plane_upgrades)?;
+        steps("workersUpgrades", request.workers_upgrades)?;
+
+        let Metadata {
+            name,
+            namespace,
+            uid,
+            generation,
+            deletion_timestamp,
+            labels,
+        } = metadata;
+        Ok(Self {
+            hook,
+            namespace: required("cluster.metadata.namespace", namespace)?,
+            name: required("cluster.metadata.name", name)?,
+            uid: required("cluster.metadata.uid", uid)?,
+            // Without it a record of any age would be recent enough.
+            generation: generation
+                .filter(|generation| *generation > 0)
+                .ok_or_else(|| missing("cluster.metadata.generation"))?,
+            deleted_at: deletion_timestamp.map(deletion_time).transpose()?,
+            label: labels
+                .and_then(|labels| labels.tkr)
+                .filter(|label| !label.is_empty()),
+            from,
+            version,
+            first_step,
+        })
+    }
+
+    /// The question that the request asks, for a gate.
+    #[must_use]
+    pub fn call(&self, now: Timestamp) -> HookCall<'_> {
+        HookCall {
+            hook: self.hook,
+            namespace: &self.namespace,
+            name: &self.name,
+            uid: &self.uid,
+            generation: self.generation,
+            label: self.label.as_deref(),
+            version: &self.version,
+            first_step: self.first_step.as_deref(),
+            deleted_at: self.deleted_at,
+            now,
+        }
+    }
+
+    /// The versions that the control plane would jump over in one step, as `(from, to)`, if it would.
+    pub(crate) fn skips_minors(&self) -> Option<(&str, &str)> {
+        let (from, to) = (self.from.as_deref()?, &*self.version);
+        let ahead = to
+            .parse::<KubernetesVersion>()
+            .ok()?
+            .minors_ahead_of(&from.parse().ok()?);
+        (ahead > 1).then_some((from, to))
+    }
+}
+
+/// Reads a discovery request, which says nothing but what it is.
+pub fn parse_discovery(body: &[u8]) -> Result<(), RequestError> {
+    decode(body, || "DiscoveryRequest".to_owned()).map(drop)
+}
+
+fn decode(body: &[u8], kind: impl FnOnce() -> String) -> Result<wire::Request<'_>, RequestError> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(RequestError::Empty);
+    }
+    if depth::is_too_deep(body) {
+        return Err(RequestError::TooDeep);
+    }
+    let Object(request): Object<wire::Request<'_>> =
+        serde_json::from_slice(body).map_err(|error| RequestError::Malformed(error.to_string()))?;
+    check_type("kind", request.kind.as_ref(), &kind())?;
+    check_type("apiVersion", request.api_version.as_ref(), API_VERSION)?;
+    Ok(request)
+}
+
+fn check_type(field: &'static str, found: Option<&Text<'_>>, want: &str) -> Result<(), RequestError> {
+    let found = found.map_or("", |found| &found.0);
+    if found == want {
+        return Ok(());
+    }
+    Err(RequestError::WrongType {
+        field,
+        found: found.to_owned(),
+        want: want.to_owned(),
+    })
+}
+
+/// Cluster API 1.11 and 1.12 send a Cluster without a type; one that has a type has to be a Cluster.
+fn check_cluster_type(cluster: &Cluster<'_>) -> Result<(), RequestError> {
+    let (field, found, want) = match (&cluster.kind, &cluster.api_version) {
+        (Some(Text(kind)), _) if kind != "Cluster" => ("cluster.kind", kind, "Cluster"),
+        (_, Some(Text(version))) if !version.starts_with(CLUSTER_GROUP) => {
+            ("cluster.apiVersion", version, "cluster.x-k8s.io/v1beta2")
+        }
+        _ => return Ok(()),
+    };
+    Err(RequestError::WrongType {
+        field,
+        found: found.clone().into_owned(),
+        want: want.to_owned(),
+    })
+}
+
+fn missing(field: &str) -> RequestError {
+    RequestError::Missing(field.to_owned())
+}
+
+fn required<'a>(field: &str, text: Option<Text<'a>>) -> Result<Cow<'a, str>, RequestError> {
+    match text {
+        Some(Text(text)) if !text.is_empty() => Ok(text),
+        _ => Err(missing(field)),
+    }
+}
+
+fn version<'a>(field: &str, text: Option<Text<'a>>) -> Result<Cow<'a, str>, RequestError> {
+    let text = required(field, text)?;
+    match text.parse::<KubernetesVersion>() {
+        Ok(_) => Ok(text),
+        Err(_) => Err(RequestError::Invalid {
+            field: field.to_owned(),
+            found: text.into_owned(),
+            want: "a semantic version",
+        }),
+    }
+}
+
+/// Checks all steps of a plan and returns the first one.
+fn steps<'a>(
+    field: &str,
+    steps: Option<Vec<Object<Step<'a>>>>,
+) -> Result<Option<Cow<'a, str>>, RequestError> {
+    let mut first = None;
+    for (index, Object(step)) in steps.into_iter().flatten().enumerate() {
+        let step = version(&format!("{field}[{index}].version"), step.version)?;
+        first.get_or_insert(step);
+    }
+    Ok(first)
+}
+
+fn deletion_time(Text(text): Text<'_>) -> Result<Timestamp, RequestError> {
+    text.parse().map_err(|_| RequestError::Invalid {
+        field: "cluster.metadata.deletionTimestamp".to_owned(),
+        found: text.into_owned(),
+        want: "a time",
+    })
+}

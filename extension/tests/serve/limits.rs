@@ -1,0 +1,127 @@
+//! Peers that take their time.
+
+use std::time::Duration;
+
+use rstest::rstest;
+use sluice::serve::Limits;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::authority::{Authority, Mount};
+use crate::peer::{Listener, Peer, quick, soon, tls};
+
+/// Reads until the listener closes; what kind of close does not matter.
+async fn closed(mut stream: impl AsyncReadExt + Unpin) {
+    let mut rest = Vec::new();
+    let _ = soon("the listener to close the connection", stream.read_to_end(&mut rest)).await;
+}
+
+#[tokio::test]
+async fn silence_before_the_handshake_is_ended() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let listener = Listener::start(tls(&mount), quick()).await;
+
+    closed(TcpStream::connect(listener.address).await.unwrap()).await;
+}
+
+#[rstest]
+#[case::h2_without_a_preface(&["h2"], "")]
+#[case::h2_half_a_preface(&["h2"], "PRI * HTTP/2.0\r\n")]
+#[case::http_1_1_without_a_byte(&["http/1.1"], "")]
+#[case::http_1_1_half_a_head(&["http/1.1"], "GET / HTTP/1.1\r\nhost: loc")]
+#[case::http_1_1_half_a_second_head(&["http/1.1"], "GET / HTTP/1.1\r\nhost: localhost\r\n\r\nGET / HT")]
+#[tokio::test]
+async fn silence_after_the_handshake_is_ended(#[case] protocols: &[&str], #[case] sent: &str) {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let listener = Listener::start(tls(&mount), quick()).await;
+    let mut stream = Peer::trusting(&authority).offering(protocols).handshake(listener.address).await.unwrap();
+
+    stream.write_all(sent.as_bytes()).await.unwrap();
+
+    closed(stream).await;
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_is_ended() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let listener = Listener::start(tls(&mount), quick()).await;
+    let mut connection = Peer::trusting(&authority).handshake(listener.address).await.unwrap();
+    connection.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
+
+    soon("the listener to close the connection", async {
+        while connection.write_all(b"x-more: 1\r\n").await.is_ok() && connection.flush().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+#[rstest]
+#[case::h2(&["h2"])]
+#[case::http_1_1(&["http/1.1"])]
+#[tokio::test]
+async fn idle_connections_are_kept_for_a_while_then_ended(#[case] protocols: &[&str]) {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let limits = Limits { idle: Duration::from_millis(1500), ..quick() };
+    let listener = Listener::start(tls(&mount), limits).await;
+    let mut connection = Peer::trusting(&authority).offering(protocols).connect(listener.address).await.unwrap();
+
+    assert_eq!(connection.text("/").await.unwrap(), "quick");
+    // Longer than a head may take: only the idle limit may end it.
+    tokio::time::sleep(quick().head * 2).await;
+    assert_eq!(connection.text("/").await.unwrap(), "quick");
+
+    let _ = soon("the idle connection to end", &mut connection.task).await.unwrap();
+}
+
+#[tokio::test]
+async fn old_connections_are_sent_away() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let limits = Limits { age: Duration::from_millis(300), ..quick() };
+    let listener = Listener::start(tls(&mount), limits).await;
+    let mut connection =
+        Peer::trusting(&authority).offering(&["h2"]).connect(listener.address).await.unwrap();
+
+    assert_eq!(connection.text("/").await.unwrap(), "quick");
+
+    soon("the connection to be sent away", &mut connection.task).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn silent_peers_use_up_the_slots_only_until_their_limit() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let limits = Limits { connections: 3, ..quick() };
+    let listener = Listener::start(tls(&mount), limits).await;
+    let mut silent = Vec::new();
+    for _ in 0..12 {
+        silent.push(TcpStream::connect(listener.address).await.unwrap());
+    }
+
+    let connected = soon("a slot", Peer::trusting(&authority).connect(listener.address)).await;
+
+    assert_eq!(connected.unwrap().text("/").await.unwrap(), "quick");
+}
+
+#[tokio::test]
+async fn three_hundred_silent_peers_do_not_disturb_a_good_one() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let listener = Listener::start(tls(&mount), quick()).await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(TcpStream::connect(listener.address).await.unwrap());
+    }
+
+    let mut connection = Peer::trusting(&authority).connect(listener.address).await.unwrap();
+    assert_eq!(connection.text("/").await.unwrap(), "quick");
+
+    for stream in silent {
+        closed(stream).await;
+    }
+}
