@@ -24,6 +24,7 @@ pub struct ApiServer {
     pki: Arc<ClusterPki>,
     client: Client,
     version: Mutex<String>,
+    arguments: Mutex<Vec<String>>,
     process: tokio::sync::Mutex<Option<Process>>,
 }
 
@@ -32,6 +33,16 @@ impl ApiServer {
     ///
     /// `version` is *emulated* by the newest server, see [`crate::components::KUBERNETES_VERSIONS`].
     pub async fn start(core: &Arc<StackCore>, prefix: &str, version: &str) -> Result<Self> {
+        Self::start_with(core, prefix, version, Vec::new()).await
+    }
+
+    /// [`Self::start`] with more arguments, which hold until [`Self::set_arguments`] gives others.
+    pub async fn start_with(
+        core: &Arc<StackCore>,
+        prefix: &str,
+        version: &str,
+        arguments: Vec<String>,
+    ) -> Result<Self> {
         let prefix = prefix.trim_matches('/').to_owned();
         let name = format!("apiserver-{}", prefix.replace('/', "-"));
         let port = Port::reserve()?;
@@ -45,6 +56,7 @@ impl ApiServer {
             pki: Arc::new(pki),
             client,
             version: Mutex::new(version.to_owned()),
+            arguments: Mutex::new(arguments),
             process: tokio::sync::Mutex::new(None),
         };
         server.swap(version).await?;
@@ -65,6 +77,11 @@ impl ApiServer {
         *slot = Some(process);
         version.clone_into(&mut self.version.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
+    }
+
+    /// More arguments for the next process, in place of those given before.
+    pub fn set_arguments(&self, arguments: Vec<String>) {
+        *self.arguments.lock().unwrap_or_else(PoisonError::into_inner) = arguments;
     }
 
     /// Kills the server. Not SIGTERM: with clients connected that takes 45 s.
@@ -127,7 +144,12 @@ impl ApiServer {
 
     fn launch(&self, program: std::path::PathBuf) -> Launch {
         let file = |name: &str| self.pki.file(name).display().to_string();
-        Launch::new(&self.name, program).args([
+        let more = self
+            .arguments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let launch = Launch::new(&self.name, program).args([
             format!("--etcd-servers={}", self.core.etcd().url()),
             format!("--etcd-prefix=/{}", self.prefix),
             format!("--secure-port={}", self.port()),
@@ -153,7 +175,8 @@ impl ApiServer {
             "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
             format!("--proxy-client-cert-file={}", file("proxy.crt")),
             format!("--proxy-client-key-file={}", file("proxy.key")),
-        ])
+        ]);
+        launch.args(more)
     }
 }
 

@@ -1,0 +1,114 @@
+//! How long a Deployment or DaemonSet takes to become ready.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tokio::sync::watch;
+
+/// On a Deployment or DaemonSet: its delay, `500ms`, `5s` or `never`.
+pub const DELAY_ANNOTATION: &str = "harness.test/ready-after";
+
+/// Time from a change of a Deployment or DaemonSet to its being ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delay {
+    /// As long.
+    After(Duration),
+    /// It does not become ready.
+    Never,
+}
+
+impl Delay {
+    /// Ready at once.
+    pub const NONE: Self = Self::After(Duration::ZERO);
+
+    /// A delay in seconds.
+    #[must_use]
+    pub const fn seconds(seconds: u64) -> Self {
+        Self::After(Duration::from_secs(seconds))
+    }
+}
+
+impl std::fmt::Display for Delay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::After(duration) => write!(f, "{}ms", duration.as_millis()),
+            Self::Never => f.write_str("never"),
+        }
+    }
+}
+
+impl FromStr for Delay {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        let (number, unit): (&str, fn(u64) -> Duration) = match text.strip_suffix("ms") {
+            Some(number) => (number, Duration::from_millis),
+            None => (text.strip_suffix('s').unwrap_or(text), Duration::from_secs),
+        };
+        let number = number
+            .parse()
+            .with_context(|| format!("{text:?} is not a delay such as 500ms, 5s or never"))?;
+        Ok(Self::After(unit(number)))
+    }
+}
+
+/// Delays that a scenario has set from outside. They win over the annotation, and may change while a rollout waits.
+#[derive(Debug, Clone)]
+pub struct Delays {
+    chosen: Arc<watch::Sender<HashMap<Key, Delay>>>,
+}
+
+/// Namespace and name of the Cluster, name of the Deployment or DaemonSet.
+type Key = (String, String, String);
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self {
+            chosen: Arc::new(watch::Sender::new(HashMap::new())),
+        }
+    }
+}
+
+impl Delays {
+    /// Sets the delay of a Deployment or DaemonSet of a Cluster, also for a rollout that is under way.
+    pub fn set(&self, namespace: &str, cluster: &str, name: &str, delay: Delay) {
+        let key = (namespace.to_owned(), cluster.to_owned(), name.to_owned());
+        self.chosen.send_modify(|chosen| {
+            chosen.insert(key, delay);
+        });
+    }
+
+    pub(super) fn get(&self, namespace: &str, cluster: &str, name: &str) -> Option<Delay> {
+        let key = (namespace.to_owned(), cluster.to_owned(), name.to_owned());
+        self.chosen.borrow().get(&key).copied()
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<HashMap<Key, Delay>> {
+        self.chosen.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_reads_back_as_written() {
+        for delay in [
+            Delay::NONE,
+            Delay::seconds(5),
+            Delay::Never,
+            Delay::After(Duration::from_millis(1500)),
+        ] {
+            assert_eq!(delay.to_string().parse::<Delay>().unwrap(), delay);
+        }
+        assert_eq!("5s".parse::<Delay>().unwrap(), Delay::seconds(5));
+        assert!("soon".parse::<Delay>().is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! The loop of the stand-in, one for each kind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::watcher::{self, Event, watcher};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::delay::{DELAY_ANNOTATION, Delay, Delays};
+use super::kapp_controller::{self, Pod};
+use super::workload_kind::WorkloadKind;
+use crate::apiserver::ApiServer;
+use crate::stack::StackCore;
+
+/// Pause after an error: an API server that is being replaced is away for a second or two.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The stand-in for the kubelets of one workload cluster.
+pub struct Kubelet {
+    node: Arc<Node>,
+    loops: Mutex<JoinSet<()>>,
+}
+
+/// What both loops share.
+struct Node {
+    api: Arc<ApiServer>,
+    namespace: String,
+    cluster: String,
+    delays: Delays,
+    kapp_controller: Pod,
+}
+
+/// A rollout that waits for its time.
+struct Rollout<K> {
+    object: K,
+    began: Instant,
+}
+
+impl Kubelet {
+    /// Starts watching `api`, the API server of Cluster `namespace`/`cluster`.
+    #[must_use]
+    pub fn start(
+        core: &Arc<StackCore>,
+        api: &Arc<ApiServer>,
+        namespace: &str,
+        cluster: &str,
+        delays: Delays,
+    ) -> Self {
+        let node = Arc::new(Node {
+            api: api.clone(),
+            namespace: namespace.to_owned(),
+            cluster: cluster.to_owned(),
+            delays,
+            kapp_controller: Pod::new(core, api, namespace, cluster),
+        });
+        let mut loops = JoinSet::new();
+        loops.spawn(node.clone().run::<Deployment>());
+        loops.spawn(node.clone().run::<DaemonSet>());
+        Self {
+            node,
+            loops: Mutex::new(loops),
+        }
+    }
+
+    /// Ends the loops and the processes.
+    pub async fn stop(&self) -> Result<()> {
+        self.loops.lock().await.shutdown().await;
+        self.node.kapp_controller.stop().await
+    }
+}
+
+impl Node {
+    async fn run<K: WorkloadKind>(self: Arc<Self>) {
+        let mut waiting: HashMap<String, Rollout<K>> = HashMap::new();
+        let mut changes = self.delays.changes();
+        let events = watcher(Api::<K>::all(self.api.admin_client()), watcher::Config::default());
+        let mut events = std::pin::pin!(events);
+        loop {
+            let next = self.next_due(&waiting);
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(Ok(Event::Apply(object) | Event::InitApply(object))) => self.observe(&mut waiting, object).await,
+                    Some(Ok(Event::Delete(object))) => drop(waiting.remove(&key(&object))),
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => {
+                        tracing::debug!("kubelet of {}/{}: {error}", self.namespace, self.cluster);
+                        tokio::time::sleep(RETRY).await;
+                    }
+                    None => return,
+                },
+                () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                    self.finish_due(&mut waiting).await;
+                }
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// A new generation begins to roll out; the status says so at once, as a Deployment controller would.
+    async fn observe<K: WorkloadKind>(&self, waiting: &mut HashMap<String, Rollout<K>>, object: K) {
+        if object.is_ready() {
+            waiting.remove(&key(&object));
+            return;
+        }
+        let key = key(&object);
+        let known = waiting
+            .get(&key)
+            .is_some_and(|rollout| rollout.object.meta().generation == object.meta().generation);
+        if known {
+            return;
+        }
+        if self.delay(&object) != Delay::NONE
+            && let Err(error) = self.write(&object, object.rolling()).await
+        {
+            tracing::debug!("{key}: {error:#}");
+        }
+        let began = Instant::now();
+        waiting.insert(key, Rollout { object, began });
+    }
+
+    fn next_due<K: WorkloadKind>(&self, waiting: &HashMap<String, Rollout<K>>) -> Option<Instant> {
+        waiting.values().filter_map(|rollout| self.due(rollout)).min()
+    }
+
+    fn due<K: WorkloadKind>(&self, rollout: &Rollout<K>) -> Option<Instant> {
+        match self.delay(&rollout.object) {
+            Delay::After(delay) => Some(rollout.began + delay),
+            Delay::Never => None,
+        }
+    }
+
+    async fn finish_due<K: WorkloadKind>(&self, waiting: &mut HashMap<String, Rollout<K>>) {
+        let now = Instant::now();
+        let due: Vec<String> = waiting
+            .iter()
+            .filter(|(_, rollout)| self.due(rollout).is_some_and(|due| due <= now))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in due {
+            let Some(rollout) = waiting.remove(&key) else {
+                continue;
+            };
+            if let Err(error) = self.finish(&rollout.object).await {
+                tracing::debug!("{key}: {error:#}");
+                tokio::time::sleep(RETRY).await;
+                waiting.insert(key, rollout);
+            }
+        }
+    }
+
+    async fn finish<K: WorkloadKind>(&self, object: &K) -> Result<()> {
+        if object.name_any() == kapp_controller::NAME
+            && let Some(template) = object.pods()
+        {
+            self.kapp_controller
+                .run(template)
+                .await
+                .context("run kapp-controller")?;
+        }
+        self.write(object, object.ready()).await
+    }
+
+    async fn write<K: WorkloadKind>(&self, object: &K, status: Value) -> Result<()> {
+        let api: Api<K> = Api::namespaced(self.api.admin_client(), &object.namespace().unwrap_or_default());
+        let patch = Patch::Merge(json!({"status": status}));
+        match api
+            .patch_status(&object.name_any(), &PatchParams::default(), &patch)
+            .await
+        {
+            // Deleted in the meantime.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            other => Ok(other.map(drop)?),
+        }
+    }
+
+    fn delay<K: WorkloadKind>(&self, object: &K) -> Delay {
+        let name = object.name_any();
+        self.delays
+            .get(&self.namespace, &self.cluster, &name)
+            .or_else(|| object.annotations().get(DELAY_ANNOTATION)?.parse().ok())
+            .unwrap_or(Delay::NONE)
+    }
+}
+
+fn key<K: WorkloadKind>(object: &K) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+}

@@ -1,0 +1,52 @@
+//! HarnessCluster: ready as soon as the control plane can be reached, and not before.
+
+use std::sync::Arc;
+
+use kube::api::Api;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+
+use super::error::Error;
+use super::kinds::{HarnessCluster, HarnessControlPlane};
+use super::runtime::{Context, LOOK_AGAIN};
+use super::{condition, owner, patch};
+
+pub(super) async fn reconcile(object: Arc<HarnessCluster>, context: Arc<Context>) -> Result<Action, Error> {
+    let done = object
+        .status
+        .as_ref()
+        .is_some_and(|status| status.initialization.provisioned);
+    if done || object.meta().deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let Some(cluster) = owner::cluster(object.as_ref()) else {
+        return Ok(Action::await_change());
+    };
+    if !control_plane_reported(&object, cluster, &context).await? {
+        return Ok(Action::requeue(LOOK_AGAIN));
+    }
+    let status = json!({
+        "initialization": {"provisioned": true},
+        "conditions": [condition::holds("Ready", "Provisioned")],
+    });
+    patch::status(&context.client, object.as_ref(), &status).await?;
+    Ok(Action::await_change())
+}
+
+/// Cluster API connects when the infrastructure is provisioned. If it then finds no kubeconfig, it tries again only 30 s later.
+async fn control_plane_reported(
+    object: &HarnessCluster,
+    cluster: &str,
+    context: &Context,
+) -> Result<bool, Error> {
+    let api: Api<HarnessControlPlane> =
+        Api::namespaced(context.client.clone(), &object.namespace().unwrap_or_default());
+    let planes = api.list(&owner::of_cluster(cluster)).await?;
+    Ok(planes.items.iter().any(|plane| {
+        plane
+            .status
+            .as_ref()
+            .is_some_and(|status| status.version.is_some())
+    }))
+}

@@ -1,0 +1,157 @@
+//! HarnessControlPlane: starts, replaces and ends the API server of one Cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::controller::Action;
+use serde_json::json;
+
+use super::error::Error;
+use super::kinds::{HarnessControlPlane, HarnessControlPlaneSpec};
+use super::runtime::{Context, LOOK_AGAIN};
+use super::workload::Workload;
+use super::{condition, owner, patch};
+use crate::apiserver::ApiServer;
+use crate::apply::FIELD_MANAGER;
+use crate::kubelet::Kubelet;
+
+pub(super) async fn reconcile(
+    object: Arc<HarnessControlPlane>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    if object.metadata.deletion_timestamp.is_some() {
+        return finalize(&object, &context).await;
+    }
+    let Some(cluster) = owner::cluster(object.as_ref()) else {
+        return Ok(Action::await_change());
+    };
+    if context
+        .is_paused(&object.namespace().unwrap_or_default(), cluster)
+        .await?
+    {
+        return Ok(Action::requeue(LOOK_AGAIN));
+    }
+    patch::add_finalizer(&context.client, object.as_ref()).await?;
+    let workload = match context.workloads.get(&object.uid().unwrap_or_default()) {
+        Some(workload) => workload,
+        None => start(&object, cluster, &context).await?,
+    };
+    if workload.api.version() != object.spec.version {
+        swap(&object, &workload).await?;
+    }
+    if object.spec.control_plane_endpoint.is_none() {
+        publish_kubeconfig(&object, &workload, &context).await?;
+        let endpoint = json!({"host": "127.0.0.1", "port": workload.api.port()});
+        let change = json!({"spec": {"controlPlaneEndpoint": endpoint}});
+        patch::merge(&context.client, object.as_ref(), &change).await?;
+    }
+    report(&object, &context).await?;
+    Ok(Action::await_change())
+}
+
+async fn start(
+    object: &HarnessControlPlane,
+    cluster: &str,
+    context: &Context,
+) -> Result<Arc<Workload>, Error> {
+    let uid = object.uid().unwrap_or_default();
+    let spec = &object.spec;
+    let prefix = format!("wl/{uid}");
+    let api = ApiServer::start_with(&context.core, &prefix, &spec.version, arguments(spec)).await?;
+    let api = Arc::new(api);
+    let namespace = object.namespace().unwrap_or_default();
+    let workload = Arc::new(Workload {
+        kubelet: Kubelet::start(&context.core, &api, &namespace, cluster, context.delays.clone()),
+        namespace,
+        cluster: cluster.to_owned(),
+        api,
+    });
+    context.workloads.insert(&uid, workload.clone());
+    Ok(workload)
+}
+
+/// Replaces the server. The status is left alone until the new one is ready: until then Cluster API sees an upgrade.
+async fn swap(object: &HarnessControlPlane, workload: &Workload) -> Result<(), Error> {
+    let delay = object.spec.swap_delay;
+    tokio::time::sleep(Duration::from_millis(delay.before_milliseconds)).await;
+    workload.api.set_arguments(arguments(&object.spec));
+    workload.api.swap(&object.spec.version).await?;
+    tokio::time::sleep(Duration::from_millis(delay.after_milliseconds)).await;
+    Ok(())
+}
+
+fn arguments(spec: &HarnessControlPlaneSpec) -> Vec<String> {
+    spec.runtime_config
+        .get(&spec.version)
+        .map(|values| format!("--runtime-config={}", values.join(",")))
+        .into_iter()
+        .collect()
+}
+
+async fn publish_kubeconfig(
+    object: &HarnessControlPlane,
+    workload: &Workload,
+    context: &Context,
+) -> Result<(), Error> {
+    let name = format!("{}-kubeconfig", workload.cluster);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &workload.namespace);
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "cluster.x-k8s.io/secret",
+        "metadata": {
+            "name": name,
+            "labels": {owner::CLUSTER_NAME: workload.cluster},
+            "ownerReferences": [owner::reference(object)],
+        },
+        "data": {"value": BASE64_STANDARD.encode(workload.api.admin_kubeconfig())},
+    });
+    secrets
+        .patch(
+            &name,
+            &PatchParams::apply(FIELD_MANAGER).force(),
+            &Patch::Apply(&secret),
+        )
+        .await
+        .with_context(|| format!("write Secret {}/{name}", workload.namespace))?;
+    Ok(())
+}
+
+async fn report(object: &HarnessControlPlane, context: &Context) -> Result<(), Error> {
+    let HarnessControlPlaneSpec {
+        version, replicas, ..
+    } = &object.spec;
+    let replicas = replicas.unwrap_or(1);
+    let reported = object.status.as_ref();
+    if reported
+        .is_some_and(|status| status.version.as_ref() == Some(version) && status.replicas == Some(replicas))
+    {
+        return Ok(());
+    }
+    let status = json!({
+        "initialization": {"controlPlaneInitialized": true},
+        "version": version,
+        "versions": [{"version": version, "replicas": replicas}],
+        "replicas": replicas,
+        "readyReplicas": replicas,
+        "availableReplicas": replicas,
+        "upToDateReplicas": replicas,
+        "selector": "",
+        "conditions": [condition::holds("Available", "Running")],
+    });
+    patch::status(&context.client, object, &status).await
+}
+
+async fn finalize(object: &HarnessControlPlane, context: &Context) -> Result<Action, Error> {
+    if let Some(workload) = context.workloads.remove(&object.uid().unwrap_or_default()) {
+        workload.stop().await?;
+    }
+    patch::remove_finalizer(&context.client, object).await?;
+    Ok(Action::await_change())
+}

@@ -1,0 +1,88 @@
+//! The provider's CustomResourceDefinitions.
+
+use serde_json::{Value, json};
+
+/// API group of the provider's kinds.
+pub const GROUP: &str = "harness.test";
+
+/// The one version of that group.
+pub const VERSION: &str = "v1beta1";
+
+const KINDS: [&str; 4] = [
+    "HarnessCluster",
+    "HarnessControlPlane",
+    "HarnessMachine",
+    "HarnessConfig",
+];
+
+/// The four kinds and a template of each.
+#[must_use]
+pub fn definitions() -> Vec<Value> {
+    KINDS
+        .iter()
+        .flat_map(|kind| {
+            [
+                definition(kind, &subresources(kind)),
+                definition(&format!("{kind}Template"), &json!({})),
+            ]
+        })
+        .collect()
+}
+
+fn subresources(kind: &str) -> Value {
+    match kind {
+        "HarnessControlPlane" => json!({
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.replicas",
+                "statusReplicasPath": ".status.replicas",
+                "labelSelectorPath": ".status.selector",
+            },
+        }),
+        _ => json!({"status": {}}),
+    }
+}
+
+fn definition(kind: &str, subresources: &Value) -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let singular = kind.to_lowercase();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{singular}s.{GROUP}"),
+            // Tells Cluster API which version of the kind speaks which version of its contract.
+            "labels": {"cluster.x-k8s.io/v1beta2": VERSION},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": format!("{singular}s"), "singular": singular},
+            "versions": [{
+                "name": VERSION,
+                "served": true,
+                "storage": true,
+                "subresources": subresources,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+            }],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_and_every_template_is_defined_once() {
+        let names: Vec<String> = definitions()
+            .iter()
+            .map(|definition| definition["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names.len(), 8);
+        assert!(
+            names.contains(&"harnesscontrolplanetemplates.harness.test".to_owned()),
+            "{names:?}"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! The provider's kinds, as far as it reads them.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+/// One kube-apiserver.
+#[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
+#[kube(
+    group = "harness.test",
+    version = "v1beta1",
+    kind = "HarnessControlPlane",
+    plural = "harnesscontrolplanes",
+    namespaced,
+    schema = "disabled",
+    status = "HarnessControlPlaneStatus"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct HarnessControlPlaneSpec {
+    /// Version to run.
+    #[serde(default)]
+    pub version: String,
+    /// Nominal; there is always one server.
+    #[serde(default)]
+    pub replicas: Option<i32>,
+    /// Where the server listens, once it does.
+    #[serde(default)]
+    pub control_plane_endpoint: Option<Endpoint>,
+    /// Artificial pauses around a change of version.
+    #[serde(default)]
+    pub swap_delay: SwapDelay,
+    /// By version: values of `--runtime-config`, such as `storage.k8s.io/v1beta1=true`.
+    #[serde(default)]
+    pub runtime_config: BTreeMap<String, Vec<String>>,
+}
+
+/// Artificial pauses around a change of version, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SwapDelay {
+    /// Before the old server is killed.
+    #[serde(default)]
+    pub before_milliseconds: u64,
+    /// Between the new server's readiness and the status that says so.
+    #[serde(default)]
+    pub after_milliseconds: u64,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// Address.
+    #[serde(default)]
+    pub host: String,
+    /// Port.
+    #[serde(default)]
+    pub port: u16,
+}
+
+/// What the provider has reported.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HarnessControlPlaneStatus {
+    /// Version that runs.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// Replicas that run.
+    #[serde(default)]
+    pub replicas: Option<i32>,
+}
+
+/// The infrastructure of a Cluster; there is none, it only becomes ready after the control plane.
+#[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
+#[kube(
+    group = "harness.test",
+    version = "v1beta1",
+    kind = "HarnessCluster",
+    plural = "harnessclusters",
+    namespaced,
+    schema = "disabled",
+    status = "Progress"
+)]
+pub(super) struct HarnessClusterSpec {}
+
+/// Bootstrap data of a Machine.
+#[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
+#[kube(
+    group = "harness.test",
+    version = "v1beta1",
+    kind = "HarnessConfig",
+    plural = "harnessconfigs",
+    namespaced,
+    schema = "disabled",
+    status = "Progress"
+)]
+pub(super) struct HarnessConfigSpec {}
+
+/// A Machine; its only trace is a Node in the workload cluster.
+#[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
+#[kube(
+    group = "harness.test",
+    version = "v1beta1",
+    kind = "HarnessMachine",
+    plural = "harnessmachines",
+    namespaced,
+    schema = "disabled",
+    status = "Progress"
+)]
+pub(super) struct HarnessMachineSpec {}
+
+/// The part of a status that says whether the work is done.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Progress {
+    /// One-time steps.
+    #[serde(default)]
+    pub(super) initialization: Initialization,
+}
+
+/// One-time steps.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Initialization {
+    /// Of infrastructure.
+    #[serde(default)]
+    pub(super) provisioned: bool,
+    /// Of bootstrap data.
+    #[serde(default)]
+    pub(super) data_secret_created: bool,
+}

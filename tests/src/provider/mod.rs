@@ -1,0 +1,21 @@
+//! A control plane and infrastructure provider for Cluster API: one real kube-apiserver per Cluster, replaced by another binary
+//! when the version changes. The order of its writes is the one in which a real provider's results appear.
+
+mod cluster;
+mod condition;
+mod config;
+mod control_plane;
+mod crds;
+mod error;
+mod kinds;
+mod machine;
+mod node;
+mod owner;
+mod patch;
+mod runtime;
+mod workload;
+
+pub use crds::{GROUP, VERSION, definitions};
+pub use kinds::{HarnessControlPlane, HarnessControlPlaneSpec, SwapDelay};
+pub use runtime::Provider;
+pub use workload::Workload;

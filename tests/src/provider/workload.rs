@@ -1,0 +1,64 @@
+//! A workload cluster: its API server, and what a node would run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+
+use crate::apiserver::ApiServer;
+use crate::kubelet::Kubelet;
+
+/// A Cluster of Cluster API, run by the provider.
+pub struct Workload {
+    /// Namespace of the Cluster.
+    pub namespace: String,
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// Its API server.
+    pub api: Arc<ApiServer>,
+    /// The stand-in for its nodes' kubelets.
+    pub kubelet: Kubelet,
+}
+
+impl Workload {
+    /// Ends the kubelet, what it runs, and the API server.
+    pub async fn stop(&self) -> Result<()> {
+        self.kubelet.stop().await?;
+        self.api.kill().await
+    }
+}
+
+/// All workload clusters of a provider, by the uid of the control plane object.
+#[derive(Default)]
+pub(super) struct Workloads {
+    by_uid: Mutex<HashMap<String, Arc<Workload>>>,
+}
+
+impl Workloads {
+    pub(super) fn get(&self, uid: &str) -> Option<Arc<Workload>> {
+        self.lock().get(uid).cloned()
+    }
+
+    pub(super) fn insert(&self, uid: &str, workload: Arc<Workload>) {
+        self.lock().insert(uid.to_owned(), workload);
+    }
+
+    pub(super) fn remove(&self, uid: &str) -> Option<Arc<Workload>> {
+        self.lock().remove(uid)
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Workload>> {
+        self.lock().values().cloned().collect()
+    }
+
+    pub(super) fn of_cluster(&self, namespace: &str, cluster: &str) -> Option<Arc<Workload>> {
+        self.lock()
+            .values()
+            .find(|workload| workload.namespace == namespace && workload.cluster == cluster)
+            .cloned()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Workload>>> {
+        self.by_uid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
