@@ -28,21 +28,21 @@ impl<G: Gate + ?Sized> Gate for std::sync::Arc<G> {
 /// Is told of every request after it was answered.
 pub trait Observer: Send + Sync + 'static {
     /// One request.
-    fn answered(&self, answer: &Answer<'_>);
+    fn answered(&self, answer: &Answer);
 }
 
 /// Tells nobody.
 impl Observer for () {
-    fn answered(&self, _: &Answer<'_>) {}
+    fn answered(&self, _: &Answer) {}
 }
 
 /// How one request was answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct Answer {
     /// What was asked.
     pub endpoint: Endpoint,
     /// What was answered.
-    pub outcome: Outcome<'a>,
+    pub outcome: Outcome,
     /// From the request's head to the answer.
     pub took: Duration,
 }
@@ -72,13 +72,13 @@ impl Endpoint {
 
 /// What a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome<'a> {
+pub enum Outcome {
     /// Go on; also the answer of discovery.
     Released,
     /// Wait, with the reason.
-    Held(&'a str),
+    Held(&'static str),
     /// Could not be understood, with the reason.
-    Failed(&'a str),
+    Failed(&'static str),
     /// Larger than any request is.
     TooLarge,
     /// Not sent with POST.
@@ -91,7 +91,7 @@ pub enum Outcome<'a> {
     Panicked,
 }
 
-impl Outcome<'_> {
+impl Outcome {
     /// The name for metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -96,7 +96,7 @@ impl<G: Gate, O: Observer> Server<G, O> {
         endpoint: Endpoint,
         method: &Method,
         body: Body,
-        compute: impl FnOnce(&[u8]) -> (Response, Outcome<'static>),
+        compute: impl FnOnce(&[u8]) -> (Response, Outcome),
     ) -> Response {
         let began = Instant::now();
         let (response, outcome) = if method == Method::POST {
@@ -158,7 +158,7 @@ impl<G: Gate, O: Observer> Server<G, O> {
     }
 }
 
-fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> (Response, Outcome<'static>) {
+fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> (Response, Outcome) {
     let request = match Request::parse(hook, body) {
         Ok(request) => request,
         Err(error) => return not_understood(Endpoint::Hook(hook), &error),
@@ -190,7 +190,7 @@ fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> (Respo
 
 const SKIPS_MINORS: &str = "MinorVersionsSkipped";
 
-fn not_understood(endpoint: Endpoint, error: &RequestError) -> (Response, Outcome<'static>) {
+fn not_understood(endpoint: Endpoint, error: &RequestError) -> (Response, Outcome) {
     warn!(hook = endpoint.as_str(), reason = error.reason(), %error, "Refusing a request");
     (
         Reply::failure(endpoint, &error.to_string()).into_response(),
@@ -199,7 +199,7 @@ fn not_understood(endpoint: Endpoint, error: &RequestError) -> (Response, Outcom
 }
 
 /// This time there is no answer. A hook is held; discovery has no such answer and is asked again after a failure.
-fn no_answer(endpoint: Endpoint, message: &str, outcome: Outcome<'static>) -> (Response, Outcome<'static>) {
+fn no_answer(endpoint: Endpoint, message: &str, outcome: Outcome) -> (Response, Outcome) {
     let reply = match endpoint {
         Endpoint::Hook(hook) => Reply::try_again(hook, message),
         Endpoint::Discovery | Endpoint::Unknown => Reply::failure(endpoint, message),

@@ -38,7 +38,10 @@ impl Authority {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.not_after = date_time_ymd(year, 1, 1);
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        Pair { certificate: certificate.pem(), key: key.serialize_pem() }
+        Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
     }
 }
 
@@ -50,7 +53,10 @@ pub(crate) struct Mount {
 
 impl Mount {
     pub(crate) fn new(pair: &Pair) -> Self {
-        let mut mount = Self { dir: tempfile::tempdir().unwrap(), swaps: 0 };
+        let mut mount = Self {
+            dir: tempfile::tempdir().unwrap(),
+            swaps: 0,
+        };
         mount.swap(pair);
         for name in ["tls.crt", "tls.key"] {
             symlink(Path::new("..data").join(name), mount.path().join(name)).unwrap();

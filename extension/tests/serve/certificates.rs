@@ -10,14 +10,36 @@ use crate::authority::{Authority, Mount, Pair};
 use crate::peer::{Listener, Peer, loopback, quick, soon, tls, until};
 
 async fn refusal(mount: &Mount) -> Error {
-    Server::bind(loopback(Some(tls(mount)), quick()), Metrics::default()).await.expect_err("a bad pair is refused")
+    Server::bind(loopback(Some(tls(mount)), quick()), Metrics::default())
+        .await
+        .expect_err("a bad pair is refused")
 }
 
 #[rstest]
-#[case::no_certificate("tls.crt", None, "CertificateUnreadable", "read serving certificate <dir>/tls.crt: No such file or directory (os error 2)")]
-#[case::no_key("tls.key", None, "CertificateUnreadable", "read serving key <dir>/tls.key: No such file or directory (os error 2)")]
-#[case::empty_certificate("tls.crt", Some(""), "CertificateInvalid", "parse serving certificate <dir>/tls.crt: no certificate in it")]
-#[case::garbage_key("tls.key", Some("garbage"), "CertificateInvalid", "parse serving key <dir>/tls.key: no items found")]
+#[case::no_certificate(
+    "tls.crt",
+    None,
+    "CertificateUnreadable",
+    "read serving certificate <dir>/tls.crt: No such file or directory (os error 2)"
+)]
+#[case::no_key(
+    "tls.key",
+    None,
+    "CertificateUnreadable",
+    "read serving key <dir>/tls.key: No such file or directory (os error 2)"
+)]
+#[case::empty_certificate(
+    "tls.crt",
+    Some(""),
+    "CertificateInvalid",
+    "parse serving certificate <dir>/tls.crt: no certificate in it"
+)]
+#[case::garbage_key(
+    "tls.key",
+    Some("garbage"),
+    "CertificateInvalid",
+    "parse serving key <dir>/tls.key: no items found"
+)]
 #[tokio::test]
 async fn a_bad_file_at_the_start_is_named(
     #[case] file: &str,
@@ -35,7 +57,10 @@ async fn a_bad_file_at_the_start_is_named(
     let error = refusal(&mount).await;
 
     let dir = mount.path().display().to_string();
-    assert!(error.to_string().replace(&dir, "<dir>").starts_with(text), "{error}");
+    assert!(
+        error.to_string().replace(&dir, "<dir>").starts_with(text),
+        "{error}"
+    );
     assert_eq!(error.to_string().lines().count(), 1, "{error}");
     assert_eq!(error.reason(), reason);
 }
@@ -43,7 +68,10 @@ async fn a_bad_file_at_the_start_is_named(
 #[tokio::test]
 async fn a_key_of_another_certificate_is_refused_at_the_start() {
     let authority = Authority::new();
-    let mount = Mount::new(&Pair { key: authority.sign().key, ..authority.sign() });
+    let mount = Mount::new(&Pair {
+        key: authority.sign().key,
+        ..authority.sign()
+    });
 
     let error = refusal(&mount).await;
 
@@ -59,9 +87,16 @@ async fn a_taken_port_is_named() {
     let mut config = loopback(None, quick());
     config.address = taken.local_addr().unwrap();
 
-    let error = Server::bind(config.clone(), Metrics::default()).await.expect_err("the port is taken");
+    let error = Server::bind(config.clone(), Metrics::default())
+        .await
+        .expect_err("the port is taken");
 
-    assert!(error.to_string().starts_with(&format!("listen on {}: ", config.address)), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("listen on {}: ", config.address)),
+        "{error}"
+    );
 }
 
 /// The leaf that a new connection is shown.
@@ -82,16 +117,27 @@ async fn a_rotated_certificate_is_taken_up_and_old_connections_go() {
         let rotate = async {
             listener.entered.notified().await;
             mount.swap(&authority.sign());
-            until("the new certificate", || shown(&peer, &listener), |leaf| *leaf != before).await;
+            until(
+                "the new certificate",
+                || shown(&peer, &listener),
+                |leaf| *leaf != before,
+            )
+            .await;
             listener.release.notify_one();
         };
         tokio::join!(slow, rotate)
     })
     .await;
 
-    assert!(slow.is_ok(), "a request in flight survives the rotation: {slow:?}");
+    assert!(
+        slow.is_ok(),
+        "a request in flight survives the rotation: {slow:?}"
+    );
     drop(slow);
-    soon("the old connection to be sent away", &mut old.task).await.unwrap().unwrap();
+    soon("the old connection to be sent away", &mut old.task)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
@@ -105,13 +151,27 @@ async fn an_old_http_1_1_connection_goes_with_its_next_answer() {
     let before = old.leaf.to_vec();
 
     mount.swap(&authority.sign());
-    until("the new certificate", || shown(&peer, &listener), |leaf| *leaf != before).await;
+    until(
+        "the new certificate",
+        || shown(&peer, &listener),
+        |leaf| *leaf != before,
+    )
+    .await;
 
     soon("an answer that closes", async {
-        while !old.get("/").await.expect("never closed between requests").headers().contains_key("connection") {}
+        while !old
+            .get("/")
+            .await
+            .expect("never closed between requests")
+            .headers()
+            .contains_key("connection")
+        {}
     })
     .await;
-    soon("the connection to end", &mut old.task).await.unwrap().unwrap();
+    soon("the connection to end", &mut old.task)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
@@ -125,9 +185,18 @@ async fn a_bad_rotation_keeps_the_old_pair_until_a_good_one_comes() {
     let errors = async || certificate_errors(&listener);
 
     for bad in [
-        Pair { key: authority.sign().key, ..authority.sign() },
-        Pair { certificate: String::new(), ..authority.sign() },
-        Pair { key: first.key[..first.key.len() / 2].to_owned(), ..first.clone() },
+        Pair {
+            key: authority.sign().key,
+            ..authority.sign()
+        },
+        Pair {
+            certificate: String::new(),
+            ..authority.sign()
+        },
+        Pair {
+            key: first.key[..first.key.len() / 2].to_owned(),
+            ..first.clone()
+        },
         authority.sign_until(2020),
     ] {
         let so_far = certificate_errors(&listener);
@@ -137,7 +206,12 @@ async fn a_bad_rotation_keeps_the_old_pair_until_a_good_one_comes() {
     }
 
     mount.swap(&authority.sign());
-    until("the good pair", || shown(&peer, &listener), |leaf| *leaf != before).await;
+    until(
+        "the good pair",
+        || shown(&peer, &listener),
+        |leaf| *leaf != before,
+    )
+    .await;
     assert_eq!(listener.certificate.check(Timestamp::now()), Ok(()));
 }
 
@@ -146,7 +220,9 @@ fn certificate_errors(listener: &Listener) -> u64 {
     listener.metrics.register(&mut registry);
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("certwatcher_read_certificate_errors_total "));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("certwatcher_read_certificate_errors_total "));
     line.expect("the counter is registered").parse().unwrap()
 }
 
@@ -181,7 +257,12 @@ async fn no_request_fails_in_fifty_rotations_under_load() {
     for _ in 0..50 {
         let before = shown(&peer, &listener).await;
         mount.swap(&authority.sign());
-        until("the new certificate", || shown(&peer, &listener), |leaf| *leaf != before).await;
+        until(
+            "the new certificate",
+            || shown(&peer, &listener),
+            |leaf| *leaf != before,
+        )
+        .await;
     }
     stop.cancel();
 
@@ -197,8 +278,13 @@ async fn an_expired_certificate_is_served_and_reported() {
     let mount = Mount::new(&authority.sign_until(2020));
     let config = TlsConfig { ..tls(&mount) };
 
-    let server = Server::bind(loopback(Some(config), quick()), Metrics::default()).await.unwrap();
+    let server = Server::bind(loopback(Some(config), quick()), Metrics::default())
+        .await
+        .unwrap();
 
     let health = server.certificate().unwrap();
-    assert_eq!(health.check(Timestamp::now()), Err("serving certificate expired at 2020-01-01T00:00:00Z".to_owned()));
+    assert_eq!(
+        health.check(Timestamp::now()),
+        Err("serving certificate expired at 2020-01-01T00:00:00Z".to_owned())
+    );
 }

@@ -26,7 +26,10 @@ async fn what_is_in_flight_is_finished(#[case] protocols: &[&str]) {
         let stop = async {
             listener.entered.notified().await;
             listener.shutdown.cancel();
-            soon("the idle connection to end", &mut idle.task).await.unwrap().unwrap();
+            soon("the idle connection to end", &mut idle.task)
+                .await
+                .unwrap()
+                .unwrap();
             soon("the socket to close", async {
                 while TcpStream::connect(listener.address).await.is_ok() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -40,15 +43,24 @@ async fn what_is_in_flight_is_finished(#[case] protocols: &[&str]) {
     .await;
 
     assert_eq!(answer.unwrap(), "slow");
-    assert_eq!(soon("the listener to end", listener.run).await.unwrap(), Drained { cut: 0 });
-    soon("the busy connection to end", &mut busy.task).await.unwrap().unwrap();
+    assert_eq!(
+        soon("the listener to end", listener.run).await.unwrap(),
+        Drained { cut: 0 }
+    );
+    soon("the busy connection to end", &mut busy.task)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
 async fn what_does_not_finish_in_time_is_cut() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let limits = Limits { drain: Duration::from_millis(200), ..quick() };
+    let limits = Limits {
+        drain: Duration::from_millis(200),
+        ..quick()
+    };
     let listener = Listener::start(tls(&mount), limits).await;
     let peer = Peer::trusting(&authority).offering(&["h2"]);
     let mut stuck = peer.connect(listener.address).await.unwrap();
@@ -67,7 +79,11 @@ async fn what_does_not_finish_in_time_is_cut() {
 async fn a_silent_peer_does_not_delay_the_end() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let limits = Limits { handshake: Duration::from_mins(10), head: Duration::from_mins(10), ..quick() };
+    let limits = Limits {
+        handshake: Duration::from_mins(10),
+        head: Duration::from_mins(10),
+        ..quick()
+    };
     let listener = Listener::start(tls(&mount), limits).await;
     let _no_handshake = TcpStream::connect(listener.address).await.unwrap();
     let peer = Peer::trusting(&authority);
@@ -77,5 +93,8 @@ async fn a_silent_peer_does_not_delay_the_end() {
 
     listener.shutdown.cancel();
 
-    assert_eq!(soon("the listener to end", listener.run).await.unwrap(), Drained { cut: 0 });
+    assert_eq!(
+        soon("the listener to end", listener.run).await.unwrap(),
+        Drained { cut: 0 }
+    );
 }

@@ -13,7 +13,11 @@ use crate::peer::{Listener, Peer, quick, soon, tls};
 /// Reads until the listener closes; what kind of close does not matter.
 async fn closed(mut stream: impl AsyncReadExt + Unpin) {
     let mut rest = Vec::new();
-    let _ = soon("the listener to close the connection", stream.read_to_end(&mut rest)).await;
+    let _ = soon(
+        "the listener to close the connection",
+        stream.read_to_end(&mut rest),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -30,15 +34,40 @@ async fn silence_before_the_handshake_is_ended() {
 #[case::h2_half_a_preface(&["h2"], "PRI * HTTP/2.0\r\n")]
 #[case::http_1_1_without_a_byte(&["http/1.1"], "")]
 #[case::http_1_1_half_a_head(&["http/1.1"], "GET / HTTP/1.1\r\nhost: loc")]
-#[case::http_1_1_half_a_second_head(&["http/1.1"], "GET / HTTP/1.1\r\nhost: localhost\r\n\r\nGET / HT")]
 #[tokio::test]
 async fn silence_after_the_handshake_is_ended(#[case] protocols: &[&str], #[case] sent: &str) {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
     let listener = Listener::start(tls(&mount), quick()).await;
-    let mut stream = Peer::trusting(&authority).offering(protocols).handshake(listener.address).await.unwrap();
+    let mut stream = Peer::trusting(&authority)
+        .offering(protocols)
+        .handshake(listener.address)
+        .await
+        .unwrap();
 
     stream.write_all(sent.as_bytes()).await.unwrap();
+
+    closed(stream).await;
+}
+
+#[tokio::test]
+async fn silence_in_a_second_head_is_ended() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let listener = Listener::start(tls(&mount), quick()).await;
+    let mut stream = Peer::trusting(&authority)
+        .handshake(listener.address)
+        .await
+        .unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = vec![0; 1024];
+    let read = soon("the first answer", stream.read(&mut answer)).await.unwrap();
+    assert!(answer[..read].starts_with(b"HTTP/1.1 200"));
+
+    stream.write_all(b"GET / HT").await.unwrap();
 
     closed(stream).await;
 }
@@ -48,8 +77,14 @@ async fn a_head_that_trickles_is_ended() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
     let listener = Listener::start(tls(&mount), quick()).await;
-    let mut connection = Peer::trusting(&authority).handshake(listener.address).await.unwrap();
-    connection.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
+    let mut connection = Peer::trusting(&authority)
+        .handshake(listener.address)
+        .await
+        .unwrap();
+    connection
+        .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n")
+        .await
+        .unwrap();
 
     soon("the listener to close the connection", async {
         while connection.write_all(b"x-more: 1\r\n").await.is_ok() && connection.flush().await.is_ok() {
@@ -66,37 +101,58 @@ async fn a_head_that_trickles_is_ended() {
 async fn idle_connections_are_kept_for_a_while_then_ended(#[case] protocols: &[&str]) {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let limits = Limits { idle: Duration::from_millis(1500), ..quick() };
+    let limits = Limits {
+        idle: Duration::from_millis(1500),
+        ..quick()
+    };
     let listener = Listener::start(tls(&mount), limits).await;
-    let mut connection = Peer::trusting(&authority).offering(protocols).connect(listener.address).await.unwrap();
+    let mut connection = Peer::trusting(&authority)
+        .offering(protocols)
+        .connect(listener.address)
+        .await
+        .unwrap();
 
     assert_eq!(connection.text("/").await.unwrap(), "quick");
     // Longer than a head may take: only the idle limit may end it.
     tokio::time::sleep(quick().head * 2).await;
     assert_eq!(connection.text("/").await.unwrap(), "quick");
 
-    let _ = soon("the idle connection to end", &mut connection.task).await.unwrap();
+    let _ = soon("the idle connection to end", &mut connection.task)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn old_connections_are_sent_away() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let limits = Limits { age: Duration::from_millis(300), ..quick() };
+    let limits = Limits {
+        age: Duration::from_millis(300),
+        ..quick()
+    };
     let listener = Listener::start(tls(&mount), limits).await;
-    let mut connection =
-        Peer::trusting(&authority).offering(&["h2"]).connect(listener.address).await.unwrap();
+    let mut connection = Peer::trusting(&authority)
+        .offering(&["h2"])
+        .connect(listener.address)
+        .await
+        .unwrap();
 
     assert_eq!(connection.text("/").await.unwrap(), "quick");
 
-    soon("the connection to be sent away", &mut connection.task).await.unwrap().unwrap();
+    soon("the connection to be sent away", &mut connection.task)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
 async fn silent_peers_use_up_the_slots_only_until_their_limit() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let limits = Limits { connections: 3, ..quick() };
+    let limits = Limits {
+        connections: 3,
+        ..quick()
+    };
     let listener = Listener::start(tls(&mount), limits).await;
     let mut silent = Vec::new();
     for _ in 0..12 {
@@ -118,7 +174,10 @@ async fn three_hundred_silent_peers_do_not_disturb_a_good_one() {
         silent.push(TcpStream::connect(listener.address).await.unwrap());
     }
 
-    let mut connection = Peer::trusting(&authority).connect(listener.address).await.unwrap();
+    let mut connection = Peer::trusting(&authority)
+        .connect(listener.address)
+        .await
+        .unwrap();
     assert_eq!(connection.text("/").await.unwrap(), "quick");
 
     for stream in silent {

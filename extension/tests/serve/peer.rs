@@ -32,7 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits for a future with a deadline that says what it waited for.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+    timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
 }
 
 /// Asks again until the answer is accepted.
@@ -47,7 +49,10 @@ pub(crate) async fn until<T: std::fmt::Debug, F: Future<Output = T>>(
         if accept(&seen) {
             return seen;
         }
-        assert!(tokio::time::Instant::now() < deadline, "waited {PATIENCE:?} for {what}, last saw {seen:?}");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "waited {PATIENCE:?} for {what}, last saw {seen:?}"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -73,17 +78,26 @@ pub(crate) fn quick() -> Limits {
 }
 
 pub(crate) fn tls(mount: &Mount) -> TlsConfig {
-    TlsConfig { reload_every: Duration::from_millis(20), ..TlsConfig::new(mount.files()) }
+    TlsConfig {
+        reload_every: Duration::from_millis(20),
+        ..TlsConfig::new(mount.files())
+    }
 }
 
 pub(crate) fn loopback(tls: Option<TlsConfig>, limits: Limits) -> Config {
-    Config { address: (Ipv4Addr::LOCALHOST, 0).into(), tls, limits }
+    Config {
+        address: (Ipv4Addr::LOCALHOST, 0).into(),
+        tls,
+        limits,
+    }
 }
 
 impl Listener {
     pub(crate) async fn start(tls: TlsConfig, limits: Limits) -> Self {
         let metrics = Metrics::default();
-        let server = Server::bind(loopback(Some(tls), limits), metrics.clone()).await.unwrap();
+        let server = Server::bind(loopback(Some(tls), limits), metrics.clone())
+            .await
+            .unwrap();
         let (entered, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let slow = {
             let (entered, release) = (Arc::clone(&entered), Arc::clone(&release));
@@ -95,12 +109,23 @@ impl Listener {
         };
         let router = Router::new()
             .route("/", get(|| async { "quick" }))
-            .route("/echo", post(|body: Body| async move { body.collect().await.unwrap().to_bytes() }))
+            .route(
+                "/echo",
+                post(|body: Body| async move { body.collect().await.unwrap().to_bytes() }),
+            )
             .route("/slow", get(slow));
         let shutdown = CancellationToken::new();
         let (address, certificate) = (server.local_addr(), server.certificate().unwrap());
         let run = tokio::spawn(server.run(router, shutdown.clone()));
-        Self { address, certificate, shutdown, entered, release, metrics, run }
+        Self {
+            address,
+            certificate,
+            shutdown,
+            entered,
+            release,
+            metrics,
+            run,
+        }
     }
 }
 
@@ -118,7 +143,9 @@ impl Peer {
     pub(crate) fn offering(self, protocols: &[&str]) -> Self {
         let mut config = (*self.config).clone();
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        Self { config: Arc::new(config) }
+        Self {
+            config: Arc::new(config),
+        }
     }
 
     pub(crate) fn with(
@@ -129,7 +156,9 @@ impl Peer {
     ) -> Self {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap())
+            .unwrap();
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .unwrap()
@@ -142,13 +171,18 @@ impl Peer {
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
-        Self { config: Arc::new(config) }.offering(protocols)
+        Self {
+            config: Arc::new(config),
+        }
+        .offering(protocols)
     }
 
     pub(crate) async fn handshake(&self, address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
         let tcp = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::clone(&self.config)).connect(name, tcp).await
+        TlsConnector::from(Arc::clone(&self.config))
+            .connect(name, tcp)
+            .await
     }
 
     /// Connects and speaks whatever the listener chose.
@@ -160,13 +194,20 @@ impl Peer {
         let h2 = session.alpn_protocol() == Some(b"h2");
         let io = TokioIo::new(stream);
         let (sender, task) = if h2 {
-            let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.map_err(std::io::Error::other)?;
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), io)
+                .await
+                .map_err(std::io::Error::other)?;
             (Sender::H2(sender), tokio::spawn(connection))
         } else {
             let (sender, connection) = http1::handshake(io).await.map_err(std::io::Error::other)?;
             (Sender::H1(sender), tokio::spawn(connection))
         };
-        Ok(Connection { sender, task, version, leaf })
+        Ok(Connection {
+            sender,
+            task,
+            version,
+            leaf,
+        })
     }
 }
 
@@ -203,7 +244,10 @@ impl Connection {
 
     pub(crate) async fn get(&mut self, path: &str) -> hyper::Result<Response<Incoming>> {
         let uri = format!("https://localhost{path}");
-        let request = Request::get(uri).header("host", "localhost").body(Full::default()).unwrap();
+        let request = Request::get(uri)
+            .header("host", "localhost")
+            .body(Full::default())
+            .unwrap();
         self.send(request).await
     }
 

@@ -41,7 +41,10 @@ async fn both_http_versions_over_both_tls_versions(
     assert_eq!(connection.text("/").await.unwrap(), "quick");
     let large = Bytes::from(vec![b'x'; 3 << 20]);
     let request = Request::post("https://localhost/echo").header("host", "localhost");
-    let echo = connection.send(request.body(Full::new(large.clone())).unwrap()).await.unwrap();
+    let echo = connection
+        .send(request.body(Full::new(large.clone())).unwrap())
+        .await
+        .unwrap();
     assert_eq!(echo.into_body().collect().await.unwrap().to_bytes(), large);
 }
 
@@ -50,7 +53,10 @@ async fn an_answer_over_http_1_1_has_a_length() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
     let listener = Listener::start(tls(&mount), quick()).await;
-    let mut connection = Peer::trusting(&authority).connect(listener.address).await.unwrap();
+    let mut connection = Peer::trusting(&authority)
+        .connect(listener.address)
+        .await
+        .unwrap();
 
     let answer = connection.get("/").await.unwrap();
 
@@ -62,11 +68,24 @@ async fn an_answer_over_http_1_1_has_a_length() {
 async fn tls_1_2_is_refused_where_1_3_is_asked_for() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let config = TlsConfig { min_version: TlsVersion::V1_3, ..tls(&mount) };
+    let config = TlsConfig {
+        min_version: TlsVersion::V1_3,
+        ..tls(&mount)
+    };
     let listener = Listener::start(config, quick()).await;
 
-    assert!(Peer::with(&authority, &[&version::TLS12], None, &[]).connect(listener.address).await.is_err());
-    assert!(Peer::with(&authority, &[&version::TLS13], None, &[]).connect(listener.address).await.is_ok());
+    assert!(
+        Peer::with(&authority, &[&version::TLS12], None, &[])
+            .connect(listener.address)
+            .await
+            .is_err()
+    );
+    assert!(
+        Peer::with(&authority, &[&version::TLS13], None, &[])
+            .connect(listener.address)
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test]
@@ -76,12 +95,18 @@ async fn plain_http_is_refused_and_harms_nobody() {
     let listener = Listener::start(tls(&mount), quick()).await;
 
     let mut plain = TcpStream::connect(listener.address).await.unwrap();
-    plain.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    plain
+        .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     let _ = soon("the listener to close", plain.read_to_end(&mut answer)).await;
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 
-    let mut connection = Peer::trusting(&authority).connect(listener.address).await.unwrap();
+    let mut connection = Peer::trusting(&authority)
+        .connect(listener.address)
+        .await
+        .unwrap();
     assert_eq!(connection.text("/").await.unwrap(), "quick");
 }
 
@@ -91,7 +116,14 @@ async fn only_known_clients_where_authorities_are_given() {
     let mount = Mount::new(&authority.sign());
     let client_ca = mount.path().join("clients.crt");
     std::fs::write(&client_ca, clients.pem()).unwrap();
-    let listener = Listener::start(TlsConfig { client_ca: Some(client_ca), ..tls(&mount) }, quick()).await;
+    let listener = Listener::start(
+        TlsConfig {
+            client_ca: Some(client_ca),
+            ..tls(&mount)
+        },
+        quick(),
+    )
+    .await;
     let answers = async |client: Option<crate::authority::Pair>| {
         let peer = Peer::with(&authority, &[&version::TLS13], client.as_ref(), &["h2"]);
         match peer.connect(listener.address).await {

@@ -1,0 +1,179 @@
+//! Sends requests to the routes, and the real bodies to send.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use sluice_core::decision::Decision;
+use sluice_core::hold::HoldReason;
+use sluice_core::hook_call::HookCall;
+use sluice_core::retry::RetryAfter;
+use sluice_hooks::{Answer, Endpoint, Gate, Hook, Observer, Outcome, handler, router};
+use tower::ServiceExt;
+
+/// What Cluster API 1.14 sent for `hook`, recorded on a running stack.
+pub(crate) fn recorded(hook: Hook) -> &'static str {
+    match hook {
+        Hook::BeforeClusterCreate => include_str!("requests/BeforeClusterCreate.json"),
+        Hook::AfterControlPlaneInitialized => include_str!("requests/AfterControlPlaneInitialized.json"),
+        Hook::BeforeClusterUpgrade => include_str!("requests/BeforeClusterUpgrade.json"),
+        Hook::BeforeControlPlaneUpgrade => include_str!("requests/BeforeControlPlaneUpgrade.json"),
+        Hook::AfterControlPlaneUpgrade => include_str!("requests/AfterControlPlaneUpgrade.json"),
+        Hook::BeforeWorkersUpgrade => include_str!("requests/BeforeWorkersUpgrade.json"),
+        Hook::AfterWorkersUpgrade => include_str!("requests/AfterWorkersUpgrade.json"),
+        Hook::AfterClusterUpgrade => include_str!("requests/AfterClusterUpgrade.json"),
+        Hook::BeforeClusterDelete => include_str!("requests/BeforeClusterDelete.json"),
+    }
+}
+
+pub(crate) const DISCOVERY: &str = include_str!("requests/Discovery.json");
+
+/// The recorded request, changed.
+pub(crate) fn changed(hook: Hook, change: impl FnOnce(&mut Value)) -> String {
+    let mut request = serde_json::from_str(recorded(hook)).unwrap();
+    change(&mut request);
+    request.to_string()
+}
+
+/// The path that Cluster API builds from what discovery said.
+pub(crate) fn path(prefix: &str, hook: Hook) -> String {
+    let hook_name = hook.as_str().to_lowercase();
+    format!(
+        "{prefix}/hooks.runtime.cluster.x-k8s.io/v1alpha1/{hook_name}/{}?timeout=3s",
+        handler(hook)
+    )
+}
+
+pub(crate) fn held(reason: HoldReason, message: &str) -> Decision {
+    Decision::Hold {
+        retry_after: RetryAfter::SHORTEST,
+        reason,
+        message: format!("{reason}: {message}"),
+    }
+}
+
+/// Answers every call alike and remembers what it was asked.
+#[derive(Clone)]
+pub(crate) struct Always {
+    decision: Decision,
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
+}
+
+pub(crate) fn always(decision: Decision) -> Always {
+    Always {
+        decision,
+        asked: Arc::default(),
+    }
+}
+
+impl Gate for Always {
+    fn decide(&self, call: &HookCall<'_>) -> Decision {
+        let now = call.now;
+        assert!(
+            now.as_second() > 1_700_000_000,
+            "the time of the call is known: {now}"
+        );
+        let HookCall {
+            hook,
+            namespace,
+            name,
+            uid,
+            generation,
+            label,
+            version,
+            first_step,
+            deleted_at,
+            now: _,
+        } = call;
+        self.asked.lock().unwrap().push(format!(
+            "{hook} {namespace}/{name} uid={uid} generation={generation} label={label:?} version={version} \
+             first_step={first_step:?} deleted_at={deleted_at:?}"
+        ));
+        self.decision.clone()
+    }
+}
+
+/// Remembers how requests were answered.
+#[derive(Clone, Default)]
+pub(crate) struct Seen(pub(crate) Arc<Mutex<Vec<(Endpoint, Outcome)>>>);
+
+impl Observer for Seen {
+    fn answered(&self, answer: &Answer) {
+        self.0.lock().unwrap().push((answer.endpoint, answer.outcome));
+    }
+}
+
+impl Seen {
+    pub(crate) fn last(&self) -> (Endpoint, Outcome) {
+        *self.0.lock().unwrap().last().expect("a request was counted")
+    }
+}
+
+/// One answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub(crate) code: StatusCode,
+    pub(crate) body: Value,
+}
+
+impl Received {
+    /// Whether Cluster API would go on.
+    pub(crate) fn releases(&self) -> bool {
+        self.code == StatusCode::OK
+            && self.body["status"] == "Success"
+            && self
+                .body
+                .get("retryAfterSeconds")
+                .is_none_or(|seconds| seconds == 0)
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        self.body["message"].as_str().expect("every answer has a message")
+    }
+}
+
+pub(crate) async fn post(router: &Router, path: &str, body: impl Into<Body>) -> Received {
+    // No Content-Type, as Cluster API sends it.
+    send(router, Request::post(path).body(body.into()).unwrap()).await
+}
+
+pub(crate) async fn call(router: &Router, hook: Hook, body: impl Into<Body>) -> Received {
+    post(router, &path("", hook), body).await
+}
+
+pub(crate) async fn with_method(router: &Router, method: Method, path: &str, body: &'static str) -> Received {
+    send(
+        router,
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .body(Body::from(body))
+            .unwrap(),
+    )
+    .await
+}
+
+pub(crate) async fn send(router: &Router, request: Request<Body>) -> Received {
+    let answer = router.clone().oneshot(request).await.unwrap();
+    let code = answer.status();
+    assert_eq!(answer.headers()["content-type"], "application/json");
+    let body = answer.into_body();
+    let length = http_body::Body::size_hint(&body)
+        .exact()
+        .expect("a length that is known before");
+    let bytes = body.collect().await.unwrap().to_bytes();
+    assert_eq!(length, bytes.len() as u64);
+    Received {
+        code,
+        body: serde_json::from_slice(&bytes).unwrap(),
+    }
+}
+
+/// A server that releases whatever it understands.
+pub(crate) fn releasing() -> (Router, Seen) {
+    let seen = Seen::default();
+    (router(always(Decision::Release), seen.clone()), seen)
+}

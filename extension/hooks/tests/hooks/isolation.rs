@@ -1,0 +1,129 @@
+//! A request that goes wrong in here, or that does not come to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use rstest::rstest;
+use sluice_core::decision::Decision;
+use sluice_core::hook_call::HookCall;
+use sluice_hooks::{Endpoint, Gate, Hook, Outcome, router};
+
+use crate::caller::{Seen, call, changed, recorded, releasing};
+
+/// Fails for one cluster.
+struct Fails;
+
+impl Gate for Fails {
+    fn decide(&self, call: &HookCall<'_>) -> Decision {
+        assert!(call.name != "bad", "a defect that one cluster meets");
+        Decision::Release
+    }
+}
+
+#[tokio::test]
+async fn a_panic_holds_its_own_request_only() {
+    let seen = Seen::default();
+    let router = router(Arc::new(Fails), seen.clone());
+    for hook in Hook::ALL {
+        let bad = changed(hook, |request| {
+            request["cluster"]["metadata"]["name"] = "bad".into()
+        });
+        let answer = call(&router, hook, bad).await;
+        assert_eq!(
+            (answer.code.as_u16(), answer.body["status"].as_str()),
+            (200, Some("Success"))
+        );
+        if hook == Hook::AfterControlPlaneInitialized {
+            assert!(
+                answer.releases(),
+                "it blocks nothing, but its failure would: {answer:?}"
+            );
+        } else {
+            assert_eq!(answer.body["retryAfterSeconds"], 5);
+            assert!(answer.message().starts_with("InternalError: "), "{answer:?}");
+        }
+        assert_eq!(seen.last(), (Endpoint::Hook(hook), Outcome::Panicked));
+
+        assert!(call(&router, hook, recorded(hook)).await.releases());
+    }
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_end_is_held_before_the_caller_gives_up(#[values(0, 1000)] sent: usize) {
+    let (router, seen) = releasing();
+    let begun = Bytes::from_static(&recorded(Hook::BeforeClusterUpgrade).as_bytes()[..sent]);
+    let body = Body::from_stream(stream::iter([Ok::<_, std::io::Error>(begun)]).chain(stream::pending()));
+
+    let began = tokio::time::Instant::now();
+    let answer = call(&router, Hook::BeforeClusterUpgrade, body).await;
+
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_eq!(
+        (answer.code.as_u16(), answer.body["status"].as_str()),
+        (200, Some("Success"))
+    );
+    assert_eq!(answer.body["retryAfterSeconds"], 5);
+    assert_eq!(
+        seen.last(),
+        (Endpoint::Hook(Hook::BeforeClusterUpgrade), Outcome::Late)
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_refused() {
+    let (router, _) = releasing();
+    let parts = [Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("reset"))];
+    let answer = call(
+        &router,
+        Hook::BeforeClusterUpgrade,
+        Body::from_stream(stream::iter(parts)),
+    )
+    .await;
+    assert_eq!(answer.body["status"], "Failure", "{answer:?}");
+}
+
+/// Twenty megabytes that arrive and then do not end, many times.
+#[tokio::test(start_paused = true)]
+async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
+    const LARGE: usize = 19 << 20;
+    let (router, _) = releasing();
+    let large: Vec<_> = (0..40)
+        .map(|_| {
+            let router = router.clone();
+            let chunks =
+                (0..LARGE >> 16).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 1 << 16])));
+            let body = Body::from_stream(stream::iter(chunks).chain(stream::pending()));
+            tokio::spawn(async move { call(&router, Hook::BeforeClusterUpgrade, body).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+
+    let began = tokio::time::Instant::now();
+    assert!(
+        call(
+            &router,
+            Hook::BeforeClusterUpgrade,
+            recorded(Hook::BeforeClusterUpgrade)
+        )
+        .await
+        .releases()
+    );
+    assert!(
+        began.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        began.elapsed()
+    );
+
+    for answer in large {
+        assert!(!answer.await.unwrap().releases());
+    }
+    let after = [recorded(Hook::BeforeClusterUpgrade), &" ".repeat(LARGE)].concat();
+    assert!(
+        call(&router, Hook::BeforeClusterUpgrade, after).await.releases(),
+        "the memory was given back"
+    );
+}
