@@ -5,12 +5,14 @@
 
 pub mod bootstrap;
 pub mod build;
+pub mod conditions;
 pub mod decision;
 pub mod digest;
 pub mod hold;
 pub mod hook_call;
 pub mod hop;
 pub mod names;
+pub mod proof;
 pub mod retry;
 pub mod tkr;
 pub mod version;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::foreign::condition::Condition;
 use crate::foreign::kind::foreign_kind;
 use crate::foreign::lenient::{each, or_default, stop};
+use crate::foreign::packaging::package_install::Values;
 use crate::schema::is_false;
 
 foreign_kind! {
@@ -31,6 +32,74 @@ pub struct AppSpec {
     /// How often kapp-controller looks again without a cause, as a Go duration.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub sync_period: Option<String>,
+    /// How the objects are made, as far as that names Secrets with values.
+    #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    pub template: Vec<TemplateStep>,
+}
+
+/// One step of making the objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateStep {
+    /// By ytt.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ytt: Option<TemplateTool>,
+    /// By Helm.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub helm_template: Option<TemplateTool>,
+}
+
+/// What a template tool reads values from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateTool {
+    /// Sources of values; kapp-controller adds those of the PackageInstall to the first tool.
+    #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    pub values_from: Vec<Values>,
+    /// Files; the values of a PackageInstall are here when they are overlays.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub inline: Option<InlineFiles>,
+}
+
+/// Files that are given by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InlineFiles {
+    /// Secrets with files.
+    #[serde(default, deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    pub paths_from: Vec<Values>,
+}
+
+impl AppSpec {
+    /// The tools that can read values.
+    pub fn template_tools(&self) -> impl Iterator<Item = &TemplateTool> {
+        self.template
+            .iter()
+            .flat_map(|step| step.ytt.iter().chain(&step.helm_template))
+    }
+}
+
+impl TemplateTool {
+    /// Names of the Secrets that the tool reads.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let files = self.inline.iter().flat_map(|inline| &inline.paths_from);
+        self.values_from
+            .iter()
+            .chain(files)
+            .filter_map(|source| Some(source.secret_ref.as_ref()?.name.as_str()))
+    }
 }
 
 /// How far the work is. The step blocks may be those of the run before.

@@ -4,7 +4,7 @@ pub mod app;
 pub mod package;
 pub mod package_install;
 
-pub use app::{App, AppSpec, AppStatus, DeployStatus, StepStatus};
+pub use app::{App, AppSpec, AppStatus, DeployStatus, InlineFiles, StepStatus, TemplateStep, TemplateTool};
 pub use package::{Package, PackageSpec};
 pub use package_install::{
     KubeconfigSecretRef, PackageInstall, PackageInstallSpec, PackageInstallStatus, PackageRef, Prereleases,

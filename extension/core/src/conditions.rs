@@ -1,0 +1,176 @@
+//! The state of kapp-controller's objects as conditions, read and mirrored.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_crds::foreign::condition;
+use sluice_crds::foreign::{App, PackageInstall};
+use sluice_crds::run::{Condition, PackageRecord, PackageState};
+
+use crate::names::short;
+
+/// What kapp-controller's conditions of a PackageInstall or App come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Summary {
+    /// It is being worked on.
+    Reconciling,
+    /// The last attempt failed.
+    ReconcileFailed,
+    /// The last attempt succeeded.
+    ReconcileSucceeded,
+    /// It is being removed.
+    Deleting,
+    /// Its removal failed.
+    DeleteFailed,
+}
+
+impl Summary {
+    /// Every summary, the one that counts most first.
+    pub const ALL: [Self; 5] = [
+        Self::Reconciling,
+        Self::ReconcileFailed,
+        Self::ReconcileSucceeded,
+        Self::Deleting,
+        Self::DeleteFailed,
+    ];
+
+    /// The type of kapp-controller's condition.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reconciling => "Reconciling",
+            Self::ReconcileFailed => "ReconcileFailed",
+            Self::ReconcileSucceeded => "ReconcileSucceeded",
+            Self::Deleting => "Deleting",
+            Self::DeleteFailed => "DeleteFailed",
+        }
+    }
+
+    /// The first condition in [`Summary::ALL`] that is true, as the addons-manager read them.
+    #[must_use]
+    pub fn of(conditions: &[condition::Condition]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|summary| condition::is_true(conditions, summary.as_str()))
+    }
+
+    /// What the conditions of a PackageInstall come to.
+    #[must_use]
+    pub fn of_install(install: &PackageInstall) -> Option<Self> {
+        Self::of(&install.status.as_ref()?.conditions)
+    }
+
+    /// What the conditions of an App come to.
+    #[must_use]
+    pub fn of_app(app: &App) -> Option<Self> {
+        Self::of(&app.status.as_ref()?.conditions)
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A package whose state is mirrored into the conditions of the ClusterBootstrap.
+#[derive(Clone, Copy, Debug)]
+pub struct Mirrored<'a> {
+    /// `Package.spec.refName`.
+    pub ref_name: &'a str,
+    /// Its PackageInstall, if there is one.
+    pub install: Option<&'a PackageInstall>,
+    /// What was judged of it.
+    pub record: &'a PackageRecord,
+}
+
+/// The conditions of a ClusterBootstrap with those of its packages brought up to date.
+///
+/// A package has one condition, `Antrea-ReconcileSucceeded`, whose type is the whole title and not a part of it: `Antrea`
+/// does not touch `Antrea-Interworking-ReconcileSucceeded`. A package without PackageInstall has none; one without any
+/// condition keeps what is there. A package that is proven stays `ReconcileSucceeded` while kapp-controller looks again,
+/// so that a resync changes nothing. Conditions of others, and their order, are left alone.
+#[must_use]
+pub fn mirror(existing: &[Condition], packages: &[Mirrored<'_>], now: Timestamp) -> Vec<Condition> {
+    let mut conditions = existing.to_vec();
+    for package in packages {
+        let title = title(short(package.ref_name));
+        let is_its = |condition: &Condition| {
+            Summary::ALL
+                .iter()
+                .any(|summary| condition.type_ == format!("{title}-{summary}"))
+        };
+        let position = conditions.iter().position(is_its);
+        let Some(install) = package.install else {
+            conditions.retain(|condition| !is_its(condition));
+            continue;
+        };
+        let Some(wanted) = wanted(&title, install, package.record, now) else {
+            continue;
+        };
+        let Some(position) = position else {
+            conditions.push(wanted);
+            continue;
+        };
+        let mut found = 0;
+        conditions.retain(|condition| {
+            let its = is_its(condition);
+            found += usize::from(its);
+            !its || found == 1
+        });
+        let current = &mut conditions[position];
+        *current = if current.type_ == wanted.type_ && current.status == wanted.status {
+            Condition {
+                last_transition_time: current.last_transition_time.clone(),
+                ..wanted
+            }
+        } else {
+            wanted
+        };
+    }
+    conditions
+}
+
+fn wanted(
+    title: &str,
+    install: &PackageInstall,
+    record: &PackageRecord,
+    now: Timestamp,
+) -> Option<Condition> {
+    let status = install.status.as_ref()?;
+    let summary = Summary::of(&status.conditions)?;
+    let latched = record.state == PackageState::Ready && summary == Summary::Reconciling;
+    let shown = if latched {
+        Summary::ReconcileSucceeded
+    } else {
+        summary
+    };
+    let source = condition::find(&status.conditions, summary.as_str())?;
+    Some(Condition {
+        type_: format!("{title}-{shown}"),
+        status: source.status.clone(),
+        last_transition_time: Time(now),
+        severity: String::new(),
+        reason: source.reason.clone(),
+        message: if latched {
+            String::new()
+        } else {
+            status.useful_error_message.clone().unwrap_or_default()
+        },
+    })
+}
+
+/// Each part between hyphens with a capital: `Kapp-Controller` of `kapp-controller`.
+fn title(short: &str) -> String {
+    let parts = short.split('-').map(|part| {
+        let mut letters = part.chars();
+        letters
+            .next()
+            .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    });
+    parts.collect::<Vec<String>>().join("-")
+}
+
+#[cfg(test)]
+mod tests;

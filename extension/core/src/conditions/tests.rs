@@ -1,0 +1,215 @@
+use rstest::rstest;
+use sluice_crds::foreign::packaging::PackageInstallStatus;
+
+use super::*;
+
+fn now(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn install(type_: &str) -> PackageInstall {
+    PackageInstall {
+        status: Some(PackageInstallStatus {
+            conditions: vec![condition::Condition {
+                type_: type_.into(),
+                status: "True".into(),
+                ..condition::Condition::default()
+            }],
+            ..PackageInstallStatus::default()
+        }),
+        ..PackageInstall::default()
+    }
+}
+
+fn record(state: PackageState) -> PackageRecord {
+    PackageRecord {
+        name: "antrea".into(),
+        version: "1.9.0".into(),
+        values_digest: "d".into(),
+        state,
+        reason: String::new(),
+        message: String::new(),
+        app_uid: None,
+        app_generation: None,
+    }
+}
+
+fn shown(conditions: &[Condition]) -> Vec<&str> {
+    conditions
+        .iter()
+        .map(|condition| condition.type_.as_str())
+        .collect()
+}
+
+fn mirror_one(
+    existing: &[Condition],
+    ref_name: &str,
+    install: Option<&PackageInstall>,
+    state: PackageState,
+) -> Vec<Condition> {
+    let record = record(state);
+    mirror(
+        existing,
+        &[Mirrored {
+            ref_name,
+            install,
+            record: &record,
+        }],
+        now(9),
+    )
+}
+
+#[rstest]
+#[case("antrea.tanzu.vmware.com", "Antrea-ReconcileSucceeded")]
+#[case("kapp-controller.tanzu.vmware.com", "Kapp-Controller-ReconcileSucceeded")]
+#[case("vsphere-cpi.tanzu.vmware.com", "Vsphere-Cpi-ReconcileSucceeded")]
+#[case(
+    "load-balancer-and-ingress-service.tanzu.vmware.com",
+    "Load-Balancer-And-Ingress-Service-ReconcileSucceeded"
+)]
+fn types_are_named_as_ever(#[case] ref_name: &str, #[case] expected: &str) {
+    let conditions = mirror_one(
+        &[],
+        ref_name,
+        Some(&install("ReconcileSucceeded")),
+        PackageState::Ready,
+    );
+    assert_eq!(shown(&conditions), [expected]);
+}
+
+#[test]
+fn a_package_has_one_condition_that_follows_its_state() {
+    let succeeded = mirror_one(
+        &[],
+        "antrea.x.y",
+        Some(&install("ReconcileSucceeded")),
+        PackageState::Ready,
+    );
+    let failed = mirror_one(
+        &succeeded,
+        "antrea.x.y",
+        Some(&install("ReconcileFailed")),
+        PackageState::Failed,
+    );
+    assert_eq!(shown(&failed), ["Antrea-ReconcileFailed"]);
+}
+
+#[test]
+fn a_package_does_not_touch_another_whose_name_contains_its_own() {
+    let other = mirror_one(
+        &[],
+        "antrea-interworking.x.y",
+        Some(&install("ReconcileFailed")),
+        PackageState::Failed,
+    );
+    let both = mirror_one(
+        &other,
+        "antrea.x.y",
+        Some(&install("ReconcileSucceeded")),
+        PackageState::Ready,
+    );
+    assert_eq!(
+        shown(&both),
+        ["Antrea-Interworking-ReconcileFailed", "Antrea-ReconcileSucceeded"]
+    );
+    assert_eq!(
+        shown(&mirror_one(&both, "antrea.x.y", None, PackageState::Pending)),
+        ["Antrea-Interworking-ReconcileFailed"]
+    );
+}
+
+#[test]
+fn conditions_of_others_stay() {
+    let others = [Condition {
+        type_: "PackagesSettled".into(),
+        status: "False".into(),
+        last_transition_time: Time(now(1)),
+        severity: String::new(),
+        reason: String::new(),
+        message: String::new(),
+    }];
+    let conditions = mirror_one(&others, "antrea.x.y", None, PackageState::Pending);
+    assert_eq!(conditions, others);
+}
+
+#[test]
+fn doubled_conditions_of_a_package_become_one() {
+    let one = mirror_one(
+        &[],
+        "antrea.x.y",
+        Some(&install("ReconcileSucceeded")),
+        PackageState::Ready,
+    );
+    let doubled = [
+        one.clone(),
+        mirror_one(
+            &[],
+            "antrea.x.y",
+            Some(&install("Deleting")),
+            PackageState::Pending,
+        ),
+    ]
+    .concat();
+    assert_eq!(
+        mirror_one(
+            &doubled,
+            "antrea.x.y",
+            Some(&install("ReconcileSucceeded")),
+            PackageState::Ready
+        ),
+        one
+    );
+}
+
+#[test]
+fn a_resync_of_a_proven_package_changes_nothing() {
+    let before = mirror_one(
+        &[],
+        "antrea.x.y",
+        Some(&install("ReconcileSucceeded")),
+        PackageState::Ready,
+    );
+    let record = record(PackageState::Ready);
+    let reconciling = install("Reconciling");
+    let package = Mirrored {
+        ref_name: "antrea.x.y",
+        install: Some(&reconciling),
+        record: &record,
+    };
+    assert_eq!(mirror(&before, &[package], now(500)), before);
+    let unproven = mirror_one(
+        &before,
+        "antrea.x.y",
+        Some(&install("Reconciling")),
+        PackageState::Reconciling,
+    );
+    assert_eq!(shown(&unproven), ["Antrea-Reconciling"]);
+}
+
+#[test]
+fn the_whole_error_is_shown() {
+    let mut failed = install("ReconcileFailed");
+    failed.status.as_mut().unwrap().useful_error_message = Some("ytt: Error: no such key".into());
+    let conditions = mirror_one(&[], "antrea.x.y", Some(&failed), PackageState::Failed);
+    assert_eq!(conditions[0].message, "ytt: Error: no such key");
+}
+
+#[test]
+fn the_first_true_condition_counts() {
+    let of = |types: &[&str]| {
+        let conditions: Vec<condition::Condition> = types
+            .iter()
+            .flat_map(|type_| install(type_).status.unwrap().conditions)
+            .collect();
+        Summary::of(&conditions)
+    };
+    assert_eq!(
+        of(&["ReconcileSucceeded", "Reconciling"]),
+        Some(Summary::Reconciling)
+    );
+    assert_eq!(
+        of(&["DeleteFailed", "ReconcileSucceeded"]),
+        Some(Summary::ReconcileSucceeded)
+    );
+    assert_eq!(of(&[]), None);
+}

@@ -1,0 +1,252 @@
+//! The proof that a package reconciled at its target: PackageInstall and App together, clause by clause.
+//!
+//! kapp-controller v0.53.1 repeats the App's old success in the PackageInstall right after a change, for up to seconds,
+//! so neither object is a proof alone, and no order of sightings is one either.
+
+mod applied;
+mod clauses;
+
+use sluice_crds::foreign::{App, PackageInstall};
+use sluice_crds::labels::annotation;
+use sluice_crds::run::{PackageRecord, PackageState, Phase, Readiness};
+
+use crate::conditions::Summary;
+use crate::hold::{Hold, HoldReason};
+use clauses::{
+    CLAUSES, Clause, Evidence, asks_for_the_target, failure, observed_app, observed_install, stopped,
+    unfinished,
+};
+
+/// The longest message that is taken over from kapp-controller, in bytes.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// The API server that a package is judged on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JudgedOn {
+    /// The management cluster, for kapp-controller itself.
+    Management,
+    /// The workload cluster.
+    Workload,
+}
+
+/// What a package is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target<'a> {
+    /// Short name, `antrea`.
+    pub name: &'a str,
+    /// `Package.spec.refName`.
+    pub ref_name: &'a str,
+    /// `Package.spec.version`.
+    pub version: &'a str,
+    /// Digest of values and stage.
+    pub digest: &'a str,
+    /// Name of the Secret with these values.
+    pub secret_name: &'a str,
+    /// Where PackageInstall and App are.
+    pub judged_on: JudgedOn,
+    /// What counts as ready.
+    pub readiness: Readiness,
+    /// The step of the upgrade that needs it.
+    pub phase: Phase,
+}
+
+/// What was judged of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// What goes into the record.
+    pub record: PackageRecord,
+    /// The step of the upgrade that needs the package.
+    pub phase: Phase,
+    /// Whether it is fully reconciled, whatever counts as ready.
+    pub settled: bool,
+}
+
+impl Judgement {
+    /// Whether the package has its proof.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.record.state == PackageState::Ready
+    }
+}
+
+/// Judges a package by its PackageInstall and App, read from the API server that it is judged on.
+///
+/// `latch` is what was judged before: a proof holds while kapp-controller looks again at the same App at the same
+/// generation (it does so every sync period), and a failure stays one until the package succeeds.
+#[must_use]
+pub fn judge(
+    target: &Target<'_>,
+    install: Option<&PackageInstall>,
+    app: Option<&App>,
+    latch: Option<&PackageRecord>,
+) -> Judgement {
+    judge_by(CLAUSES, target, install, app, latch)
+}
+
+/// What is known of a package while its API server does not answer: the proof it had, if it is for the same target.
+#[must_use]
+pub fn unseen(target: &Target<'_>, latch: Option<&PackageRecord>) -> Judgement {
+    let record = latch.filter(|latch| is_for(latch, target)).cloned();
+    let settled = target.readiness == Readiness::Reconciled
+        && record
+            .as_ref()
+            .is_some_and(|record| record.state == PackageState::Ready);
+    let record = record.unwrap_or_else(|| {
+        let hold = Hold::new(
+            HoldReason::WorkloadUnreachable,
+            "waiting for the workload cluster to answer",
+        );
+        record_of(target, PackageState::Pending, Some(hold))
+    });
+    Judgement {
+        record,
+        phase: target.phase,
+        settled,
+    }
+}
+
+fn judge_by(
+    clauses: &[Clause],
+    target: &Target<'_>,
+    install: Option<&PackageInstall>,
+    app: Option<&App>,
+    latch: Option<&PackageRecord>,
+) -> Judgement {
+    let Some(install) = install else {
+        let hold = Hold::new(
+            HoldReason::NotWritten,
+            "waiting for the PackageInstall to be written",
+        );
+        let record = record_of(target, PackageState::Pending, Some(hold));
+        return Judgement {
+            record,
+            phase: target.phase,
+            settled: false,
+        };
+    };
+    let latch = latch.filter(|latch| is_for(latch, target));
+    let evidence = Evidence {
+        target,
+        install,
+        app,
+        readiness: target.readiness,
+        latched: latched(latch, app),
+    };
+    let record = match objection(clauses, &evidence) {
+        None => PackageRecord {
+            app_uid: app.and_then(|app| app.metadata.uid.clone()),
+            app_generation: app.and_then(|app| app.metadata.generation),
+            ..record_of(target, PackageState::Ready, None)
+        },
+        Some(hold) => unproven(&evidence, hold, latch),
+    };
+    // What is only applied may have latched as ready; that says nothing about being settled.
+    let strict = Evidence {
+        readiness: Readiness::Reconciled,
+        latched: evidence.latched && target.readiness == Readiness::Reconciled,
+        ..evidence
+    };
+    let settled = objection(clauses, &strict).is_none();
+    Judgement {
+        record,
+        phase: target.phase,
+        settled,
+    }
+}
+
+fn objection(clauses: &[Clause], evidence: &Evidence<'_>) -> Option<Hold> {
+    let clause = clauses.iter().find(|clause| !(clause.met)(evidence))?;
+    Some((clause.objection)(evidence))
+}
+
+fn is_for(latch: &PackageRecord, target: &Target<'_>) -> bool {
+    latch.name == target.name && latch.version == target.version && latch.values_digest == target.digest
+}
+
+/// Whether a proof was given at this very App and generation.
+fn latched(latch: Option<&PackageRecord>, app: Option<&App>) -> bool {
+    let (Some(latch), Some(app)) = (latch, app) else {
+        return false;
+    };
+    latch.state == PackageState::Ready
+        && latch.app_uid.is_some()
+        && latch.app_uid == app.metadata.uid
+        && latch.app_generation.is_some()
+        && latch.app_generation == app.metadata.generation
+}
+
+fn unproven(evidence: &Evidence<'_>, hold: Hold, latch: Option<&PackageRecord>) -> PackageRecord {
+    let target = evidence.target;
+    let state = state(evidence);
+    let hold = match (state, hold.reason) {
+        (PackageState::Failed, _) => failure(evidence),
+        // Right after a change the PackageInstall repeats an old failure as it repeats an old success.
+        (_, HoldReason::PackageInstallFailed | HoldReason::AppFailed) => unfinished(),
+        _ => hold,
+    };
+    // kapp-controller goes from failed through reconciling to failed at every attempt.
+    if state == PackageState::Reconciling
+        && let Some(failed) = latch.filter(|latch| latch.state == PackageState::Failed)
+    {
+        return failed.clone();
+    }
+    record_of(target, state, Some(hold))
+}
+
+/// How far a package without proof is.
+fn state(evidence: &Evidence<'_>) -> PackageState {
+    if !asks_for_the_target(evidence) || evidence.install.metadata.deletion_timestamp.is_some() {
+        return PackageState::Pending;
+    }
+    if stopped(evidence) || !observed_install(evidence) {
+        return PackageState::Applied;
+    }
+    let install_failed = Summary::of_install(evidence.install) == Some(Summary::ReconcileFailed);
+    let at_target = evidence
+        .app
+        .filter(|app| app_version(app) == Some(evidence.target.version));
+    match at_target {
+        // The PackageInstall's failure is its own only as long as no App works on the target.
+        None if install_failed => PackageState::Failed,
+        None => PackageState::Applied,
+        Some(app) if !observed_app(app) => PackageState::Applied,
+        Some(app) if Summary::of_app(app) == Some(Summary::ReconcileFailed) => PackageState::Failed,
+        Some(_) => PackageState::Reconciling,
+    }
+}
+
+fn app_version(app: &App) -> Option<&str> {
+    app.metadata
+        .annotations
+        .as_ref()?
+        .get(annotation::PACKAGE_VERSION)
+        .map(String::as_str)
+}
+
+fn record_of(target: &Target<'_>, state: PackageState, hold: Option<Hold>) -> PackageRecord {
+    let (reason, message) = hold.map_or_else(Default::default, |hold| {
+        (hold.reason.as_str().to_owned(), shortened(hold.message))
+    });
+    PackageRecord {
+        name: target.name.to_owned(),
+        version: target.version.to_owned(),
+        values_digest: target.digest.to_owned(),
+        state,
+        reason,
+        message,
+        app_uid: None,
+        app_generation: None,
+    }
+}
+
+fn shortened(mut message: String) -> String {
+    let mut end = message.len().min(LONGEST_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message.truncate(end);
+    message
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! What a proof consists of.
+
+use sluice_crds::foreign::condition::{Condition, find};
+use sluice_crds::foreign::{App, PackageInstall};
+use sluice_crds::labels::annotation;
+use sluice_crds::run::Readiness;
+
+use super::applied::all_changes_applied;
+use super::{Target, app_version};
+use crate::conditions::Summary;
+use crate::hold::{Hold, HoldReason};
+
+/// What a package is judged by.
+#[derive(Clone, Copy)]
+pub(super) struct Evidence<'a> {
+    pub(super) target: &'a Target<'a>,
+    pub(super) install: &'a PackageInstall,
+    pub(super) app: Option<&'a App>,
+    pub(super) readiness: Readiness,
+    pub(super) latched: bool,
+}
+
+/// One condition of a proof.
+#[derive(Clone, Copy)]
+pub(super) struct Clause {
+    /// Whether it is met. Without an App all but one are.
+    pub(super) met: fn(&Evidence<'_>) -> bool,
+    /// Why there is no proof when it is not.
+    pub(super) objection: fn(&Evidence<'_>) -> Hold,
+}
+
+macro_rules! clause {
+    ($met:expr, $reason:ident, $message:literal) => {
+        Clause {
+            met: $met,
+            objection: |_| Hold::new(HoldReason::$reason, $message),
+        }
+    };
+}
+
+/// What a proof needs, all of it.
+pub(super) const CLAUSES: &[Clause] = &[
+    clause!(
+        |seen| seen.install.metadata.deletion_timestamp.is_none(),
+        PackageInstallDeleting,
+        "the PackageInstall is being deleted"
+    ),
+    clause!(
+        |seen| !seen.install.spec.paused,
+        PackageInstallPaused,
+        "the PackageInstall is paused"
+    ),
+    clause!(
+        |seen| !seen.install.spec.canceled,
+        PackageInstallCanceled,
+        "the PackageInstall is canceled"
+    ),
+    clause!(
+        asks_for_the_package,
+        PackageInstallOfAnotherTarget,
+        "the PackageInstall asks for another package"
+    ),
+    clause!(
+        asks_for_the_version,
+        PackageInstallOfAnotherTarget,
+        "the PackageInstall asks for another version"
+    ),
+    clause!(
+        asks_for_the_values,
+        PackageInstallOfAnotherTarget,
+        "the PackageInstall asks for other values"
+    ),
+    clause!(
+        observed_install,
+        PackageInstallNotObserved,
+        "waiting for kapp-controller to see the PackageInstall"
+    ),
+    clause!(
+        chose_the_version,
+        PackageInstallAtAnotherVersion,
+        "waiting for kapp-controller to choose the version"
+    ),
+    Clause {
+        met: |seen| succeeded(seen, Summary::of_install(seen.install)),
+        objection: install_unfinished,
+    },
+    clause!(
+        |seen| seen.app.is_some(),
+        AppMissing,
+        "waiting for kapp-controller to make the App"
+    ),
+    clause!(
+        |seen| seen.app.is_none_or(|app| belongs_to(app, seen.install)),
+        AppOfAnotherPackageInstall,
+        "the App belongs to another PackageInstall"
+    ),
+    clause!(
+        |seen| seen
+            .app
+            .is_none_or(|app| app.metadata.deletion_timestamp.is_none()),
+        AppDeleting,
+        "the App is being deleted"
+    ),
+    clause!(
+        |seen| seen.app.is_none_or(|app| !app.spec.paused),
+        AppPaused,
+        "the App is paused"
+    ),
+    clause!(
+        |seen| seen.app.is_none_or(|app| !app.spec.canceled),
+        AppCanceled,
+        "the App is canceled"
+    ),
+    clause!(
+        |seen| seen.app.is_none_or(|app| !manually_controlled(app)),
+        AppManuallyControlled,
+        "an annotation cuts the App off from its PackageInstall"
+    ),
+    clause!(
+        |seen| seen
+            .app
+            .is_none_or(|app| app_version(app) == Some(seen.target.version)),
+        AppAtAnotherVersion,
+        "waiting for the App to be at the version"
+    ),
+    clause!(
+        |seen| seen
+            .app
+            .is_none_or(|app| uses_the_values(app, seen.target.secret_name)),
+        AppWithOtherValues,
+        "waiting for the App to use the values"
+    ),
+    clause!(
+        |seen| seen.app.is_none_or(observed_app),
+        AppNotObserved,
+        "waiting for kapp-controller to see the App"
+    ),
+    Clause {
+        met: app_finished,
+        objection: app_unfinished,
+    },
+];
+
+/// Whether the PackageInstall asks for package, version and values of the target.
+pub(super) fn asks_for_the_target(seen: &Evidence<'_>) -> bool {
+    asks_for_the_package(seen) && asks_for_the_version(seen) && asks_for_the_values(seen)
+}
+
+fn asks_for_the_package(seen: &Evidence<'_>) -> bool {
+    seen.install
+        .spec
+        .package_ref
+        .as_ref()
+        .is_some_and(|package| package.ref_name == seen.target.ref_name)
+}
+
+fn asks_for_the_version(seen: &Evidence<'_>) -> bool {
+    let selection = seen
+        .install
+        .spec
+        .package_ref
+        .as_ref()
+        .and_then(|package| package.version_selection.as_ref());
+    selection.and_then(|selection| selection.constraints.as_deref()) == Some(seen.target.version)
+}
+
+fn asks_for_the_values(seen: &Evidence<'_>) -> bool {
+    let mut secrets = seen
+        .install
+        .spec
+        .values
+        .iter()
+        .map(|values| values.secret_ref.as_ref());
+    let first = secrets.next().flatten();
+    // A second source would not be covered by the digest.
+    first.is_some_and(|secret| secret.name == seen.target.secret_name) && secrets.next().is_none()
+}
+
+pub(super) fn observed_install(seen: &Evidence<'_>) -> bool {
+    let observed = seen
+        .install
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation);
+    observed.is_some() && observed == seen.install.metadata.generation
+}
+
+fn chose_the_version(seen: &Evidence<'_>) -> bool {
+    let version = seen
+        .install
+        .status
+        .as_ref()
+        .and_then(|status| status.version.as_deref());
+    version == Some(seen.target.version)
+}
+
+/// Whether kapp-controller finished, or only looks again at what is proven, or was not asked to finish.
+fn succeeded(seen: &Evidence<'_>, summary: Option<Summary>) -> bool {
+    match summary {
+        Some(Summary::ReconcileSucceeded) => true,
+        Some(Summary::Reconciling) => seen.latched || seen.readiness == Readiness::Applied,
+        _ => false,
+    }
+}
+
+fn app_finished(seen: &Evidence<'_>) -> bool {
+    let Some(app) = seen.app else { return true };
+    let summary = Summary::of_app(app);
+    let only_applied = summary == Some(Summary::Reconciling) && !seen.latched;
+    succeeded(seen, summary) && (!only_applied || all_changes_applied(app))
+}
+
+fn belongs_to(app: &App, install: &PackageInstall) -> bool {
+    let owners = app.metadata.owner_references.iter().flatten();
+    install
+        .metadata
+        .uid
+        .as_ref()
+        .is_some_and(|uid| owners.into_iter().any(|owner| owner.uid == *uid))
+}
+
+fn manually_controlled(app: &App) -> bool {
+    app.metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|annotations| annotations.contains_key(annotation::MANUALLY_CONTROLLED))
+}
+
+/// Whether the App reads the values Secret. Without this a PackageInstall that is seen before its App would prove new
+/// values by the App's old success: nothing but the name of the Secret differs.
+fn uses_the_values(app: &App, secret_name: &str) -> bool {
+    let mut tools = app.spec.template_tools().peekable();
+    tools.peek().is_none() || tools.any(|tool| tool.secrets().any(|secret| secret == secret_name))
+}
+
+pub(super) fn observed_app(app: &App) -> bool {
+    let observed = app.status.as_ref().and_then(|status| status.observed_generation);
+    observed.is_some() && observed == app.metadata.generation
+}
+
+/// Whether somebody keeps kapp-controller from working on the package.
+pub(super) fn stopped(seen: &Evidence<'_>) -> bool {
+    let spec = &seen.install.spec;
+    let app_stopped = |app: &App| app.spec.paused || app.spec.canceled || manually_controlled(app);
+    spec.paused || spec.canceled || seen.app.is_some_and(app_stopped)
+}
+
+/// What a package without proof waits for when nothing else is wrong.
+pub(super) fn unfinished() -> Hold {
+    Hold::new(
+        HoldReason::PackageInstallReconciling,
+        "waiting for kapp-controller to finish",
+    )
+}
+
+/// What went wrong with a package that failed: the App's own words, else those of the PackageInstall.
+pub(super) fn failure(seen: &Evidence<'_>) -> Hold {
+    let failed_app = seen
+        .app
+        .filter(|app| Summary::of_app(app) == Some(Summary::ReconcileFailed));
+    if let Some(status) = failed_app.and_then(|app| app.status.as_ref()) {
+        let message = failure_message(status.useful_error_message.as_deref(), &status.conditions);
+        return Hold::new(HoldReason::AppFailed, message);
+    }
+    let status = seen.install.status.as_ref();
+    let useful = status.and_then(|status| status.useful_error_message.as_deref());
+    let conditions = status
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
+    Hold::new(
+        HoldReason::PackageInstallFailed,
+        failure_message(useful, conditions),
+    )
+}
+
+fn install_unfinished(seen: &Evidence<'_>) -> Hold {
+    if Summary::of_install(seen.install) == Some(Summary::ReconcileFailed) {
+        failure(seen)
+    } else {
+        unfinished()
+    }
+}
+
+fn app_unfinished(seen: &Evidence<'_>) -> Hold {
+    if seen.app.and_then(Summary::of_app) == Some(Summary::ReconcileFailed) {
+        failure(seen)
+    } else {
+        Hold::new(
+            HoldReason::AppReconciling,
+            "waiting for kapp-controller to finish",
+        )
+    }
+}
+
+fn failure_message(useful: Option<&str>, conditions: &[Condition]) -> String {
+    let told =
+        || find(conditions, Summary::ReconcileFailed.as_str()).map(|condition| condition.message.as_str());
+    useful
+        .filter(|text| !text.is_empty())
+        .or_else(told)
+        .unwrap_or_default()
+        .to_owned()
+}

@@ -1,0 +1,497 @@
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use proptest::prelude::*;
+use rstest::rstest;
+use sluice_crds::foreign::Condition;
+use sluice_crds::foreign::packaging::{
+    AppSpec, AppStatus, DeployStatus, InlineFiles, PackageInstallSpec, PackageInstallStatus, PackageRef,
+    SecretRef, StepStatus, TemplateStep, TemplateTool, Values, VersionSelection,
+};
+
+use super::*;
+
+const TARGET: Target<'static> = Target {
+    name: "antrea",
+    ref_name: "antrea.tanzu.vmware.com",
+    version: "1.9.0",
+    digest: "d2",
+    secret_name: "one-antrea-data-values-d2",
+    judged_on: JudgedOn::Workload,
+    readiness: Readiness::Reconciled,
+    phase: Phase::BeforeControlPlane,
+};
+
+const APPLIED: Target<'static> = Target {
+    readiness: Readiness::Applied,
+    ..TARGET
+};
+
+fn is(type_: &str) -> Vec<Condition> {
+    vec![Condition {
+        type_: type_.into(),
+        status: "True".into(),
+        ..Condition::default()
+    }]
+}
+
+fn secret(name: &str) -> Values {
+    Values {
+        secret_ref: Some(SecretRef {
+            name: name.into(),
+            key: None,
+        }),
+    }
+}
+
+fn ytt(name: &str) -> Vec<TemplateStep> {
+    let tool = TemplateTool {
+        values_from: vec![secret(name)],
+        inline: None,
+    };
+    vec![TemplateStep {
+        ytt: Some(tool),
+        helm_template: None,
+    }]
+}
+
+fn deleted() -> Option<Time> {
+    Some(Time(Timestamp::from_second(1).unwrap()))
+}
+
+fn proven_install() -> PackageInstall {
+    PackageInstall {
+        metadata: ObjectMeta {
+            uid: Some("install".into()),
+            generation: Some(2),
+            ..ObjectMeta::default()
+        },
+        spec: PackageInstallSpec {
+            package_ref: Some(PackageRef {
+                ref_name: TARGET.ref_name.into(),
+                version_selection: Some(VersionSelection {
+                    constraints: Some(TARGET.version.into()),
+                    prereleases: None,
+                }),
+            }),
+            values: vec![secret(TARGET.secret_name)],
+            ..PackageInstallSpec::default()
+        },
+        status: Some(PackageInstallStatus {
+            observed_generation: Some(2),
+            version: Some(TARGET.version.into()),
+            conditions: is("ReconcileSucceeded"),
+            ..PackageInstallStatus::default()
+        }),
+    }
+}
+
+fn proven_app() -> App {
+    App {
+        metadata: ObjectMeta {
+            uid: Some("app".into()),
+            generation: Some(5),
+            annotations: Some(BTreeMap::from([(
+                annotation::PACKAGE_VERSION.into(),
+                TARGET.version.into(),
+            )])),
+            owner_references: Some(vec![OwnerReference {
+                uid: "install".into(),
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: AppSpec {
+            template: ytt(TARGET.secret_name),
+            ..AppSpec::default()
+        },
+        status: Some(AppStatus {
+            observed_generation: Some(5),
+            conditions: is("ReconcileSucceeded"),
+            ..AppStatus::default()
+        }),
+    }
+}
+
+/// PackageInstall, App and what was judged before.
+struct Seen {
+    install: PackageInstall,
+    app: Option<App>,
+    latch: Option<PackageRecord>,
+}
+
+impl Seen {
+    fn proven() -> Self {
+        Self {
+            install: proven_install(),
+            app: Some(proven_app()),
+            latch: None,
+        }
+    }
+
+    /// kapp-controller looks again at what was proven.
+    fn resync() -> Self {
+        let latch = Self::proven().judge(&TARGET).record;
+        let mut seen = Self {
+            latch: Some(latch),
+            ..Self::proven()
+        };
+        seen.install_status().conditions = is("Reconciling");
+        seen.app_status().conditions = is("Reconciling");
+        seen
+    }
+
+    /// Every object is written, and kapp waits for one of them.
+    fn waiting() -> Self {
+        let mut seen = Self::resync();
+        let step = StepStatus {
+            exit_code: Some(0),
+            started_at: deleted(),
+            updated_at: deleted(),
+            ..StepStatus::default()
+        };
+        seen.latch = None;
+        let status = seen.app_status();
+        status.fetch = Some(step.clone());
+        status.template = Some(step);
+        status.deploy = Some(DeployStatus {
+            started_at: deleted(),
+            stdout: Some("1:00:00AM: ---- waiting on 1 changes [2/3 done] ----\n".into()),
+            ..DeployStatus::default()
+        });
+        seen
+    }
+
+    fn app(&mut self) -> &mut App {
+        self.app.as_mut().unwrap()
+    }
+
+    fn install_status(&mut self) -> &mut PackageInstallStatus {
+        self.install.status.as_mut().unwrap()
+    }
+
+    fn app_status(&mut self) -> &mut AppStatus {
+        self.app().status.as_mut().unwrap()
+    }
+
+    fn latch(&mut self) -> &mut PackageRecord {
+        self.latch.as_mut().unwrap()
+    }
+
+    fn judge(&self, target: &Target<'_>) -> Judgement {
+        self.judge_by(CLAUSES, target)
+    }
+
+    fn judge_by(&self, clauses: &[Clause], target: &Target<'_>) -> Judgement {
+        judge_by(
+            clauses,
+            target,
+            Some(&self.install),
+            self.app.as_ref(),
+            self.latch.as_ref(),
+        )
+    }
+}
+
+type Edit = fn(&mut Seen);
+
+/// What is wrong, the edit of a proven package that makes it so, and the reason that must be given.
+#[rustfmt::skip]
+const WRONG: &[(&str, Edit, HoldReason)] = &[
+    ("install deleting", |s| s.install.metadata.deletion_timestamp = deleted(), HoldReason::PackageInstallDeleting),
+    ("install paused", |s| s.install.spec.paused = true, HoldReason::PackageInstallPaused),
+    ("install canceled", |s| s.install.spec.canceled = true, HoldReason::PackageInstallCanceled),
+    ("install of another package", |s| s.install.spec.package_ref.as_mut().unwrap().ref_name = "calico.tanzu.vmware.com".into(), HoldReason::PackageInstallOfAnotherTarget),
+    ("install of another version", |s| s.install.spec.package_ref.as_mut().unwrap().version_selection.as_mut().unwrap().constraints = Some("1.8.0".into()), HoldReason::PackageInstallOfAnotherTarget),
+    ("install of any version", |s| s.install.spec.package_ref.as_mut().unwrap().version_selection.as_mut().unwrap().constraints = Some(">=1.0.0".into()), HoldReason::PackageInstallOfAnotherTarget),
+    ("install of no package", |s| s.install.spec.package_ref = None, HoldReason::PackageInstallOfAnotherTarget),
+    ("install with other values", |s| s.install.spec.values = vec![secret("one-antrea-data-values-d1")], HoldReason::PackageInstallOfAnotherTarget),
+    ("install with more values", |s| s.install.spec.values.push(secret("mine")), HoldReason::PackageInstallOfAnotherTarget),
+    ("install without values", |s| s.install.spec.values.clear(), HoldReason::PackageInstallOfAnotherTarget),
+    ("install without status", |s| s.install.status = None, HoldReason::PackageInstallNotObserved),
+    ("install not observed", |s| s.install.metadata.generation = Some(3), HoldReason::PackageInstallNotObserved),
+    ("install never observed", |s| { s.install.metadata.generation = None; s.install_status().observed_generation = None; }, HoldReason::PackageInstallNotObserved),
+    ("install at another version", |s| s.install_status().version = Some("1.8.0".into()), HoldReason::PackageInstallAtAnotherVersion),
+    ("install at no version", |s| s.install_status().version = None, HoldReason::PackageInstallAtAnotherVersion),
+    ("install reconciling", |s| s.install_status().conditions = is("Reconciling"), HoldReason::PackageInstallReconciling),
+    ("install without conditions", |s| s.install_status().conditions.clear(), HoldReason::PackageInstallReconciling),
+    ("install with success unknown", |s| s.install_status().conditions[0].status = "Unknown".into(), HoldReason::PackageInstallReconciling),
+    ("install succeeded and reconciling", |s| s.install_status().conditions.extend(is("Reconciling")), HoldReason::PackageInstallReconciling),
+    ("install being removed", |s| s.install_status().conditions = is("Deleting"), HoldReason::PackageInstallReconciling),
+    ("no app", |s| s.app = None, HoldReason::AppMissing),
+    ("app of another install", |s| s.app().metadata.owner_references.as_mut().unwrap()[0].uid = "before".into(), HoldReason::AppOfAnotherPackageInstall),
+    ("app of nobody", |s| s.app().metadata.owner_references = None, HoldReason::AppOfAnotherPackageInstall),
+    ("install without uid", |s| s.install.metadata.uid = None, HoldReason::AppOfAnotherPackageInstall),
+    ("app deleting", |s| s.app().metadata.deletion_timestamp = deleted(), HoldReason::AppDeleting),
+    ("app paused", |s| s.app().spec.paused = true, HoldReason::AppPaused),
+    ("app canceled", |s| s.app().spec.canceled = true, HoldReason::AppCanceled),
+    ("app manually controlled", |s| { s.app().metadata.annotations.as_mut().unwrap().insert(annotation::MANUALLY_CONTROLLED.into(), String::new()); }, HoldReason::AppManuallyControlled),
+    ("app at another version", |s| { s.app().metadata.annotations.as_mut().unwrap().insert(annotation::PACKAGE_VERSION.into(), "1.8.0".into()); }, HoldReason::AppAtAnotherVersion),
+    ("app at no version", |s| s.app().metadata.annotations = None, HoldReason::AppAtAnotherVersion),
+    ("app with other values", |s| s.app().spec.template = ytt("one-antrea-data-values-d1"), HoldReason::AppWithOtherValues),
+    ("app without values", |s| s.app().spec.template[0].ytt.as_mut().unwrap().values_from.clear(), HoldReason::AppWithOtherValues),
+    ("app not observed", |s| s.app().metadata.generation = Some(6), HoldReason::AppNotObserved),
+    ("app never observed", |s| { s.app().metadata.generation = None; s.app_status().observed_generation = None; }, HoldReason::AppNotObserved),
+    ("app without status", |s| s.app().status = None, HoldReason::AppNotObserved),
+    ("app reconciling", |s| s.app_status().conditions = is("Reconciling"), HoldReason::AppReconciling),
+    ("app without conditions", |s| s.app_status().conditions.clear(), HoldReason::AppReconciling),
+    ("app failed, install not yet", |s| s.app_status().conditions = is("ReconcileFailed"), HoldReason::AppFailed),
+    ("both failed", |s| { s.app_status().conditions = is("ReconcileFailed"); s.install_status().conditions = is("ReconcileFailed"); }, HoldReason::AppFailed),
+];
+
+#[test]
+fn package_install_and_app_together_are_a_proof() {
+    let judged = Seen::proven().judge(&TARGET);
+    assert!(judged.ready() && judged.settled);
+    assert_eq!(judged.record.app_uid.as_deref(), Some("app"));
+    assert_eq!(judged.record.app_generation, Some(5));
+    assert_eq!(
+        (judged.record.reason.as_str(), judged.record.message.as_str()),
+        ("", "")
+    );
+}
+
+#[test]
+fn anything_wrong_is_no_proof_and_is_named() {
+    for (name, edit, expected) in WRONG {
+        let mut seen = Seen::proven();
+        edit(&mut seen);
+        let judged = seen.judge(&TARGET);
+        assert!(!judged.ready() && !judged.settled, "{name} is ready");
+        assert_eq!(judged.record.reason, expected.as_str(), "{name}");
+        assert_eq!(
+            (judged.record.app_uid, judged.record.app_generation),
+            (None, None),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn without_any_one_clause_something_wrong_is_ready() {
+    for left_out in 0..CLAUSES.len() {
+        let mut fewer = CLAUSES.to_vec();
+        fewer.remove(left_out);
+        let accepted = WRONG.iter().any(|(_, edit, _)| {
+            let mut seen = Seen::proven();
+            edit(&mut seen);
+            seen.judge_by(&fewer, &TARGET).ready()
+        });
+        assert!(accepted, "no case needs clause {left_out}");
+    }
+}
+
+#[test]
+fn without_package_install_nothing_was_written() {
+    let judged = judge(&TARGET, None, Some(&proven_app()), None);
+    assert_eq!(judged.record.state, PackageState::Pending);
+    assert_eq!(judged.record.reason, "NotWritten");
+}
+
+#[rstest]
+#[case::overlay(|s: &mut Seen| s.app().spec.template = vec![TemplateStep { ytt: Some(TemplateTool { values_from: vec![], inline: Some(InlineFiles { paths_from: vec![secret(TARGET.secret_name)] }) }), helm_template: None }])]
+#[case::helm(|s: &mut Seen| s.app().spec.template = vec![TemplateStep { ytt: None, helm_template: Some(TemplateTool { values_from: vec![secret("own"), secret(TARGET.secret_name)], inline: None }) }])]
+#[case::nothing_takes_values(|s: &mut Seen| s.app().spec.template = vec![TemplateStep::default()])]
+fn values_reach_an_app_in_several_ways(#[case] edit: Edit) {
+    let mut seen = Seen::proven();
+    edit(&mut seen);
+    assert!(seen.judge(&TARGET).ready());
+}
+
+#[rustfmt::skip]
+#[rstest]
+#[case::other_values(|s: &mut Seen| s.install.spec.values = vec![secret("d1")], PackageState::Pending)]
+#[case::deleting(|s: &mut Seen| s.install.metadata.deletion_timestamp = deleted(), PackageState::Pending)]
+#[case::not_observed(|s: &mut Seen| s.install.metadata.generation = Some(3), PackageState::Applied)]
+#[case::paused(|s: &mut Seen| s.install.spec.paused = true, PackageState::Applied)]
+#[case::no_app(|s: &mut Seen| s.app = None, PackageState::Applied)]
+#[case::app_not_observed(|s: &mut Seen| s.app().metadata.generation = Some(6), PackageState::Applied)]
+#[case::failure_of_the_version_before(|s: &mut Seen| { s.install_status().conditions = is("ReconcileFailed"); s.app_status().conditions = is("ReconcileFailed"); s.app().metadata.generation = Some(6); }, PackageState::Applied)]
+#[case::app_reconciling(|s: &mut Seen| s.app_status().conditions = is("Reconciling"), PackageState::Reconciling)]
+#[case::app_done_install_not_yet(|s: &mut Seen| s.install_status().conditions = is("Reconciling"), PackageState::Reconciling)]
+#[case::app_failed(|s: &mut Seen| s.app_status().conditions = is("ReconcileFailed"), PackageState::Failed)]
+#[case::version_missing(|s: &mut Seen| { s.install_status().conditions = is("ReconcileFailed"); s.install_status().version = Some("1.8.0".into()); s.app().metadata.annotations.as_mut().unwrap().insert(annotation::PACKAGE_VERSION.into(), "1.8.0".into()); }, PackageState::Failed)]
+#[case::first_version_missing(|s: &mut Seen| { s.install_status().conditions = is("ReconcileFailed"); s.install_status().version = None; s.app = None; }, PackageState::Failed)]
+fn how_far_a_package_is(#[case] edit: Edit, #[case] state: PackageState) {
+    let mut seen = Seen::proven();
+    edit(&mut seen);
+    assert_eq!(seen.judge(&TARGET).record.state, state);
+}
+
+#[test]
+fn a_failure_says_what_kapp_controller_says() {
+    let mut seen = Seen::proven();
+    seen.app_status().conditions = is("ReconcileFailed");
+    seen.app_status().useful_error_message = Some("ytt: Error: no such key".into());
+    let record = seen.judge(&TARGET).record;
+    assert_eq!(
+        (record.reason.as_str(), record.message.as_str()),
+        ("AppFailed", "ytt: Error: no such key")
+    );
+}
+
+#[test]
+fn a_missing_version_says_what_its_condition_says() {
+    let mut seen = Seen::proven();
+    seen.app = None;
+    seen.install_status().version = None;
+    seen.install_status().conditions = is("ReconcileFailed");
+    seen.install_status().conditions[0].message = "Expected to find at least one version".into();
+    let record = seen.judge(&TARGET).record;
+    assert_eq!(record.reason, "PackageInstallFailed");
+    assert_eq!(record.message, "Expected to find at least one version");
+}
+
+#[test]
+fn a_long_message_is_cut_between_characters() {
+    let mut seen = Seen::proven();
+    seen.app_status().conditions = is("ReconcileFailed");
+    seen.app_status().useful_error_message = Some("é".repeat(2000));
+    assert_eq!(seen.judge(&TARGET).record.message.len(), 1024);
+}
+
+#[test]
+fn a_resync_does_not_withdraw_a_proof() {
+    let seen = Seen::resync();
+    let judged = seen.judge(&TARGET);
+    assert!(judged.ready() && judged.settled);
+    assert_eq!(Some(judged.record), seen.latch);
+}
+
+/// What withdraws a proof while kapp-controller looks again, beside everything that is no proof anyway.
+#[rustfmt::skip]
+#[rstest]
+#[case::nothing_was_judged(|s: &mut Seen| s.latch = None)]
+#[case::was_not_ready(|s: &mut Seen| s.latch().state = PackageState::Reconciling)]
+#[case::other_digest(|s: &mut Seen| s.latch().values_digest = "d1".into())]
+#[case::other_version(|s: &mut Seen| s.latch().version = "1.8.0".into())]
+#[case::other_package(|s: &mut Seen| s.latch().name = "calico".into())]
+#[case::other_app(|s: &mut Seen| s.latch().app_uid = Some("before".into()))]
+#[case::no_app_known(|s: &mut Seen| { s.latch().app_uid = None; s.app().metadata.uid = None; })]
+#[case::other_generation(|s: &mut Seen| s.latch().app_generation = Some(4))]
+#[case::no_generation_known(|s: &mut Seen| { s.latch().app_generation = None; })]
+#[case::app_failed(|s: &mut Seen| s.app_status().conditions = is("ReconcileFailed"))]
+#[case::install_failed(|s: &mut Seen| s.install_status().conditions = is("ReconcileFailed"))]
+#[case::paused(|s: &mut Seen| s.install.spec.paused = true)]
+#[case::app_edited(|s: &mut Seen| s.app().metadata.generation = Some(6))]
+fn a_latch_is_withdrawn(#[case] edit: Edit) {
+    let mut seen = Seen::resync();
+    edit(&mut seen);
+    assert!(!seen.judge(&TARGET).ready());
+}
+
+#[test]
+fn no_latch_makes_up_for_anything_wrong() {
+    for (name, edit, _) in WRONG {
+        let mut seen = Seen {
+            latch: Seen::resync().latch,
+            ..Seen::proven()
+        };
+        edit(&mut seen);
+        let only_looks_again = [
+            "install reconciling",
+            "app reconciling",
+            "install succeeded and reconciling",
+        ]
+        .contains(name);
+        assert_eq!(seen.judge(&TARGET).ready(), only_looks_again, "{name}");
+    }
+}
+
+#[test]
+fn a_failure_stays_one_until_the_package_succeeds() {
+    let mut seen = Seen::proven();
+    seen.app_status().conditions = is("ReconcileFailed");
+    seen.app_status().useful_error_message = Some("no such key".into());
+    let failed = seen.judge(&TARGET).record;
+    assert_eq!(failed.state, PackageState::Failed);
+
+    let mut trying = Seen {
+        latch: Some(failed.clone()),
+        ..Seen::proven()
+    };
+    trying.install_status().conditions = is("Reconciling");
+    trying.app_status().conditions = is("Reconciling");
+    assert_eq!(trying.judge(&TARGET).record, failed);
+
+    let healed = Seen {
+        latch: Some(failed.clone()),
+        ..Seen::proven()
+    };
+    assert!(healed.judge(&TARGET).ready());
+
+    trying.latch().values_digest = "d1".into();
+    assert_eq!(trying.judge(&TARGET).record.state, PackageState::Reconciling);
+}
+
+#[test]
+fn applied_is_enough_where_the_policy_says_so() {
+    let seen = Seen::waiting();
+    assert!(!seen.judge(&TARGET).ready());
+    let judged = seen.judge(&APPLIED);
+    assert!(judged.ready() && !judged.settled);
+
+    let still = Seen {
+        latch: Some(judged.record),
+        ..Seen::waiting()
+    };
+    let judged = still.judge(&APPLIED);
+    assert!(judged.ready() && !judged.settled);
+}
+
+#[test]
+fn applied_needs_everything_but_the_end() {
+    for (name, edit, _) in WRONG {
+        let mut seen = Seen::waiting();
+        edit(&mut seen);
+        let waits = [
+            "install reconciling",
+            "app reconciling",
+            "install succeeded and reconciling",
+        ]
+        .contains(name);
+        assert_eq!(seen.judge(&APPLIED).ready(), waits, "{name}");
+    }
+}
+
+#[test]
+fn reconciled_is_applied_too() {
+    let judged = Seen::proven().judge(&APPLIED);
+    assert!(judged.ready() && judged.settled);
+}
+
+#[test]
+fn what_cannot_be_seen_stays_as_it_was() {
+    let ready = Seen::proven().judge(&TARGET).record;
+    assert_eq!(unseen(&TARGET, Some(&ready)).record, ready);
+    assert!(unseen(&TARGET, Some(&ready)).settled);
+    assert!(!unseen(&APPLIED, Some(&ready)).settled);
+    let other = Target {
+        digest: "d3",
+        ..TARGET
+    };
+    assert_eq!(unseen(&other, Some(&ready)).record.state, PackageState::Pending);
+    assert_eq!(unseen(&TARGET, None).record.reason, "WorkloadUnreachable");
+}
+
+proptest! {
+    /// Any combination of wrong things is as little a proof as one of them, and judging again changes nothing.
+    #[test]
+    fn wrong_things_do_not_add_up_to_a_proof(edits in prop::collection::vec(0..WRONG.len(), 1..5)) {
+        let mut seen = Seen::proven();
+        for edit in &edits {
+            if seen.app.is_some() && seen.app.as_ref().is_some_and(|app| app.status.is_some() && app.metadata.annotations.is_some() && app.metadata.owner_references.is_some())
+                && seen.install.status.as_ref().is_some_and(|status| !status.conditions.is_empty())
+                && seen.install.spec.package_ref.is_some()
+            {
+                WRONG[*edit].1(&mut seen);
+            }
+        }
+        let judged = seen.judge(&TARGET);
+        prop_assert!(!judged.ready());
+        prop_assert!(!judged.record.reason.is_empty());
+        let again = judge(&TARGET, Some(&seen.install), seen.app.as_ref(), Some(&judged.record));
+        prop_assert_eq!(again, judged);
+    }
+}
