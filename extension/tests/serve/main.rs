@@ -1,5 +1,12 @@
 //! The TLS listener, met by real peers over loopback.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy knows test functions, not the helpers that they fail in"
+)]
+
 mod authority;
 mod certificates;
 mod drain;

@@ -29,7 +29,7 @@ async fn a_panic_holds_its_own_request_only() {
     let router = router(Arc::new(Fails), seen.clone());
     for hook in Hook::ALL {
         let bad = changed(hook, |request| {
-            request["cluster"]["metadata"]["name"] = "bad".into()
+            request["cluster"]["metadata"]["name"] = "bad".into();
         });
         let answer = call(&router, hook, bad).await;
         assert_eq!(
@@ -91,11 +91,13 @@ async fn a_body_that_breaks_off_is_refused() {
 async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
     const LARGE: usize = 19 << 20;
     let (router, _) = releasing();
+    let chunk = Bytes::from(vec![b' '; 1 << 16]);
     let large: Vec<_> = (0..40)
         .map(|_| {
             let router = router.clone();
-            let chunks =
-                (0..LARGE >> 16).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 1 << 16])));
+            let chunks = vec![chunk.clone(); LARGE >> 16]
+                .into_iter()
+                .map(Ok::<_, std::io::Error>);
             let body = Body::from_stream(stream::iter(chunks).chain(stream::pending()));
             tokio::spawn(async move { call(&router, Hook::BeforeClusterUpgrade, body).await })
         })
