@@ -14,6 +14,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::notice::notice;
+
 const WATCHDOG: &str = include_str!("watchdog.sh");
 
 /// Name of the environment variable that marks the processes of a stack; its value is the stack's directory.
@@ -71,7 +73,11 @@ impl RunDirectory {
             closing: AtomicBool::new(false),
         };
         if std::env::var_os(KEEP).is_some() {
-            directory.keep_logs(name);
+            let kept = directory.keep_logs(name);
+            notice(format_args!(
+                "the logs of {name} will be kept in {}",
+                kept.display()
+            ));
         }
         Ok(directory)
     }
@@ -148,7 +154,7 @@ impl RunDirectory {
         if self.closing.load(Ordering::SeqCst) {
             return;
         }
-        tracing::error!("{what}");
+        notice(&what);
         self.unexpected
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -160,7 +166,10 @@ impl RunDirectory {
         if let Some(watchdog) = watchdog.as_mut()
             && let Err(error) = writeln!(watchdog.orders, "{line}")
         {
-            tracing::error!(%error, "the watchdog of {} is gone", self.path.display());
+            notice(format_args!(
+                "the watchdog of {} is gone: {error}",
+                self.path.display()
+            ));
         }
     }
 }
@@ -174,7 +183,11 @@ impl Drop for RunDirectory {
             .is_some();
         if open && std::thread::panicking() {
             let kept = self.keep_logs(&self.name);
-            tracing::error!("logs of the stack are kept in {}", kept.display());
+            notice(format_args!(
+                "the logs of {} are kept in {}",
+                self.name,
+                kept.display()
+            ));
         }
         self.closing.store(true, Ordering::SeqCst);
         let watchdog = self
@@ -183,7 +196,7 @@ impl Drop for RunDirectory {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(Err(error)) = watchdog.map(Watchdog::finish) {
-            tracing::error!("{error:#}");
+            notice(format_args!("{error:#}"));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use kube::Client;
+use serde_json::Value;
 
 use crate::apiserver::ApiServer;
 use crate::apply;
@@ -63,7 +64,7 @@ impl StackCore {
 #[derive(Debug, Clone)]
 pub struct Options {
     name: String,
-    crds: Vec<serde_json::Value>,
+    crds: Vec<Value>,
 }
 
 impl Options {
@@ -78,7 +79,7 @@ impl Options {
 
     /// CustomResourceDefinitions that are there before Cluster API starts, as those of its providers are.
     #[must_use]
-    pub fn crds(mut self, definitions: impl IntoIterator<Item = serde_json::Value>) -> Self {
+    pub fn crds(mut self, definitions: impl IntoIterator<Item = Value>) -> Self {
         self.crds.extend(definitions);
         self
     }
@@ -95,32 +96,45 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything and waits until all of it is ready.
+    /// Starts everything and waits until all of it is ready. When that fails, the error names the kept logs.
     pub async fn start(options: Options) -> Result<Self> {
         let Options { name, crds } = options;
         // Not in the measured time: the first call on a machine builds for minutes.
         Binaries::ready().await?;
         let began = Instant::now();
         let core = StackCore::start(&name).await?;
+        match Self::start_on(core.clone(), &crds, began).await {
+            Ok(stack) => Ok(stack),
+            Err(error) => {
+                let kept = core.directory().keep_logs(&name);
+                core.directory().close().await?;
+                Err(error.context(format!(
+                    "start the stack (its logs are kept in {})",
+                    kept.display()
+                )))
+            }
+        }
+    }
+
+    async fn start_on(core: Arc<StackCore>, crds: &[Value], began: Instant) -> Result<Self> {
         let management = Arc::new(ApiServer::start(&core, "mgmt", MANAGEMENT_VERSION).await?);
         let client = management.admin_client();
         let kapp = Settings::new("kapp-controller", SYSTEM_NAMESPACE);
         let (controller_manager, cluster_api, kapp_controller) = tokio::try_join!(
             ControllerManager::start(&core, &management),
             async {
-                apply::apply_crds(&client, &crds).await?;
+                apply::apply_crds(&client, crds).await?;
                 ClusterApi::start(&core, &management).await
             },
             KappController::start(&core, &management, kapp),
         )?;
-        let started_in = began.elapsed();
         Ok(Self {
             core,
             management,
             cluster_api,
             kapp_controller,
             _controller_manager: controller_manager,
-            started_in,
+            started_in: began.elapsed(),
         })
     }
 

@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use super::cache::Cache;
 use super::catalogue::{CLUSTER_API, Component, KAPP_CONTROLLER, MODULES};
 use super::preflight;
-use super::progress::{Progress, say};
+use super::progress::Progress;
+use crate::notice::notice;
 
 /// Builds into a [`Cache`].
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Builder {
         preflight::go()?;
         let _lock = self
             .cache
-            .lock(|| say("another process is building the stack's programs; waiting for it"))?;
+            .lock(|| notice("another process is building the stack's programs; waiting for it"))?;
         // Again under the lock: the other process has probably built them.
         let missing = self.missing(wanted);
         self.write_modules()?;

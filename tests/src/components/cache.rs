@@ -1,10 +1,10 @@
 //! Where built programs are kept: one directory per set of build inputs, guarded by a lock.
 
 use std::fs::{self, File, OpenOptions};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
 
 use super::catalogue::{self, MODULES};
 
@@ -16,10 +16,7 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn open() -> Result<Self> {
-        let directory = user_cache()?
-            .join("sluice")
-            .join("stack")
-            .join(format!("{:016x}", inputs()));
+        let directory = user_cache()?.join("sluice").join("stack").join(inputs());
         for name in ["bin", "go", "manifests"] {
             let path = directory.join(name);
             fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
@@ -59,16 +56,26 @@ fn user_cache() -> Result<PathBuf> {
         .context("neither XDG_CACHE_HOME nor HOME says where the stack's programs can be kept")
 }
 
-/// Changes with everything that changes a program but the toolchain: an installed toolchain of another version builds the same
-/// sources to the same behaviour, and must not cost minutes.
-fn inputs() -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for module in MODULES {
-        (module.name, module.go_mod, module.go_sum).hash(&mut hasher);
+/// Changes with everything that changes a program but the toolchain: an installed toolchain of another version
+/// builds the same sources to the same behaviour, and must not cost minutes.
+fn inputs() -> String {
+    let modules = MODULES
+        .iter()
+        .flat_map(|module| [module.name, module.go_mod, module.go_sum].map(str::to_owned));
+    let components = catalogue::all();
+    let components = components.iter().flat_map(|component| {
+        [component.binary(), component.package, &component.linker_flags].map(str::to_owned)
+    });
+    let machine = [std::env::consts::OS, std::env::consts::ARCH].map(str::to_owned);
+    let mut hasher = Sha256::new();
+    for field in modules.chain(components).chain(machine) {
+        hasher.update(field.len().to_le_bytes());
+        hasher.update(field);
     }
-    for component in catalogue::all() {
-        (component.binary(), component.package, &component.linker_flags).hash(&mut hasher);
-    }
-    (std::env::consts::OS, std::env::consts::ARCH).hash(&mut hasher);
-    hasher.finish()
+    hasher
+        .finalize()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

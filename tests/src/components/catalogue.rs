@@ -1,6 +1,8 @@
 //! What is built, from which module and with which linker flags.
 
-use anyhow::{Context, Result};
+use std::ops::RangeInclusive;
+
+use anyhow::{Context, Result, ensure};
 
 /// Version of Cluster API.
 pub const CLUSTER_API_VERSION: &str = "v1.14.2";
@@ -14,6 +16,9 @@ pub const MANAGEMENT_VERSION: &str = "v1.36.3";
 /// Versions that API servers are prepared for. All but the first are the sources of the first, linked with another version:
 /// such a server reports that version and *emulates* the API surface and feature gates of its minor.
 pub const KUBERNETES_VERSIONS: [&str; 3] = [MANAGEMENT_VERSION, "v1.35.4", "v1.34.4"];
+
+/// Minor versions that the built sources can emulate: a server emulates at most the three before its own.
+const EMULATED: RangeInclusive<u16> = 33..=36;
 
 /// A module directory of `tests/go`: what resolves every dependency of a build without asking a proxy for versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,11 +132,14 @@ pub(super) fn all() -> Vec<Component> {
 
 fn kubernetes_flags(version: &str) -> Result<String> {
     let package = "k8s.io/component-base/version";
-    let minor = version
+    let minor: u16 = version
         .strip_prefix("v1.")
-        .and_then(|rest| rest.split('.').next())
-        .filter(|minor| minor.parse::<u16>().is_ok())
+        .and_then(|rest| rest.split('.').next()?.parse().ok())
         .with_context(|| format!("{version:?} is not a Kubernetes version like {MANAGEMENT_VERSION}"))?;
+    ensure!(
+        EMULATED.contains(&minor),
+        "{MANAGEMENT_VERSION} cannot emulate {version}"
+    );
     Ok(format!(
         "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor=1 -X {package}.gitMinor={minor} \
          -X {package}.gitCommit=0000000000000000000000000000000000000000 -X {package}.gitTreeState=clean \
@@ -181,5 +189,7 @@ mod tests {
         );
         assert!(Component::kube_apiserver("1.33.13").is_err());
         assert!(Component::kube_apiserver("latest").is_err());
+        assert!(Component::kube_apiserver("v1.37.0").is_err());
+        assert!(Component::kube_apiserver("v1.32.9").is_err());
     }
 }

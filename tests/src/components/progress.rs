@@ -1,9 +1,10 @@
 //! What a person sees while components are built: a spinner on a terminal, plain lines elsewhere.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::notice::notice;
 
 /// Time between two plain lines of one component.
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -59,18 +60,12 @@ impl Progress {
     pub(super) fn end(self, outcome: &str) {
         self.bar.finish_and_clear();
         let seconds = self.started.elapsed().as_secs_f64();
-        say(&format!("{} {outcome} after {seconds:.0} s", self.label));
+        notice(format_args!("{} {outcome} after {seconds:.0} s", self.label));
     }
 
     fn line(&self, text: &str) {
         if self.bar.is_hidden() {
-            say(&format!("{} {text}", self.label));
+            notice(format_args!("{} {text}", self.label));
         }
     }
-}
-
-/// One line on standard error, past the capture of the test runner: a build of minutes must be seen.
-pub(super) fn say(text: &str) {
-    // A closed standard error is no reason to stop building.
-    let _ = writeln!(std::io::stderr(), "stack: {text}");
 }
