@@ -13,6 +13,7 @@ pub mod kubelet;
 pub mod manifests;
 pub mod notice;
 pub mod objects;
+pub mod observer;
 pub mod packages;
 pub mod pki;
 pub mod ports;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::condition;
@@ -29,7 +29,7 @@ pub(super) async fn register(
     });
     match nodes
         .create(
-            &Default::default(),
+            &PostParams::default(),
             &serde_json::from_value(node).map_err(anyhow::Error::from)?,
         )
         .await

@@ -107,6 +107,7 @@ where
         .await;
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the signature is the Controller's")]
 fn retry<K: Resource<DynamicType = ()>>(object: Arc<K>, error: &Error, _: Arc<Context>) -> Action {
     tracing::debug!("{} {}: {error}", K::kind(&()), object.name_any());
     Action::requeue(LOOK_AGAIN)

@@ -1,0 +1,9 @@
+//! Objects that a user of Cluster API and Sluice would write: releases, templates, classes, Clusters.
+
+mod class;
+mod cluster;
+mod release;
+
+pub use class::Class;
+pub use cluster::{CLUSTER_API, cluster, upgrade};
+pub use release::{Release, Values};

@@ -1,0 +1,43 @@
+//! Reading raw objects.
+
+use serde_json::Value;
+
+/// Whether the condition `kind` is True.
+pub(super) fn is_true(object: &Value, kind: &str) -> bool {
+    object["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+/// A string at a JSON pointer; empty when there is none.
+pub(super) fn text(object: &Value, pointer: &str) -> String {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// A label; empty when there is none.
+pub(super) fn label(object: &Value, key: &str) -> String {
+    object["metadata"]["labels"][key]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// An annotation; empty when there is none.
+pub(super) fn annotation(object: &Value, key: &str) -> String {
+    object["metadata"]["annotations"][key]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Whether the controller has seen this generation.
+pub(super) fn is_observed(object: &Value) -> bool {
+    let generation = &object["metadata"]["generation"];
+    generation.is_i64() && *generation == object["status"]["observedGeneration"]
+}

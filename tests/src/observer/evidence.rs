@@ -1,0 +1,183 @@
+//! The evidence for one PackageInstall: it and its App, and since when both together prove a version.
+
+use serde_json::Value;
+
+use super::conditions::{annotation, is_observed, is_true, text};
+use super::feed::Revision;
+
+const PACKAGE_VERSION: &str = "packaging.carvel.dev/package-version";
+
+/// Both objects of one installation, as last written.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Evidence {
+    install: Option<Value>,
+    app: Option<Value>,
+    /// Where the App's latest run began: a new generation, or Reconciling after a pause.
+    run_began: Revision,
+    proof: Option<Proof>,
+}
+
+/// Since when a version is proven, and by which run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Proof {
+    pub(super) version: String,
+    /// Revision of the write that completed the proof.
+    pub(super) revision: Revision,
+    /// Where the run began that the proof rests on.
+    pub(super) run_began: Revision,
+    generations: (Value, Value),
+    app_uid: String,
+}
+
+impl Evidence {
+    /// Takes a write of the PackageInstall; returns the proof if this write completed one.
+    pub(super) fn install_written(&mut self, revision: Revision, install: Option<Value>) -> Option<&Proof> {
+        self.install = install;
+        self.weigh(revision)
+    }
+
+    /// Takes a write of the App; returns the proof if this write completed one.
+    pub(super) fn app_written(&mut self, revision: Revision, app: Option<Value>) -> Option<&Proof> {
+        let before = self.app.take();
+        if let Some(now) = &app {
+            let same_generation = before
+                .as_ref()
+                .is_some_and(|before| before["metadata"]["generation"] == now["metadata"]["generation"]);
+            let was_running = before
+                .as_ref()
+                .is_some_and(|before| is_true(before, "Reconciling"));
+            if !same_generation || (is_true(now, "Reconciling") && !was_running) {
+                self.run_began = revision;
+            }
+        }
+        self.app = app;
+        self.weigh(revision)
+    }
+
+    pub(super) fn proof(&self) -> Option<&Proof> {
+        self.proof.as_ref()
+    }
+
+    pub(super) fn ref_name(&self) -> String {
+        self.install
+            .as_ref()
+            .map(|install| text(install, "/spec/packageRef/refName"))
+            .unwrap_or_default()
+    }
+
+    /// Name of the Secret with the kubeconfig of the cluster that is installed into, for an install from outside.
+    pub(super) fn kubeconfig_secret(&self) -> String {
+        self.install
+            .as_ref()
+            .map(|install| text(install, "/spec/cluster/kubeconfigSecretRef/name"))
+            .unwrap_or_default()
+    }
+
+    /// Whether the App has taken up `version`, succeeded or not.
+    pub(super) fn has_taken_up(&self, version: &str) -> bool {
+        self.app
+            .as_ref()
+            .is_some_and(|app| annotation(app, PACKAGE_VERSION) == version && is_observed(app))
+    }
+
+    /// What is there instead of a proof.
+    pub(super) fn describe(&self) -> String {
+        let Some(install) = &self.install else {
+            return "no PackageInstall".to_owned();
+        };
+        let app = match &self.app {
+            Some(app) => format!(
+                "App generation {} observed {} version {:?} {}",
+                app["metadata"]["generation"],
+                app["status"]["observedGeneration"],
+                annotation(app, PACKAGE_VERSION),
+                state(app),
+            ),
+            None => "no App".to_owned(),
+        };
+        format!(
+            "PackageInstall generation {} observed {} version {:?} {}, {app}",
+            install["metadata"]["generation"],
+            install["status"]["observedGeneration"],
+            text(install, "/status/version"),
+            state(install),
+        )
+    }
+
+    fn weigh(&mut self, revision: Revision) -> Option<&Proof> {
+        let found = self.found(revision);
+        match (&found, &self.proof) {
+            (Some(found), Some(kept)) if found.rests_on_same_run(kept) => return None,
+            (None, Some(kept)) if self.stands(kept) => return None,
+            _ => {}
+        }
+        self.proof = found;
+        self.proof.as_ref()
+    }
+
+    /// The proof that both objects give at this moment. The PackageInstall alone gives none: right after a bump it shows the
+    /// success of the old App with the new version and an observed generation.
+    fn found(&self, revision: Revision) -> Option<Proof> {
+        let (install, app) = (self.install.as_ref()?, self.app.as_ref()?);
+        let version = text(install, "/status/version");
+        let proven = [install, app]
+            .into_iter()
+            .all(|object| is_usable(object) && is_observed(object) && is_true(object, "ReconcileSucceeded"))
+            && !version.is_empty()
+            && wanted(install) == version
+            && annotation(app, PACKAGE_VERSION) == version;
+        proven.then(|| Proof {
+            version,
+            revision,
+            run_began: self.run_began,
+            generations: generations(install, app),
+            app_uid: text(app, "/metadata/uid"),
+        })
+    }
+
+    /// Whether an earlier proof still counts: kapp-controller works on the same generations again, and has not failed.
+    fn stands(&self, kept: &Proof) -> bool {
+        let (Some(install), Some(app)) = (&self.install, &self.app) else {
+            return false;
+        };
+        generations(install, app) == kept.generations
+            && text(app, "/metadata/uid") == kept.app_uid
+            && [install, app]
+                .into_iter()
+                .all(|object| is_usable(object) && !is_true(object, "ReconcileFailed"))
+    }
+}
+
+impl Proof {
+    fn rests_on_same_run(&self, other: &Self) -> bool {
+        self.version == other.version
+            && self.run_began == other.run_began
+            && self.generations == other.generations
+            && self.app_uid == other.app_uid
+    }
+}
+
+fn is_usable(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_null()
+        && object["spec"]["paused"] != true
+        && object["spec"]["canceled"] != true
+}
+
+fn wanted(install: &Value) -> String {
+    text(install, "/spec/packageRef/versionSelection/constraints")
+}
+
+fn generations(install: &Value, app: &Value) -> (Value, Value) {
+    (
+        install["metadata"]["generation"].clone(),
+        app["metadata"]["generation"].clone(),
+    )
+}
+
+fn state(object: &Value) -> String {
+    ["ReconcileSucceeded", "Reconciling", "ReconcileFailed"]
+        .into_iter()
+        .find(|kind| is_true(object, kind))
+        .unwrap_or("without condition")
+        .to_owned()
+}

@@ -1,0 +1,54 @@
+//! What happened to a Cluster, and where in the order of all writes.
+
+use jiff::Timestamp;
+
+use super::feed::Revision;
+
+/// One milestone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Milestone {
+    /// Position in the order of all writes.
+    pub revision: Revision,
+    /// When the observer saw it; display only.
+    pub seen: Timestamp,
+    /// Namespace of the Cluster.
+    pub namespace: String,
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What can happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The label of the release was set or changed.
+    Labelled {
+        /// Name of the release.
+        tkr: String,
+    },
+    /// Cluster API wrote a version to the control plane.
+    ControlPlaneWritten {
+        /// The version.
+        version: String,
+    },
+    /// The control plane reports a version.
+    ControlPlaneRuns {
+        /// The version.
+        version: String,
+    },
+    /// Cluster API wrote a version to a MachineDeployment.
+    WorkersWritten {
+        /// Name of the MachineDeployment.
+        machine_deployment: String,
+        /// The version.
+        version: String,
+    },
+    /// A package has proof at a version. Comes again with every run that kapp-controller finishes after a change.
+    PackageProven {
+        /// `Package.spec.refName`.
+        ref_name: String,
+        /// The version.
+        version: String,
+    },
+}
