@@ -15,7 +15,8 @@ use crate::stack::StackCore;
 
 const READY: Duration = Duration::from_mins(1);
 
-/// One kube-apiserver: a port, a prefix in etcd and an authority for its whole life, and a process that may be replaced.
+/// One kube-apiserver: a port, a prefix in etcd and an authority for its whole life, and a process that may
+/// be replaced.
 pub struct ApiServer {
     core: Arc<StackCore>,
     name: String,
@@ -29,7 +30,8 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts a server of `version` (`v1.35.4`) on the etcd prefix `/prefix`, with a new authority, and waits until it is ready.
+    /// Starts a server of `version` (`v1.35.4`) on the etcd prefix `/prefix`, with a new authority, and
+    /// waits until it is ready.
     ///
     /// `version` is *emulated* by the newest server, see [`crate::components::KUBERNETES_VERSIONS`].
     pub async fn start(core: &Arc<StackCore>, prefix: &str, version: &str) -> Result<Self> {
@@ -63,8 +65,8 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// Kills the running server, if there is one, and starts one of `version` on the same port, prefix and authority; returns
-    /// when it is ready. Nothing is lost: etcd holds the state.
+    /// Kills the running server, if there is one, and starts one of `version` on the same port, prefix and
+    /// authority; returns when it is ready. Nothing is lost: etcd holds the state.
     pub async fn swap(&self, version: &str) -> Result<()> {
         let program = self.core.binaries().kube_apiserver_for(version).await?;
         let mut slot = self.process.lock().await;

@@ -53,7 +53,8 @@ impl ClusterApi {
         Ok(manager)
     }
 
-    /// Kills the manager if it runs, and starts it again. An ExtensionConfig whose server is down kills it again after 61 s.
+    /// Kills the manager if it runs, and starts it again. An ExtensionConfig whose server is down kills it
+    /// again after 61 s.
     pub async fn restart(&self) -> Result<()> {
         self.kill().await?;
         let file = |name: &str| self.directory.join(name).display().to_string();

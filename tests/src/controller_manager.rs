@@ -1,4 +1,5 @@
-//! kube-controller-manager for the management cluster: garbage collection, namespaces and what else Cluster API leans on.
+//! kube-controller-manager for the management cluster: garbage collection, namespaces and what else Cluster
+//! API leans on.
 
 use std::fs;
 use std::sync::Arc;

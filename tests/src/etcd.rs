@@ -1,4 +1,5 @@
-//! One etcd per stack; each API server has a prefix of its own in it, so resourceVersions are comparable across all of them.
+//! One etcd per stack; each API server has a prefix of its own in it, so resourceVersions are comparable
+//! across all of them.
 
 use std::sync::Arc;
 use std::time::Duration;

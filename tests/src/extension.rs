@@ -1,4 +1,5 @@
-//! The extension under test: the release binary, started as a user would start it, with the roles that we ship.
+//! The extension under test: the release binary, started as a user would start it, with the roles that we
+//! ship.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,8 @@ pub enum Scope {
     Namespaces(Vec<String>),
 }
 
-/// A running extension: ports, certificate and identity for its whole life, and a process that may be replaced.
+/// A running extension: ports, certificate and identity for its whole life, and a process that may be
+/// replaced.
 pub struct Extension {
     core: Arc<StackCore>,
     client: Client,
@@ -72,7 +74,8 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Applies `manifests/base`, starts the binary with a token of the ServiceAccount in it, and waits until it is ready.
+    /// Applies `manifests/base`, starts the binary with a token of the ServiceAccount in it, and waits
+    /// until it is ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
         let program = binary()?;
         let base = Base::read()?;
@@ -162,7 +165,8 @@ impl Extension {
         Ok(())
     }
 
-    /// Takes the registration back. To be done before the process is stopped for good while Cluster API may be restarted.
+    /// Takes the registration back. To be done before the process is stopped for good while Cluster API may
+    /// be restarted.
     pub async fn unregister(&self, name: &str) -> Result<()> {
         let path = format!("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/{name}");
         self.client

@@ -21,8 +21,8 @@ use crate::process::{Launch, Process};
 use crate::stack::StackCore;
 use crate::wait;
 
-/// Gives the process its own `/run` and `/home`, where its token and its home directory are fixed, then becomes it. The program
-/// is bound to a new place first, because it may lie below `/home` itself.
+/// Gives the process its own `/run` and `/home`, where its token and its home directory are fixed, then
+/// becomes it. The program is bound to a new place first, because it may lie below `/home` itself.
 const ENTER: &str = r#"
 set -e
 instance=$1 program=$2
@@ -129,7 +129,8 @@ impl KappController {
         Self::start_processes(core, api, settings).await
     }
 
-    /// Starts it on an API server where a package has applied the manifests already, and waits until its aggregated API is served.
+    /// Starts it on an API server where a package has applied the manifests already, and waits until its
+    /// aggregated API is served.
     pub async fn start_processes(core: &Arc<StackCore>, api: &ApiServer, settings: Settings) -> Result<Self> {
         let directory = core.directory().subdirectory(&settings.name)?;
         for name in ["tmp", "home", "sa"] {
@@ -149,7 +150,8 @@ impl KappController {
         Ok(controller)
     }
 
-    /// Kills both processes if they run, starts them with a new token, and waits until the aggregated API is served.
+    /// Kills both processes if they run, starts them with a new token, and waits until the aggregated API
+    /// is served.
     pub async fn restart(&self) -> Result<()> {
         self.kill().await?;
         self.write_service_account().await?;
@@ -329,7 +331,8 @@ pub async fn token(client: &Client, namespace: &str, service_account: &str) -> R
         .token)
 }
 
-/// A ytt template of kapp-controller's as plain YAML: the only value that these templates use is the namespace.
+/// A ytt template of kapp-controller's as plain YAML: the only value that these templates use is the
+/// namespace.
 fn without_ytt(template: &str, namespace: &str) -> String {
     template
         .lines()

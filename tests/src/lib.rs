@@ -1,5 +1,5 @@
-//! The real-stack harness of Sluice: etcd, kube-apiserver, kube-controller-manager, Cluster API core and kapp-controller
-//! as plain processes on loopback.
+//! The real-stack harness of Sluice: etcd, kube-apiserver, kube-controller-manager, Cluster API core and
+//! kapp-controller as plain processes on loopback.
 
 pub mod apiserver;
 pub mod apply;

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::apply;
 
-/// Kinds that speak of a pod network, which this stack does not have: the harness starts the extension as a process, and
-/// registers it under its address on loopback.
+/// Kinds that speak of a pod network, which this stack does not have: the harness starts the extension as a
+/// process, and registers it under its address on loopback.
 const NEEDS_POD_NETWORK: [&str; 5] = [
     "Deployment",
     "PodDisruptionBudget",
@@ -20,8 +20,8 @@ const NEEDS_POD_NETWORK: [&str; 5] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// The fields of a kustomization that this reader understands. Any other is an error: left out silently, it would have the
-/// harness apply something else than a user gets.
+/// The fields of a kustomization that this reader understands. Any other is an error: left out silently, it
+/// would have the harness apply something else than a user gets.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Kustomization {

@@ -1,4 +1,5 @@
-//! Lines that a person must see, whatever the test runner captures and whether or not anyone listens to traces.
+//! Lines that a person must see, whatever the test runner captures and whether or not anyone listens to
+//! traces.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -35,8 +35,8 @@ impl KeyedCertificate {
     }
 }
 
-/// Everything that one API server needs, written to a directory: `ca`, `front`, `apiserver`, `admin`, `proxy` (each `.crt` and
-/// `.key`), `sa.key` and `sa.pub`.
+/// Everything that one API server needs, written to a directory: `ca`, `front`, `apiserver`, `admin`,
+/// `proxy` (each `.crt` and `.key`), `sa.key` and `sa.pub`.
 #[derive(Debug)]
 pub struct ClusterPki {
     directory: PathBuf,

@@ -1,8 +1,9 @@
 //! Ports for servers that are told their port before they bind it.
 //!
-//! A port that the kernel hands out for `:0` is free only until it is released for the server; any outgoing connection of the
-//! machine may take it in between, or while an API server is being swapped. So ports come from below the range of outgoing
-//! connections, and each is guarded by a locked file for as long as its [`Port`] lives: stacks side by side never meet.
+//! A port that the kernel hands out for `:0` is free only until it is released for the server; any outgoing
+//! connection of the machine may take it in between, or while an API server is being swapped. So ports come
+//! from below the range of outgoing connections, and each is guarded by a locked file for as long as its
+//! [`Port`] lives: stacks side by side never meet.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
@@ -69,7 +70,8 @@ fn range() -> (u16, u16) {
     }
 }
 
-/// Where the search starts: spread over processes, moving on within one, so that a port is not reused while it still lingers.
+/// Where the search starts: spread over processes, moving on within one, so that a port is not reused while
+/// it still lingers.
 fn next_candidate() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let spread = (std::process::id().wrapping_mul(2_654_435_761) >> 16) as u16;

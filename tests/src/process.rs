@@ -1,4 +1,5 @@
-//! A process of a stack: started with a clean environment in a group of its own, logged to a file, watched until it ends.
+//! A process of a stack: started with a clean environment in a group of its own, logged to a file, watched
+//! until it ends.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};

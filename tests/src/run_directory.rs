@@ -1,8 +1,9 @@
 //! The directory of one stack, and the watchdog that cleans up behind it.
 //!
-//! Everything that a stack starts carries the mark of its directory in its environment. A watchdog process holds the reading end
-//! of a pipe whose writing end only this process has; when that end is closed, by an orderly stop, a panic, Ctrl-C or SIGKILL,
-//! the watchdog kills every marked process and removes the directory. So nothing outlives the process that owns the stack.
+//! Everything that a stack starts carries the mark of its directory in its environment. A watchdog process
+//! holds the reading end of a pipe whose writing end only this process has; when that end is closed, by an
+//! orderly stop, a panic, Ctrl-C or SIGKILL, the watchdog kills every marked process and removes the
+//! directory. So nothing outlives the process that owns the stack.
 
 use std::fs;
 use std::io::Write;
@@ -27,7 +28,8 @@ pub const KEEP: &str = "KEEP";
 /// Where kept logs go; by default `sluice-logs` in Cargo's target directory.
 pub const LOGS: &str = "SLUICE_LOGS";
 
-/// A directory under `/tmp`, removed with every process that carries its mark when this value, or this process, is gone.
+/// A directory under `/tmp`, removed with every process that carries its mark when this value, or this
+/// process, is gone.
 #[derive(Debug)]
 pub struct RunDirectory {
     name: String,

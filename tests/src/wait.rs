@@ -1,4 +1,5 @@
-//! Waiting for a condition: every wait has a name and a deadline, and a wait that fails says what it saw last.
+//! Waiting for a condition: every wait has a name and a deadline, and a wait that fails says what it saw
+//! last.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -11,8 +12,8 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// Why one look did not end the wait.
 ///
-/// Every displayable error converts into [`Unmet::NotYet`], so a probe may use `?` on calls that fail while a server is still
-/// coming up.
+/// Every displayable error converts into [`Unmet::NotYet`], so a probe may use `?` on calls that fail while
+/// a server is still coming up.
 #[derive(Debug)]
 pub enum Unmet {
     /// The condition does not hold yet; the text is what was seen instead.
@@ -65,7 +66,8 @@ pub enum Error {
 
 /// Looks again and again until `probe` answers, at most for `deadline`.
 ///
-/// `what` reads after "waited for": "the API server to be ready". A probe that hangs is cut off at the deadline.
+/// `what` reads after "waited for": "the API server to be ready". A probe that hangs is cut off at the
+/// deadline.
 pub async fn until<T, F, Fut>(what: impl Into<String>, deadline: Duration, mut probe: F) -> Result<T, Error>
 where
     F: FnMut() -> Fut,

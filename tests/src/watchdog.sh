@@ -1,6 +1,6 @@
-# Outlives the process that owns a stack and cleans up behind it, however that process ended: it reads its standard input, whose
-# other end only the owner holds, until that end is closed. Then it kills every process that carries the stack's mark in its
-# environment and removes the stack's directory.
+# Outlives the process that owns a stack and cleans up behind it, however that process ended: it reads its
+# standard input, whose other end only the owner holds, until that end is closed. Then it kills every process that
+# carries the stack's mark in its environment and removes the stack's directory.
 #
 # usage: sh -c WATCHDOG watchdog MARK DIRECTORY
 # input: a line `keep TARGET` makes it move DIRECTORY/logs to TARGET first, a line `drop` takes that back.
@@ -17,7 +17,7 @@ while read -r verb target; do
 done
 
 # Twice empty: a process may be just between fork and exec while the first look is taken.
-marked() { grep -lsxz -- "$mark" /proc/[0-9]*/environ; }
+marked() { grep -lsxzF -- "$mark" /proc/[0-9]*/environ; }
 empty=0
 tries=0
 while [ "$empty" -lt 2 ] && [ "$tries" -lt 200 ]; do

@@ -28,8 +28,8 @@ const ENDING: &str = "SLUICE_TEST_ENDING";
 /// What the owner prints before the directory of its stack.
 const ANNOUNCEMENT: &str = "stack in ";
 
-/// Started by the other tests: starts a stack in which kapp is waiting for a Deployment that never gets ready,
-/// and ends.
+/// Started by the other tests: starts a stack in which kapp is waiting for a Deployment that never gets
+/// ready, and ends.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the owner of a stack, run by the other tests"]
 async fn stack_owner() -> Result<()> {
@@ -121,8 +121,8 @@ impl Owner {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).context("signal the owner")
     }
 
-    /// Waits for the end of the owner, then until nothing is left of its stack. Returns the names of logs that
-    /// were kept.
+    /// Waits for the end of the owner, then until nothing is left of its stack. Returns the names of logs
+    /// that were kept.
     async fn leaves_nothing(self, expected: fn(ExitStatus) -> bool) -> Result<Vec<OsString>> {
         let Self {
             mut child,

@@ -1,5 +1,5 @@
-//! Every definition that we ship, on a real kube-apiserver: it is accepted, and a full object of each kind comes
-//! back as it was written.
+//! Every definition that we ship, on a real kube-apiserver: it is accepted, and a full object of each kind
+//! comes back as it was written.
 
 use std::collections::BTreeSet;
 use std::fs;

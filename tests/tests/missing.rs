@@ -1,6 +1,7 @@
 //! A machine that cannot build the stack is told in one line what is missing.
 //!
-//! Each test runs this very test program again in such a surrounding; `asks_for_the_programs` is what runs there.
+//! Each test runs this very test program again in such a surrounding; `asks_for_the_programs` is what runs
+//! there.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -24,8 +25,8 @@ async fn asks_for_the_programs() {
     }
 }
 
-/// What a process says that asks for the programs with an empty cache, `programs` in its PATH and `more` in its
-/// environment. It must be one line.
+/// What a process says that asks for the programs with an empty cache, `programs` in its PATH and `more` in
+/// its environment. It must be one line.
 fn told(programs: &Path, more: &[(&str, &str)]) -> Result<String> {
     let cache = tempfile::tempdir()?;
     let output = Command::new(env::current_exe()?)

@@ -1,4 +1,5 @@
-//! The stack itself: stacks run side by side, their kapp-controllers really reconcile, an API server can be swapped.
+//! The stack itself: stacks run side by side, their kapp-controllers really reconcile, an API server can be
+//! swapped.
 
 mod support;
 

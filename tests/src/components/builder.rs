@@ -36,7 +36,8 @@ impl Builder {
 
     /// Builds those of `wanted` that are missing, and copies the manifests beside them.
     ///
-    /// A program appears under its name only when it is complete, so an interrupted build goes on where it stopped.
+    /// A program appears under its name only when it is complete, so an interrupted build goes on where it
+    /// stopped.
     pub(super) fn build_missing(&self, wanted: &[Component]) -> Result<()> {
         if self.missing(wanted).is_empty() && self.has_manifests() {
             return Ok(());
@@ -121,7 +122,8 @@ impl Builder {
         go.current_dir(self.cache.join("go").join(module))
             .env("GOTOOLCHAIN", "local")
             .env("CGO_ENABLED", "0")
-            // A go.work above the cache directory, or flags meant for other builds, would change what is built.
+            // A go.work above the cache directory, or flags meant for other builds, would change what is
+            // built.
             .env("GOWORK", "off")
             .env("GOFLAGS", "-buildvcs=false");
         go

@@ -28,7 +28,8 @@ impl Cache {
         self.directory.join(name)
     }
 
-    /// Locks the directory against other processes for as long as the file lives; calls `waiting` first if another has it.
+    /// Locks the directory against other processes for as long as the file lives; calls `waiting` first if
+    /// another has it.
     pub(super) fn lock(&self, waiting: impl FnOnce()) -> Result<File> {
         let path = self.join("lock");
         let file = OpenOptions::new()
@@ -56,8 +57,8 @@ fn user_cache() -> Result<PathBuf> {
         .context("neither XDG_CACHE_HOME nor HOME says where the stack's programs can be kept")
 }
 
-/// Changes with everything that changes a program but the toolchain: an installed toolchain of another version
-/// builds the same sources to the same behaviour, and must not cost minutes.
+/// Changes with everything that changes a program but the toolchain: an installed toolchain of another
+/// version builds the same sources to the same behaviour, and must not cost minutes.
 fn inputs() -> String {
     let modules = MODULES
         .iter()

@@ -13,14 +13,16 @@ pub const KAPP_CONTROLLER_VERSION: &str = "v0.53.1";
 /// Version of the management API server, and the only one whose sources are built.
 pub const MANAGEMENT_VERSION: &str = "v1.36.3";
 
-/// Versions that API servers are prepared for. All but the first are the sources of the first, linked with another version:
-/// such a server reports that version and *emulates* the API surface and feature gates of its minor.
+/// Versions that API servers are prepared for. All but the first are the sources of the first, linked with
+/// another version: such a server reports that version and *emulates* the API surface and feature gates of
+/// its minor.
 pub const KUBERNETES_VERSIONS: [&str; 3] = [MANAGEMENT_VERSION, "v1.35.4", "v1.34.4"];
 
 /// Minor versions that the built sources can emulate: a server emulates at most the three before its own.
 const EMULATED: RangeInclusive<u16> = 33..=36;
 
-/// A module directory of `tests/go`: what resolves every dependency of a build without asking a proxy for versions.
+/// A module directory of `tests/go`: what resolves every dependency of a build without asking a proxy for
+/// versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Module {
     pub(super) name: &'static str,

@@ -1,4 +1,5 @@
-//! The programs that a stack runs, built from source with the Go toolchain and kept in the user's cache directory.
+//! The programs that a stack runs, built from source with the Go toolchain and kept in the user's cache
+//! directory.
 
 mod builder;
 mod cache;
@@ -28,8 +29,8 @@ pub struct Binaries {
 impl Binaries {
     /// The programs of every stack of this process, built first where that is needed.
     ///
-    /// The first call on a machine takes minutes and says what it is doing; with everything in place a call takes milliseconds.
-    /// Several processes may call at once: one builds, the others wait for it.
+    /// The first call on a machine takes minutes and says what it is doing; with everything in place a call
+    /// takes milliseconds. Several processes may call at once: one builds, the others wait for it.
     pub async fn ready() -> Result<Arc<Self>> {
         static READY: OnceCell<Arc<Binaries>> = OnceCell::const_new();
         READY
@@ -85,8 +86,9 @@ impl Binaries {
         self.program("kapp-controller")
     }
 
-    /// A `kube-apiserver` that says it is `version` (`v1.35.4`) and serves the API of that minor, as *emulated* by the newest
-    /// one in [`KUBERNETES_VERSIONS`]. Linked first if it is not among the prepared ones.
+    /// A `kube-apiserver` that says it is `version` (`v1.35.4`) and serves the API of that minor, as
+    /// *emulated* by the newest one in [`KUBERNETES_VERSIONS`]. Linked first if it is not among the
+    /// prepared ones.
     pub async fn kube_apiserver_for(self: &Arc<Self>, version: &str) -> Result<PathBuf> {
         let component = Component::kube_apiserver(version)?;
         let path = self.program(component.binary());
@@ -99,8 +101,8 @@ impl Binaries {
         Ok(path)
     }
 
-    /// A file that belongs to a component: `cluster-api/crds/*.yaml`, `cluster-api/webhooks.yaml`, `kapp-controller/crds.yml`,
-    /// `kapp-controller/rbac.yml`.
+    /// A file that belongs to a component: `cluster-api/crds/*.yaml`, `cluster-api/webhooks.yaml`,
+    /// `kapp-controller/crds.yml`, `kapp-controller/rbac.yml`.
     #[must_use]
     pub fn manifest(&self, name: impl AsRef<Path>) -> PathBuf {
         self.builder.manifests().join(name)

@@ -1,4 +1,5 @@
-//! What a machine must offer, checked before anything is started: a missing thing is one line, not a failure minutes later.
+//! What a machine must offer, checked before anything is started: a missing thing is one line, not a
+//! failure minutes later.
 
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
@@ -8,7 +9,8 @@ use anyhow::{Result, bail};
 /// Oldest Go that the module files accept.
 const GO: (u32, u32) = (1, 26);
 
-/// How kapp-controller gets its own view of `/run` and `/home`, where its ServiceAccount token and home are fixed.
+/// How kapp-controller gets its own view of `/run` and `/home`, where its ServiceAccount token and home are
+/// fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// `unshare -m`: as root.

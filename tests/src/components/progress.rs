@@ -40,7 +40,8 @@ impl Progress {
         progress
     }
 
-    /// Takes a line that `go build -v` says: a package that is being compiled, or a module that is being downloaded.
+    /// Takes a line that `go build -v` says: a package that is being compiled, or a module that is being
+    /// downloaded.
     pub(super) fn said(&mut self, line: &str) {
         self.bar.set_message(line.to_owned());
         if !line.contains(' ') {
