@@ -121,7 +121,11 @@ pub fn progress(
     let status = control_plane.and_then(|facts| facts.status_version.as_deref());
     let (phase, hop, course) = match (spec, status) {
         (None, _) => (ControlPlanePhase::Creating, to.to_owned(), Course::Forward),
-        (Some(spec), None) => (ControlPlanePhase::Creating, spec.to_owned(), Course::Forward),
+        (Some(spec), None) => {
+            // A status that goes missing in an upgrade is no reason to turn packages back.
+            let hop = begun_above(spec, previous).unwrap_or(spec);
+            (ControlPlanePhase::Creating, hop.to_owned(), Course::Forward)
+        }
         (Some(spec), Some(status)) if !same(spec, status) => (
             ControlPlanePhase::Rolling {
                 from: status.into(),

@@ -1,0 +1,363 @@
+//! The evidence record: what hooks are answered from, computed from what is observed and from nothing else.
+//!
+//! No call of a hook is an input, because it may have landed on another replica.
+
+mod gates;
+mod holds;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
+
+use crate::hold::Hold;
+use crate::hop::{ControlPlaneFacts, Course, Progress, WorkerFacts, progress};
+use crate::proof::Judgement;
+
+/// What is read of the Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterFacts<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its UID.
+    pub uid: &'a str,
+    /// Its generation.
+    pub generation: i64,
+    /// Its label `run.tanzu.vmware.com/tkr`; empty when it has none.
+    pub label: &'a str,
+    /// `spec.topology.version`.
+    pub topology_version: &'a str,
+    /// Whether `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set by somebody who is not the old manager.
+    pub paused: bool,
+    /// Whether an annotation of somebody keeps an upgrade from starting.
+    pub start_held: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+/// What is read of the ClusterBootstrap, which carries the record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BootstrapFacts<'a> {
+    /// Its generation.
+    pub generation: i64,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// Whether it and all its cloned values exist.
+    pub complete: bool,
+    /// `status.resolvedTKR`: the release whose packages are merged into its spec.
+    pub resolved_tkr: Option<&'a str>,
+}
+
+/// How the workload cluster answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workload<'a> {
+    /// It was not reached yet, and why.
+    NotYet(Hold),
+    /// It was reached before and does not answer.
+    Unreachable {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// It answers.
+    Reached {
+        /// UID of its namespace `kube-system`.
+        uid: &'a str,
+    },
+}
+
+/// The packages of a hop as they were judged, in the order kapp-controller, CNI, CPI, CSI, additional.
+///
+/// It says what it was judged for, so that a set of another hop, release or stage is not taken for this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackageSet<'a> {
+    /// The release whose packages these are.
+    pub tkr: &'a str,
+    /// The hop that they belong to.
+    pub hop: &'a str,
+    /// The stage that is in their digests; see [`Progress::stage`].
+    pub stage: Option<&'a str>,
+    /// Every package of the set, written or not.
+    pub judged: &'a [Judgement],
+}
+
+/// Everything that a record is computed from.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The Cluster.
+    pub cluster: ClusterFacts<'a>,
+    /// The control plane object, if there is one.
+    pub control_plane: Option<&'a ControlPlaneFacts>,
+    /// MachineDeployments and MachinePools of the topology.
+    pub workers: &'a [WorkerFacts],
+    /// Versions that the way may use; see [`progress`].
+    pub plan: Option<&'a [String]>,
+    /// The ClusterBootstrap.
+    pub bootstrap: BootstrapFacts<'a>,
+    /// The release of the hop, from [`for_hop`](crate::tkr::for_hop).
+    pub tkr: Result<&'a str, &'a Hold>,
+    /// How the workload cluster answers.
+    pub workload: Workload<'a>,
+    /// The packages of the hop, as soon as they are known.
+    pub packages: Option<PackageSet<'a>>,
+    /// What the controller ran into, if anything.
+    pub problem: Option<&'a Hold>,
+    /// Since when nothing but the settling of packages is missing, as far as the caller has seen.
+    pub settling_since: Option<Timestamp>,
+    /// Whether the packages were uninstalled from a cluster that is being deleted.
+    pub uninstalled: bool,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The record, if it is one that this build reads and speaks about the Cluster with this UID.
+#[must_use]
+pub fn of_cluster<'a>(record: Option<&'a UpgradeRecord>, uid: &str) -> Option<&'a UpgradeRecord> {
+    record.filter(|record| record.schema == SCHEMA && record.cluster_uid == uid)
+}
+
+/// What was judged of a package before, for [`judge`](crate::proof::judge); nothing if the workload cluster is another one.
+#[must_use]
+pub fn latch<'a>(
+    previous: Option<&'a UpgradeRecord>,
+    workload_uid: &str,
+    package: &str,
+) -> Option<&'a PackageRecord> {
+    previous
+        .filter(|record| record.workload_uid.as_deref() == Some(workload_uid))?
+        .packages
+        .iter()
+        .find(|judged| judged.name == package)
+}
+
+/// The pause that forbids writes for an upgrade and holds its gates, if there is one.
+#[must_use]
+pub fn pause(
+    previous: Option<&UpgradeRecord>,
+    progress: &Progress,
+    cluster: &ClusterFacts<'_>,
+    bootstrap_paused: bool,
+) -> Option<Hold> {
+    holds::pause(
+        of_cluster(previous, cluster.uid),
+        progress,
+        cluster,
+        bootstrap_paused,
+    )
+}
+
+/// How far the upgrade of a Cluster is, as [`advance`] sees it.
+#[must_use]
+pub fn progress_of(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Progress {
+    let previous = of_cluster(previous, seen.cluster.uid);
+    progress(
+        seen.control_plane,
+        seen.workers,
+        seen.cluster.topology_version,
+        seen.plan,
+        previous,
+    )
+}
+
+/// The record after what is seen: a pure, total function, and the same again for the same.
+///
+/// What was seen before the previous record was computed changes nothing.
+#[must_use]
+pub fn advance(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord {
+    let previous = of_cluster(previous, seen.cluster.uid);
+    if let Some(previous) = previous.filter(|previous| is_older(seen, previous)) {
+        return previous.clone();
+    }
+    let progress = progress_of(previous, seen);
+    let begins = begins(previous, seen, &progress);
+    let mut record = frame(previous, seen, &progress, begins);
+    let view = gates::View::new(previous, seen, &progress, begins);
+    record.gates = match record.outcome {
+        Some(_) => view.with_deletion(record.gates),
+        None => view.gates(&record),
+    };
+    close(&mut record, previous, seen, &progress);
+    record
+}
+
+fn is_older(seen: &Observed<'_>, previous: &UpgradeRecord) -> bool {
+    seen.cluster.generation < previous.observed_cluster_generation
+        || seen.bootstrap.generation < previous.observed_bootstrap_generation
+}
+
+/// Whether a new upgrade begins: nothing is recorded, or what is recorded is closed and something moved.
+fn begins(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Progress) -> bool {
+    let Some(previous) = previous else { return true };
+    let moved = previous.to != seen.cluster.topology_version;
+    match previous.outcome {
+        None => false,
+        Some(Outcome::Cancelled) => moved,
+        Some(Outcome::Completed) if moved => true,
+        // A release with another package set for the same Kubernetes version is an upgrade without any hook.
+        Some(Outcome::Completed) => {
+            progress.settled_at_hop() && seen.tkr.is_ok_and(|tkr| previous.tkr.as_deref() != Some(tkr))
+        }
+    }
+}
+
+/// Whether a closed record says the same as before. A cancelled one may still have to answer hooks of the version that the
+/// control plane runs, unless that cannot be told at the moment.
+fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
+    match record.outcome {
+        None => false,
+        Some(Outcome::Completed) => true,
+        Some(Outcome::Cancelled) => progress.settled_at().is_none(),
+    }
+}
+
+/// The record without its gates, which a closed one keeps.
+fn frame(
+    previous: Option<&UpgradeRecord>,
+    seen: &Observed<'_>,
+    progress: &Progress,
+    begins: bool,
+) -> UpgradeRecord {
+    let continued = previous.filter(|_| !begins);
+    let closed = continued.filter(|record| stays_closed(record, progress));
+    let hop = closed
+        .and_then(|record| record.hop.clone())
+        .unwrap_or_else(|| progress.hop.clone());
+    let of_hop = previous.filter(|record| record.hop.as_deref() == Some(hop.as_str()));
+    let stays = progress.course == Course::Cancelled;
+    let tkr = match seen.tkr {
+        Ok(tkr) if !stays => Some(tkr.to_owned()),
+        _ => of_hop.and_then(|record| record.tkr.clone()),
+    };
+    let packages = match seen.packages.filter(|set| set.hop == hop) {
+        Some(set) => set
+            .judged
+            .iter()
+            .map(|judgement| judgement.record.clone())
+            .collect(),
+        None => of_hop.map(|record| record.packages.clone()).unwrap_or_default(),
+    };
+    let workload_uid = match seen.workload {
+        Workload::Reached { uid } => Some(uid.to_owned()),
+        _ => previous.and_then(|record| record.workload_uid.clone()),
+    };
+    // A first installation has no version before it, until its target moves on.
+    let moved_on = progress.settled_at().filter(|_| !progress.taken);
+    let from = match continued {
+        Some(record) => record.from.clone().or_else(|| moved_on.map(str::to_owned)),
+        None => progress.stage().map(str::to_owned),
+    };
+    UpgradeRecord {
+        schema: SCHEMA,
+        cluster_uid: seen.cluster.uid.to_owned(),
+        observed_cluster_generation: seen.cluster.generation,
+        observed_bootstrap_generation: seen.bootstrap.generation,
+        workload_uid,
+        label: seen.cluster.label.to_owned(),
+        from,
+        to: seen.cluster.topology_version.to_owned(),
+        hop: Some(hop),
+        tkr,
+        gates: closed.map(|record| record.gates.clone()).unwrap_or_default(),
+        packages,
+        started_at: continued
+            .and_then(|record| record.started_at.clone())
+            .or(Some(Time(seen.now))),
+        ready_at: None,
+        released_at: None,
+        completed_at: continued.and_then(|record| record.completed_at.clone()),
+        outcome: closed.and_then(|record| record.outcome),
+    }
+}
+
+/// Closes the record if it is at its end, and stamps it.
+fn close(
+    record: &mut UpgradeRecord,
+    previous: Option<&UpgradeRecord>,
+    seen: &Observed<'_>,
+    progress: &Progress,
+) {
+    let now = || Some(Time(seen.now));
+    let of_hop = previous.filter(|previous| previous.hop == record.hop);
+    if record.outcome.is_some() {
+        record.ready_at = of_hop.and_then(|previous| previous.ready_at.clone());
+        record.released_at = of_hop.and_then(|previous| previous.released_at.clone());
+        return;
+    }
+    if progress.course == Course::Cancelled {
+        record.outcome = Some(Outcome::Cancelled);
+    } else if is_complete(record, seen, progress) {
+        record.outcome = Some(Outcome::Completed);
+        record.gates.retain(|gate| gate.version == record.to);
+        for gate in &mut record.gates {
+            if gate.hook != Hook::BeforeClusterDelete {
+                *gate = open(gate.hook, &gate.version);
+            }
+        }
+    }
+    record.completed_at = record
+        .outcome
+        .and_then(|_| record.completed_at.take().or_else(now));
+    record.released_at = progress
+        .taken
+        .then(|| {
+            of_hop
+                .and_then(|previous| previous.released_at.clone())
+                .or_else(now)
+        })
+        .flatten();
+    let same_targets = of_hop.filter(|previous| targets(&previous.packages).eq(targets(&record.packages)));
+    record.ready_at = (!record.packages.is_empty() && record.packages.iter().all(is_ready))
+        .then(|| {
+            same_targets
+                .and_then(|previous| previous.ready_at.clone())
+                .or_else(now)
+        })
+        .flatten();
+}
+
+fn is_complete(record: &UpgradeRecord, seen: &Observed<'_>, progress: &Progress) -> bool {
+    progress.settled_at_hop()
+        && record.hop.as_ref() == Some(&record.to)
+        && record
+            .gates
+            .iter()
+            .any(|gate| gate.hook == Hook::AfterClusterUpgrade && gate.open)
+        && !seen.workers.iter().any(|worker| worker.rolling)
+}
+
+fn targets(packages: &[PackageRecord]) -> impl Iterator<Item = (&str, &str, &str)> {
+    packages.iter().map(|judged| {
+        (
+            judged.name.as_str(),
+            judged.version.as_str(),
+            judged.values_digest.as_str(),
+        )
+    })
+}
+
+fn is_ready(judged: &PackageRecord) -> bool {
+    judged.state == sluice_crds::run::PackageState::Ready
+}
+
+fn open(hook: Hook, version: &str) -> Gate {
+    Gate {
+        hook,
+        version: version.to_owned(),
+        open: true,
+        reason: String::new(),
+        message: String::new(),
+    }
+}
+
+fn gate(hook: Hook, version: &str, hold: Option<Hold>) -> Gate {
+    match hold {
+        None => open(hook, version),
+        Some(Hold { reason, message }) => Gate {
+            hook,
+            version: version.to_owned(),
+            open: false,
+            reason: reason.as_str().to_owned(),
+            message,
+        },
+    }
+}

@@ -1,0 +1,235 @@
+//! The gates of a record, version by version, in the order in which Cluster API asks.
+
+use sluice_crds::run::{Gate, Hook, Phase, UpgradeRecord};
+
+use super::{Observed, gate, holds, open};
+use crate::hold::{Hold, HoldReason};
+use crate::hop::{ControlPlanePhase, Course, Progress};
+use crate::proof::Judgement;
+use crate::version::same;
+
+const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
+const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
+
+/// What gates are computed from.
+pub(super) struct View<'a> {
+    seen: &'a Observed<'a>,
+    progress: &'a Progress,
+    pause: Option<Hold>,
+    /// The packages, if they were judged for this hop, release and stage.
+    judged: Option<&'a [Judgement]>,
+    /// Gates of the previous record that still say something.
+    carried: Vec<&'a Gate>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(
+        previous: Option<&'a UpgradeRecord>,
+        seen: &'a Observed<'a>,
+        progress: &'a Progress,
+        begins: bool,
+    ) -> Self {
+        let cancelled = progress.course == Course::Cancelled;
+        let judged = seen
+            .packages
+            .filter(|set| set.hop == progress.hop && set.stage == progress.stage())
+            .filter(|set| cancelled || seen.tkr.is_ok_and(|tkr| tkr == set.tkr))
+            .map(|set| set.judged);
+        // A new upgrade keeps what was said about the version that the control plane runs: a hook of it may be pending.
+        let still_speaks = |gate: &&Gate| {
+            !begins
+                || progress
+                    .settled_at()
+                    .is_some_and(|version| same(version, &gate.version))
+        };
+        let carried = previous
+            .map(|record| record.gates.iter().filter(still_speaks).collect())
+            .unwrap_or_default();
+        let pause = holds::pause(previous, progress, &seen.cluster, seen.bootstrap.paused);
+        Self {
+            seen,
+            progress,
+            pause,
+            judged,
+            carried,
+        }
+    }
+
+    /// Every gate of the record.
+    pub(super) fn gates(&self, record: &UpgradeRecord) -> Vec<Gate> {
+        let mut gates: Vec<Gate> = self
+            .passed()
+            .into_iter()
+            .flat_map(|version| self.of_passed(version))
+            .collect();
+        let hop_is_next = self.progress.course == Course::Forward || self.progress.taken;
+        if hop_is_next {
+            gates.extend(self.of_hop(record));
+        }
+        if self.at_target() {
+            let hold = self.kept(Hook::AfterClusterUpgrade, &record.to, || {
+                let workers_done = gates
+                    .iter()
+                    .find(|gate| gate.hook == Hook::AfterWorkersUpgrade && same(&gate.version, &record.to));
+                workers_done
+                    .and_then(closed)
+                    .or_else(|| self.pause.clone())
+                    .or_else(|| holds::settling(self.judged, self.seen))
+            });
+            gates.push(gate(Hook::AfterClusterUpgrade, &record.to, hold));
+        }
+        self.with_deletion(gates)
+    }
+
+    /// The gates with the one for deletion, if the Cluster is being deleted.
+    pub(super) fn with_deletion(&self, mut gates: Vec<Gate>) -> Vec<Gate> {
+        gates.retain(|gate| gate.hook != Hook::BeforeClusterDelete);
+        if self.seen.cluster.deleting {
+            let hold = (!self.seen.uninstalled).then(|| {
+                Hold::new(
+                    HoldReason::UninstallRunning,
+                    "waiting for the packages to be uninstalled",
+                )
+            });
+            gates.push(gate(
+                Hook::BeforeClusterDelete,
+                self.seen.cluster.topology_version,
+                hold,
+            ));
+        }
+        gates
+    }
+
+    /// Whether the hop is the last one, or none is left.
+    fn at_target(&self) -> bool {
+        match self.progress.course {
+            Course::Forward => same(&self.progress.hop, self.seen.cluster.topology_version),
+            Course::Cancelled => true,
+            Course::Below => false,
+        }
+    }
+
+    /// Versions that the control plane has passed, the running one last.
+    fn passed(&self) -> Vec<&str> {
+        let hop = self.progress.hop.as_str();
+        let mut versions: Vec<&str> = Vec::new();
+        let proven = |gate: &&&Gate| gate.hook == Hook::AfterControlPlaneUpgrade && gate.open;
+        for gate in self.carried.iter().filter(proven) {
+            if !same(&gate.version, hop) && !versions.contains(&gate.version.as_str()) {
+                versions.push(&gate.version);
+            }
+        }
+        if let Some(running) = self.progress.settled_at().filter(|version| !same(version, hop)) {
+            versions.retain(|version| !same(version, running));
+            versions.push(running);
+        }
+        versions
+    }
+
+    /// The gates of a version below the hop. They were open before the hop moved on, unless nobody recorded it or the
+    /// target moved. Then the packages of the hop, proven on the running version, are as good a proof.
+    fn of_passed(&self, version: &str) -> Vec<Gate> {
+        let hold = self.kept(Hook::AfterControlPlaneUpgrade, version, || {
+            self.unproven(false, BEFORE)
+        });
+        [
+            Hook::BeforeClusterUpgrade,
+            Hook::BeforeControlPlaneUpgrade,
+            Hook::AfterControlPlaneUpgrade,
+            Hook::BeforeWorkersUpgrade,
+            Hook::AfterWorkersUpgrade,
+        ]
+        .into_iter()
+        .filter_map(|hook| {
+            let asked_before = matches!(hook, Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade);
+            if asked_before {
+                self.carries(hook, version).then(|| open(hook, version))
+            } else {
+                Some(gate(hook, version, hold.clone()))
+            }
+        })
+        .collect()
+    }
+
+    /// The gates of the hop.
+    fn of_hop(&self, record: &UpgradeRecord) -> Vec<Gate> {
+        let hop = self.progress.hop.as_str();
+        let mut gates = Vec::new();
+        if record.from.is_none() {
+            let hold = (!self.progress.taken).then(|| self.uncreated()).flatten();
+            gates.push(gate(Hook::BeforeClusterCreate, hop, hold));
+        } else {
+            for hook in [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade] {
+                let hold = (!self.progress.taken)
+                    .then(|| self.unproven(self.was_open(hook, hop), BEFORE))
+                    .flatten();
+                gates.push(gate(hook, hop, hold));
+            }
+        }
+        let after_control_plane = self.kept(Hook::AfterControlPlaneUpgrade, hop, || {
+            holds::control_plane(self.progress).or_else(|| self.unproven(false, ALL))
+        });
+        let before_workers = after_control_plane
+            .clone()
+            .or_else(|| self.pause.clone())
+            .or_else(|| holds::failures(self.judged));
+        let after_workers = self.kept(Hook::AfterWorkersUpgrade, hop, || {
+            before_workers
+                .clone()
+                .or_else(|| holds::workers(self.seen.workers, hop))
+        });
+        gates.push(gate(Hook::AfterControlPlaneUpgrade, hop, after_control_plane));
+        gates.push(gate(Hook::BeforeWorkersUpgrade, hop, before_workers));
+        gates.push(gate(Hook::AfterWorkersUpgrade, hop, after_workers));
+        gates
+    }
+
+    /// Why the Cluster may not be created yet.
+    fn uncreated(&self) -> Option<Hold> {
+        self.pause
+            .clone()
+            .or_else(|| self.seen.problem.cloned())
+            .or_else(|| (!self.seen.bootstrap.complete).then(holds::bootstrap_incomplete))
+    }
+
+    /// Why the packages of these phases are not proven on the running API server.
+    fn unproven(&self, was_open: bool, phases: &[Phase]) -> Option<Hold> {
+        self.pause
+            .clone()
+            .or_else(|| holds::inputs(self.seen, self.progress))
+            .or_else(|| match self.progress.phase {
+                ControlPlanePhase::Creating => holds::control_plane(self.progress),
+                _ => None,
+            })
+            .or_else(|| holds::workload(&self.seen.workload, was_open, self.seen.now))
+            .or_else(|| holds::packages(self.judged, phases))
+    }
+
+    /// The hold of a gate that never closes once it is open.
+    fn kept(&self, hook: Hook, version: &str, hold: impl FnOnce() -> Option<Hold>) -> Option<Hold> {
+        if self.was_open(hook, version) {
+            None
+        } else {
+            hold()
+        }
+    }
+
+    fn was_open(&self, hook: Hook, version: &str) -> bool {
+        self.carried
+            .iter()
+            .any(|gate| gate.hook == hook && same(&gate.version, version) && gate.open)
+    }
+
+    fn carries(&self, hook: Hook, version: &str) -> bool {
+        self.carried
+            .iter()
+            .any(|gate| gate.hook == hook && same(&gate.version, version))
+    }
+}
+
+fn closed(gate: &Gate) -> Option<Hold> {
+    (!gate.open).then(|| {
+        let reason = HoldReason::parse(&gate.reason).unwrap_or(HoldReason::GateClosed);
+        Hold::new(reason, gate.message.clone())
+    })
+}

@@ -1,0 +1,214 @@
+//! What keeps a gate closed.
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_crds::run::{Hook, PackageState, Phase, UpgradeRecord};
+
+use super::{ClusterFacts, Observed, Workload};
+use crate::hold::{Hold, HoldReason};
+use crate::hop::{ControlPlanePhase, Course, Progress, WorkerFacts};
+use crate::proof::Judgement;
+use crate::version::reached;
+
+/// How long proofs outlive the last answer of a workload cluster.
+const GRACE: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long AfterClusterUpgrade waits for packages to settle. It protects nothing, but blocks the next upgrade.
+const SETTLING: SignedDuration = SignedDuration::from_mins(30);
+
+/// Reasons that mean that nothing may be written.
+const PAUSES: [HoldReason; 3] = [
+    HoldReason::ClusterPaused,
+    HoldReason::BootstrapPaused,
+    HoldReason::StartHeldByAnnotation,
+];
+
+pub(super) fn pause(
+    previous: Option<&UpgradeRecord>,
+    progress: &Progress,
+    cluster: &ClusterFacts<'_>,
+    bootstrap_paused: bool,
+) -> Option<Hold> {
+    if cluster.deleting {
+        return Some(Hold::new(
+            HoldReason::ClusterDeleting,
+            "the Cluster is being deleted",
+        ));
+    }
+    if cluster.paused {
+        return Some(Hold::new(HoldReason::ClusterPaused, "the Cluster is paused"));
+    }
+    if bootstrap_paused {
+        return Some(Hold::new(
+            HoldReason::BootstrapPaused,
+            "the ClusterBootstrap is paused",
+        ));
+    }
+    let starts = progress.settled_at().is_some() && !progress.taken && !begun(previous);
+    (cluster.start_held && starts).then(|| {
+        Hold::new(
+            HoldReason::StartHeldByAnnotation,
+            "an annotation before-upgrade.hook.cluster.cluster.x-k8s.io is set on the Cluster",
+        )
+    })
+}
+
+/// Whether the open upgrade was once free to write. From then on an annotation that holds starts comes too late.
+fn begun(previous: Option<&UpgradeRecord>) -> bool {
+    let Some(record) = previous.filter(|record| record.outcome.is_none()) else {
+        return false;
+    };
+    let is_pause = |reason: &str| HoldReason::parse(reason).is_some_and(|reason| PAUSES.contains(&reason));
+    let free = record
+        .gates
+        .iter()
+        .any(|gate| gate.hook == Hook::BeforeClusterUpgrade && !is_pause(&gate.reason));
+    let written = |state| {
+        matches!(
+            state,
+            PackageState::Applied | PackageState::Reconciling | PackageState::Failed
+        )
+    };
+    free || record.packages.iter().any(|judged| written(judged.state))
+}
+
+/// What is wrong with the inputs of an upgrade, before any package is looked at.
+pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
+    if progress.course == Course::Below {
+        let to = seen.cluster.topology_version;
+        return Some(Hold::new(
+            HoldReason::VersionBelowControlPlane,
+            format!("the control plane is above {to} already"),
+        ));
+    }
+    if let Some(problem) = seen.problem {
+        return Some(problem.clone());
+    }
+    if progress.course == Course::Cancelled {
+        return None;
+    }
+    let tkr = match seen.tkr {
+        Ok(tkr) => tkr,
+        Err(hold) => return Some(hold.clone()),
+    };
+    if !seen.bootstrap.complete {
+        return Some(bootstrap_incomplete());
+    }
+    (seen.bootstrap.resolved_tkr != Some(tkr)).then(|| {
+        Hold::new(
+            HoldReason::BootstrapNotMerged,
+            format!("waiting for the packages of {tkr} to be in the ClusterBootstrap"),
+        )
+    })
+}
+
+pub(super) fn bootstrap_incomplete() -> Hold {
+    Hold::new(
+        HoldReason::BootstrapNotReady,
+        "waiting for the ClusterBootstrap and its values",
+    )
+}
+
+/// Whether the workload cluster can be believed. What was open stays so for a while when it falls silent.
+pub(super) fn workload(workload: &Workload<'_>, was_open: bool, now: Timestamp) -> Option<Hold> {
+    match workload {
+        Workload::Reached { .. } => None,
+        Workload::NotYet(hold) => Some(hold.clone()),
+        Workload::Unreachable { since } if was_open && now.duration_since(*since) <= GRACE => None,
+        Workload::Unreachable { .. } => Some(Hold::new(
+            HoldReason::WorkloadUnreachable,
+            "waiting for the workload cluster to answer",
+        )),
+    }
+}
+
+/// Whether every package of these phases has its proof.
+pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option<Hold> {
+    let Some(judged) = judged.filter(|judged| !judged.is_empty()) else {
+        return Some(Hold::new(
+            HoldReason::PackagesUnknown,
+            "waiting for the packages to be known",
+        ));
+    };
+    let concerned: Vec<&Judgement> = judged
+        .iter()
+        .filter(|judgement| phases.contains(&judgement.phase))
+        .collect();
+    first_failed(concerned.iter().copied()).or_else(|| {
+        let waiting = concerned.into_iter().find(|judgement| !judgement.ready())?;
+        Some(Hold::new(
+            HoldReason::PackagesNotReady,
+            format!("waiting for {}", named(waiting)),
+        ))
+    })
+}
+
+/// Whether no package failed.
+pub(super) fn failures(judged: Option<&[Judgement]>) -> Option<Hold> {
+    first_failed(judged.unwrap_or_default().iter())
+}
+
+fn first_failed<'a>(judged: impl IntoIterator<Item = &'a Judgement>) -> Option<Hold> {
+    let failed = judged
+        .into_iter()
+        .find(|judgement| judgement.record.state == PackageState::Failed)?;
+    Some(Hold::new(
+        HoldReason::PackageFailed,
+        format!("{} failed to reconcile", named(failed)),
+    ))
+}
+
+fn named(judgement: &Judgement) -> String {
+    format!("{} {}", judgement.record.name, judgement.record.version)
+}
+
+/// Whether every package is reconciled to its end, or was given long enough for it.
+pub(super) fn settling(judged: Option<&[Judgement]>, seen: &Observed<'_>) -> Option<Hold> {
+    if seen
+        .settling_since
+        .is_some_and(|since| seen.now.duration_since(since) >= SETTLING)
+    {
+        return None;
+    }
+    let Some(judged) = judged.filter(|judged| !judged.is_empty()) else {
+        return Some(Hold::new(
+            HoldReason::PackagesUnknown,
+            "waiting for the packages to be known",
+        ));
+    };
+    let unsettled = judged.iter().find(|judgement| !judgement.settled)?;
+    Some(Hold::new(
+        HoldReason::PackagesNotSettled,
+        format!("waiting for {} to be reconciled on every node", named(unsettled)),
+    ))
+}
+
+/// Whether the control plane is settled at the hop.
+pub(super) fn control_plane(progress: &Progress) -> Option<Hold> {
+    if progress.settled_at_hop() {
+        return None;
+    }
+    let reason = match progress.phase {
+        ControlPlanePhase::Creating => HoldReason::ControlPlaneCreating,
+        _ => HoldReason::ControlPlaneUpgrading,
+    };
+    Some(Hold::new(
+        reason,
+        format!("waiting for the control plane to be at {}", progress.hop),
+    ))
+}
+
+/// Whether Cluster API has asked all workers to take the version. Whether they have is Cluster API's to know.
+pub(super) fn workers(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
+    let asked = |worker: &WorkerFacts| {
+        worker
+            .spec_version
+            .as_deref()
+            .is_some_and(|spec| reached(spec, version))
+    };
+    (!workers.iter().all(asked)).then(|| {
+        Hold::new(
+            HoldReason::WorkersUpgrading,
+            format!("waiting for the workers to be at {version}"),
+        )
+    })
+}
