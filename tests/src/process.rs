@@ -291,7 +291,7 @@ mod tests {
         assert!(parent.exited().is_some_and(|status| !status.success()));
         runs(&directory, |programs| programs.is_empty()).await?;
         assert_eq!(directory.unexpected_exits(), Vec::<String>::new());
-        Ok(())
+        directory.close().await
     }
 
     #[tokio::test]
@@ -316,7 +316,7 @@ mod tests {
             matches!(&reported[..], [one] if one.contains("out of paper")),
             "{reported:?}"
         );
-        Ok(())
+        directory.close().await
     }
 
     #[tokio::test]

@@ -105,9 +105,8 @@ impl RunDirectory {
 
     /// Has the logs moved away instead of removed at the end, and returns where they will be.
     pub fn keep_logs(&self, name: &str) -> PathBuf {
-        let unique = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let target = kept_logs_directory().join(format!("{name}-{unique}"));
-        self.order(&format!("keep {}", target.display()));
+        let target = self.kept_logs(name);
+        self.order(&keep(&target));
         target
     }
 
@@ -163,41 +162,40 @@ impl RunDirectory {
             .push(what);
     }
 
+    fn kept_logs(&self, name: &str) -> PathBuf {
+        let unique = self.path.file_name().unwrap_or_default().to_string_lossy();
+        kept_logs_directory().join(format!("{name}-{unique}"))
+    }
+
     fn order(&self, line: &str) {
         let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(watchdog) = watchdog.as_mut()
-            && let Err(error) = writeln!(watchdog.orders, "{line}")
-        {
-            notice(format_args!(
-                "the watchdog of {} is gone: {error}",
-                self.path.display()
-            ));
+        if let Some(Err(error)) = watchdog.as_mut().map(|watchdog| watchdog.order(line)) {
+            notice(format_args!("{error:#}"));
         }
     }
 }
 
 impl Drop for RunDirectory {
+    /// A directory that nobody has closed belongs to something that failed: by a panic, or by an error that was
+    /// handed on. Its logs are kept.
     fn drop(&mut self) {
-        let open = self
-            .watchdog
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some();
-        if open && std::thread::panicking() {
-            let kept = self.keep_logs(&self.name);
-            notice(format_args!(
-                "the logs of {} are kept in {}",
-                self.name,
-                kept.display()
-            ));
-        }
         self.closing.store(true, Ordering::SeqCst);
-        let watchdog = self
+        let Some(mut watchdog) = self
             .watchdog
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(Err(error)) = watchdog.map(Watchdog::finish) {
+            .take()
+        else {
+            return;
+        };
+        let kept = self.kept_logs(&self.name);
+        notice(format_args!(
+            "the logs of {} are kept in {}",
+            self.name,
+            kept.display()
+        ));
+        let outcome = watchdog.order(&keep(&kept)).and_then(|()| watchdog.finish());
+        if let Err(error) = outcome {
             notice(format_args!("{error:#}"));
         }
     }
@@ -218,6 +216,10 @@ impl Watchdog {
             .context("start sh, needed to clean up behind the stack")?;
         let orders = child.stdin.take().context("the watchdog has no standard input")?;
         Ok(Self { child, orders })
+    }
+
+    fn order(&mut self, line: &str) -> Result<()> {
+        writeln!(self.orders, "{line}").context("tell the watchdog of a stack what to do")
     }
 
     /// Lets it clean up, and waits until it has.
@@ -266,6 +268,11 @@ fn resident(id: u32) -> Option<Resident> {
         id,
         bytes: kibibytes * 1024,
     })
+}
+
+/// The order to move the logs to `target`.
+fn keep(target: &Path) -> String {
+    format!("keep {}", target.display())
 }
 
 fn kept_logs_directory() -> PathBuf {

@@ -54,6 +54,7 @@ async fn stack_owner() -> Result<()> {
     match ending.as_str() {
         "panic" => panic!("as asked"),
         "stop" => stack.stop().await,
+        "error" => bail!("as asked"),
         _ => std::future::pending().await,
     }
 }
@@ -160,6 +161,17 @@ async fn an_orderly_stop_leaves_nothing() -> Result<()> {
 #[tokio::test]
 async fn a_panic_leaves_only_the_logs() -> Result<()> {
     let owner = Owner::start(&[], &this_program()?, "panic", &[])?;
+    let kept = owner.leaves_nothing(|status| status.code() == Some(101)).await?;
+    assert!(
+        matches!(&kept[..], [logs] if logs.to_string_lossy().starts_with("owner-")),
+        "{kept:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_error_leaves_only_the_logs() -> Result<()> {
+    let owner = Owner::start(&[], &this_program()?, "error", &[])?;
     let kept = owner.leaves_nothing(|status| status.code() == Some(101)).await?;
     assert!(
         matches!(&kept[..], [logs] if logs.to_string_lossy().starts_with("owner-")),
