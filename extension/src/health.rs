@@ -217,3 +217,88 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
         Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use http::Request;
+    use prometheus_client::metrics::counter::Counter;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn get(health: &Health, path: &str) -> (u16, String) {
+        let mut registry = Registry::default();
+        let counter = Counter::<u64>::default();
+        counter.inc();
+        registry.register("sluice_tests", "Tests", counter);
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = router(health.clone(), Arc::new(registry))
+            .oneshot(request)
+            .await
+            .unwrap();
+        let status = answer.status().as_u16();
+        let body = to_bytes(answer.into_body(), 1 << 16).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn ready_once_every_part_is() {
+        let health = Health::default();
+        let index = health.readiness("index");
+        health.check("certificate", || Ok(()));
+
+        let (status, text) = get(&health, "/readyz").await;
+        assert_eq!(
+            (status, &*text),
+            (503, "[-]index failed: not started\n[+]certificate ok\n")
+        );
+        assert_eq!(get(&health, "/readyz/index").await.0, 503);
+        assert_eq!(get(&health, "/readyz/certificate").await, (200, "ok".to_owned()));
+        assert!(!health.is_ready());
+
+        index.ready();
+        assert_eq!(get(&health, "/readyz").await, (200, "ok".to_owned()));
+        assert_eq!(
+            get(&health, "/readyz?verbose").await.1,
+            "[+]index ok\n[+]certificate ok\n"
+        );
+        assert!(health.is_ready());
+
+        index.not_ready("terminating");
+        assert_eq!(
+            get(&health, "/readyz/index").await,
+            (503, "[-]index failed: terminating\n".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn alive_while_every_task_goes_round() {
+        let health = Health::default();
+        assert_eq!(get(&health, "/healthz").await.0, 200);
+
+        let fast = health.heartbeat("fast", Duration::from_mins(10));
+        let stuck = health.heartbeat("stuck", Duration::ZERO);
+        fast.beat();
+        assert_eq!(get(&health, "/healthz/fast").await.0, 200);
+        let (status, text) = get(&health, "/livez").await;
+        assert_eq!(
+            (status, &*text),
+            (503, "[+]fast ok\n[-]stuck failed: no progress for 0 s\n")
+        );
+        drop(stuck);
+    }
+
+    #[tokio::test]
+    async fn metrics_are_shown_and_unknown_checks_are_not() {
+        let health = Health::default();
+        let (status, text) = get(&health, "/metrics").await;
+        assert_eq!(status, 200);
+        assert!(
+            text.contains("sluice_tests_total 1\n") && text.ends_with("# EOF\n"),
+            "{text}"
+        );
+        assert_eq!(get(&health, "/readyz/other").await.0, 404);
+        assert_eq!(get(&health, "/other").await.0, 404);
+    }
+}

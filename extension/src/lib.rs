@@ -1,4 +1,17 @@
 //! Sluice: the binary crate as a library, so that its parts can be tested.
 
+pub mod cli;
+pub mod control_plane;
+pub mod controllers;
+pub mod events;
 pub mod health;
+pub mod index;
+pub mod leader;
+pub mod metrics;
+pub mod remote;
+pub mod run;
 pub mod serve;
+pub mod stores;
+pub mod telemetry;
+pub mod triggers;
+pub mod watch;

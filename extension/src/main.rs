@@ -1,2 +1,19 @@
-//! Placeholder.
-fn main() {}
+//! The Sluice runtime extension.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sluice::{cli::Args, run, telemetry};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    telemetry::init(args.logging_format, args.verbosity);
+    match run::main(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line, whatever the log level: the first thing that an operator of a crash loop reads.
+            eprintln!("sluice: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Step 1: everything that is known of one Cluster, from memory.
+
+use std::sync::Arc;
+
+use kube::{ResourceExt, runtime::reflector::ObjectRef};
+use sluice_core::{
+    bootstrap::Catalogue,
+    build::Owner,
+    hop::{ControlPlaneFacts, WorkerFacts},
+    record::{ClusterFacts, of_cluster},
+};
+use sluice_crds::{
+    foreign::{
+        Cluster,
+        cluster::Topology,
+        machine_deployment::{WorkerSpec, WorkerStatus},
+    },
+    labels::{annotation, label},
+    run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease, UpgradeRecord},
+};
+
+use super::Context;
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) owner: Owner,
+    /// Value of the release label; empty when there is none.
+    pub(super) label: String,
+    pub(super) topology: Topology,
+    pub(super) bootstrap: Option<Arc<ClusterBootstrap>>,
+    pub(super) control_plane: Option<ControlPlaneFacts>,
+    pub(super) workers: Vec<WorkerFacts>,
+    /// Versions that the ClusterClass lets an upgrade pass through.
+    pub(super) plan: Option<Vec<String>>,
+    pub(super) releases: Vec<Arc<TanzuKubernetesRelease>>,
+    pub(super) catalogue: Catalogue,
+}
+
+impl Found {
+    /// The record of an earlier pass.
+    pub(super) fn record(&self) -> Option<&UpgradeRecord> {
+        let record = self.bootstrap.as_ref()?.status.as_ref()?.upgrade.as_ref();
+        of_cluster(record, &self.owner.uid)
+    }
+
+    /// The Cluster as the record sees it.
+    pub(super) fn facts(&self) -> ClusterFacts<'_> {
+        let Self {
+            cluster,
+            owner,
+            label,
+            topology,
+            ..
+        } = self;
+        let annotations = cluster.annotations();
+        ClusterFacts {
+            namespace: &owner.namespace,
+            name: &owner.name,
+            uid: &owner.uid,
+            generation: cluster.metadata.generation.unwrap_or_default(),
+            label,
+            topology_version: &topology.version,
+            paused: cluster.spec.paused || annotations.contains_key(annotation::PAUSED),
+            start_held: annotations
+                .keys()
+                .any(|key| key.starts_with(annotation::BEFORE_UPGRADE_PREFIX)),
+            deleting: cluster.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// The release that the spec of the ClusterBootstrap was merged for.
+    pub(super) fn resolved(&self) -> Option<&str> {
+        self.bootstrap
+            .as_ref()?
+            .status
+            .as_ref()?
+            .resolved_tkr
+            .as_deref()
+            .filter(|name| !name.is_empty())
+    }
+}
+
+/// Reads what concerns `cluster`; `None` when it is none of ours.
+pub(super) async fn run(cluster: &Arc<Cluster>, ctx: &Context) -> kube::Result<Option<Found>> {
+    let (Some(namespace), Some(uid)) = (cluster.namespace(), cluster.uid()) else {
+        return Ok(None);
+    };
+    let owner = Owner {
+        name: cluster.name_any(),
+        namespace: namespace.clone(),
+        uid,
+    };
+    let label = cluster.labels().get(label::TKR).cloned().unwrap_or_default();
+    let bootstrap = ctx
+        .stores
+        .bootstraps
+        .get(&ObjectRef::new(&owner.name).within(&namespace));
+    let Some(topology) = cluster.spec.topology.clone() else {
+        return Ok(None);
+    };
+    let legacy = |tkr: &str| {
+        let release = ctx.stores.releases.get(&ObjectRef::new(tkr));
+        release.is_some_and(|release| release.labels().contains_key(label::LEGACY_TKR))
+    };
+    if (label.is_empty() && bootstrap.is_none()) || legacy(&label) {
+        return Ok(None);
+    }
+    let control_plane = match &cluster.spec.control_plane_ref {
+        Some(reference) => ctx.control_planes.get(&namespace, reference).await?,
+        None => None,
+    };
+    Ok(Some(Found {
+        workers: workers(ctx, &owner),
+        plan: plan(ctx, &topology, &namespace),
+        releases: ctx.stores.releases.state(),
+        catalogue: ctx.stores.catalogue(),
+        cluster: Arc::clone(cluster),
+        owner,
+        label,
+        topology,
+        bootstrap,
+        control_plane,
+    }))
+}
+
+/// The template of a release.
+pub(super) fn template(ctx: &Context, release: &str) -> Option<ClusterBootstrapSpec> {
+    let key = ObjectRef::new(release).within(&ctx.settings.system_namespace);
+    ctx.stores
+        .templates
+        .get(&key)
+        .map(|template| template.spec.0.clone())
+}
+
+fn plan(ctx: &Context, topology: &Topology, namespace: &str) -> Option<Vec<String>> {
+    let key = ObjectRef::new(topology.class_name()?).within(topology.class_namespace().unwrap_or(namespace));
+    let versions = ctx.stores.classes.get(&key)?.spec.kubernetes_versions.clone();
+    (!versions.is_empty()).then_some(versions)
+}
+
+fn workers(ctx: &Context, owner: &Owner) -> Vec<WorkerFacts> {
+    let ours = |namespace: Option<String>, name: Option<&String>| {
+        namespace.as_deref() == Some(&owner.namespace) && name == Some(&owner.name)
+    };
+    let deployments = ctx
+        .stores
+        .machine_deployments
+        .state_filter(|worker| ours(worker.namespace(), worker.labels().get(label::CAPI_CLUSTER_NAME)));
+    let pools = ctx
+        .stores
+        .machine_pools
+        .state_filter(|worker| ours(worker.namespace(), worker.labels().get(label::CAPI_CLUSTER_NAME)));
+    let deployments = deployments
+        .iter()
+        .map(|worker| facts(worker.name_any(), &worker.spec, worker.status.as_ref()));
+    let pools = pools
+        .iter()
+        .map(|worker| facts(worker.name_any(), &worker.spec, worker.status.as_ref()));
+    let mut all: Vec<_> = deployments.chain(pools).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn facts(name: String, spec: &WorkerSpec, status: Option<&WorkerStatus>) -> WorkerFacts {
+    let version = spec.template.spec.version.clone();
+    let versions: Vec<String> = status
+        .into_iter()
+        .flat_map(|status| &status.versions)
+        .map(|each| each.version.clone())
+        .collect();
+    let replaced = status.is_some_and(|status| status.up_to_date_replicas == status.replicas);
+    let rolling = if versions.is_empty() {
+        !replaced
+    } else {
+        versions.iter().any(|running| Some(running) != version.as_ref())
+    };
+    WorkerFacts {
+        name,
+        spec_version: version,
+        versions,
+        rolling,
+    }
+}

@@ -1,0 +1,231 @@
+//! The ClusterBootstrap controller: packages of a cluster follow its release, and the record says how far they are.
+
+mod apply;
+mod delete;
+mod dereference;
+mod packages;
+mod targets;
+mod update_status;
+mod validate;
+mod values;
+mod workload;
+mod write;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{Stream, StreamExt};
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::{Controller, controller::Action, controller::Config, watcher},
+};
+use sluice_core::hold::Hold;
+use sluice_crds::foreign::Cluster;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::{
+    control_plane::ControlPlanes, events::Notifier, index::Index, remote::Remotes, stores::Stores,
+    triggers::ClusterRef,
+};
+
+/// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
+const UNWATCHED: Duration = Duration::from_secs(2);
+/// How soon a hot cluster is looked at again when nothing happens.
+const HOT: Duration = Duration::from_secs(10);
+
+/// What an operator has set.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Namespace of templates and Packages, and of PackageInstalls in workload clusters.
+    pub system_namespace: String,
+    /// How often kapp-controller looks at a package again, and this controller at a settled cluster.
+    pub sync_period: Duration,
+    /// How long a deletion waits for additional packages to be uninstalled.
+    pub delete_timeout: Duration,
+}
+
+impl Settings {
+    /// The sync period as kapp-controller takes it.
+    fn sync_period_text(&self) -> String {
+        let seconds = self.sync_period.as_secs();
+        format!("{}m{}s", seconds / 60, seconds % 60)
+    }
+}
+
+/// What every reconcile shares.
+pub struct Context {
+    /// Client of the management cluster.
+    pub client: Client,
+    /// What an operator has set.
+    pub settings: Settings,
+    /// What is kept in memory.
+    pub stores: Stores,
+    /// Control planes of every kind in use.
+    pub control_planes: ControlPlanes,
+    /// Connections to workload clusters.
+    pub remotes: Remotes,
+    /// Where problems before the first record are told to hooks.
+    pub index: Index,
+    /// Events for people.
+    pub events: Notifier,
+    written: Mutex<HashMap<String, Instant>>,
+}
+
+impl Context {
+    /// A context without history.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        settings: Settings,
+        stores: Stores,
+        control_planes: ControlPlanes,
+        remotes: Remotes,
+        index: Index,
+    ) -> Self {
+        let events = Notifier::new(client.clone());
+        Self {
+            client,
+            settings,
+            stores,
+            control_planes,
+            remotes,
+            index,
+            events,
+            written: Mutex::default(),
+        }
+    }
+
+    /// When the status of a cluster was written last, by its UID.
+    fn last_written(&self, uid: &str) -> Option<Instant> {
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(uid)
+            .copied()
+    }
+
+    fn set_written(&self, uid: &str) {
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(uid.to_owned(), Instant::now());
+    }
+
+    fn forget(&self, uid: &str) {
+        self.remotes.close(uid);
+        self.index.note(uid, None);
+        self.events.forget(uid);
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid);
+    }
+}
+
+/// Why a reconcile ended early. It is tried again by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The management API server refused a request or did not answer.
+    #[error("talk to the management API server")]
+    Management(#[from] kube::Error),
+}
+
+impl Error {
+    fn is_conflict(&self) -> bool {
+        let Self::Management(error) = self;
+        matches!(error, kube::Error::Api(status) if status.code == 409)
+    }
+}
+
+/// Reconciles until `stop`. The stores must be filled.
+pub async fn run(
+    ctx: Arc<Context>,
+    concurrency: u16,
+    triggers: impl Stream<Item = ClusterRef> + Send + 'static,
+    stop: CancellationToken,
+) {
+    let clusters = Api::<Cluster>::all(ctx.client.clone());
+    Controller::new(clusters, watcher::Config::default())
+        .with_config(Config::default().concurrency(concurrency))
+        .reconcile_on(triggers)
+        .graceful_shutdown_on(stop.cancelled_owned())
+        .run(reconcile, failed, ctx)
+        .for_each(|result| async move {
+            if let Err(error) = result {
+                debug!(%error, "Reconciling");
+            }
+        })
+        .await;
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
+fn failed(cluster: Arc<Cluster>, error: &Error, _: Arc<Context>) -> Action {
+    if error.is_conflict() {
+        // Somebody else wrote first; what they wrote is on its way through the watch.
+        return Action::requeue(Duration::from_millis(100));
+    }
+    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
+    Action::requeue(UNWATCHED)
+}
+
+/// An error with its sources on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let Some(found) = dereference::run(&cluster, &ctx).await? else {
+        ctx.forget(&cluster.uid().unwrap_or_default());
+        return Ok(Action::await_change());
+    };
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return delete::run(&ctx, &found).await;
+    }
+
+    let validated = validate::run(&found, &ctx.settings.system_namespace, |release| {
+        dereference::template(&ctx, release)
+    });
+    let (bootstrap, problem) = change(&ctx, &found, &validated).await?;
+    let Some(bootstrap) = bootstrap else {
+        return Ok(unborn(&ctx, &found, problem).await);
+    };
+
+    let packages = packages::run(&ctx, &found, &validated, &bootstrap, problem).await?;
+    update_status::run(&ctx, &found, &validated, &bootstrap, packages).await
+}
+
+/// Writes the ClusterBootstrap where it has to be another one. Returns it as it is now, and what is wrong.
+async fn change(
+    ctx: &Context,
+    found: &dereference::Found,
+    validated: &validate::Validated,
+) -> Result<(Option<Arc<sluice_crds::run::ClusterBootstrap>>, Option<Hold>), Error> {
+    let current = found.bootstrap.clone();
+    let Some(draft) = validated.change.clone().filter(|_| validated.paused.is_none()) else {
+        return Ok((current, validated.problem.clone()));
+    };
+    Ok(
+        match apply::draft(ctx, &found.owner, current.as_deref(), draft).await? {
+            Ok(written) => (Some(Arc::new(written)), None),
+            Err(hold) => (current, Some(hold)),
+        },
+    )
+}
+
+/// A Cluster without ClusterBootstrap has no record to carry the reason, so hooks and events do.
+async fn unborn(ctx: &Context, found: &dereference::Found, problem: Option<Hold>) -> Action {
+    ctx.index.note(&found.owner.uid, problem.clone());
+    let Some(hold) = problem else {
+        return Action::await_change();
+    };
+    ctx.events.held(&found.cluster, &hold).await;
+    Action::requeue(UNWATCHED)
+}

@@ -1,0 +1,3 @@
+//! Reconcilers: dereference, validate, build, apply, update_status.
+
+pub mod bootstrap;

@@ -1,0 +1,82 @@
+//! Events for people: one for each change of what a cluster waits for.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use kube::{
+    Client, Resource, ResourceExt,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+use sluice_core::hold::Hold;
+use sluice_crds::foreign::Cluster;
+use tracing::warn;
+
+const CONTROLLER: &str = "sluice";
+/// What the controller was doing, as `kubectl describe` shows it.
+const ACTION: &str = "UpgradePackages";
+
+/// Publishes events on Clusters.
+pub struct Notifier {
+    recorder: Recorder,
+    last: Mutex<HashMap<String, String>>,
+}
+
+impl Notifier {
+    /// A notifier that has told nothing yet.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        let reporter = Reporter {
+            controller: CONTROLLER.to_owned(),
+            instance: None,
+        };
+        Self {
+            recorder: Recorder::new(client, reporter),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Tells once that a cluster waits, and for what.
+    pub async fn held(&self, cluster: &Cluster, hold: &Hold) {
+        self.tell(cluster, EventType::Warning, hold.reason.as_str(), &hold.message)
+            .await;
+    }
+
+    /// Tells once that something went well.
+    pub async fn told(&self, cluster: &Cluster, reason: &str, note: &str) {
+        self.tell(cluster, EventType::Normal, reason, note).await;
+    }
+
+    /// Forgets a cluster that is gone.
+    pub fn forget(&self, uid: &str) {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid);
+    }
+
+    async fn tell(&self, cluster: &Cluster, type_: EventType, reason: &str, note: &str) {
+        let uid = cluster.uid().unwrap_or_default();
+        let said = format!("{reason}: {note}");
+        let before = self
+            .last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(uid, said.clone());
+        if before.as_ref() == Some(&said) {
+            return;
+        }
+        let event = Event {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(note.to_owned()),
+            action: ACTION.to_owned(),
+            secondary: None,
+        };
+        // An event is a courtesy: the condition says the same, so a lost one is no reason to stop.
+        if let Err(error) = self.recorder.publish(&event, &cluster.object_ref(&())).await {
+            warn!(%error, reason, "Publishing an event");
+        }
+    }
+}

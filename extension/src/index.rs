@@ -1,0 +1,195 @@
+//! What hooks are answered from: the stores of this replica, read without waiting for anything.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use kube::{ResourceExt, runtime::reflector::ObjectRef};
+use sluice_core::{
+    decision::{Decision, Knowledge, Known, decide},
+    hold::{Hold, HoldReason},
+    hook_call::HookCall,
+    retry::RetryPolicy,
+};
+use sluice_crds::{
+    labels::{annotation, label},
+    run::ClusterBootstrap,
+};
+use sluice_hooks::Gate;
+use tracing::info;
+
+use crate::stores::Stores;
+
+/// How often the number of held clusters is counted. It only sets how soon Cluster API asks again.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// The gate of every hook. Cheap to clone; all clones are one.
+#[derive(Debug, Clone)]
+pub struct Index(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    system_namespace: String,
+    deletion_limit: u32,
+    stores: OnceLock<Stores>,
+    synced: AtomicBool,
+    held: AtomicU32,
+    /// What keeps a Cluster from having a record at all, by UID. Only the leader knows.
+    notes: RwLock<HashMap<String, Hold>>,
+}
+
+impl Index {
+    /// An index that knows nothing yet and holds every call.
+    #[must_use]
+    pub fn new(system_namespace: String, deletion_limit: Duration) -> Self {
+        Self(Arc::new(Inner {
+            system_namespace,
+            deletion_limit: u32::try_from(deletion_limit.as_secs()).unwrap_or(u32::MAX),
+            stores: OnceLock::new(),
+            synced: AtomicBool::new(false),
+            held: AtomicU32::new(0),
+            notes: RwLock::default(),
+        }))
+    }
+
+    /// Follows the stores for as long as it is polled. Calls are answered from them once all are filled.
+    pub async fn follow(&self, stores: Stores) {
+        let stores = self.0.stores.get_or_init(|| stores);
+        stores.synced().await;
+        self.0.synced.store(true, Ordering::Release);
+        let mut tick = tokio::time::interval(COUNT_EVERY);
+        loop {
+            tick.tick().await;
+            let held = stores.bootstraps.state_filter(is_held).len();
+            self.0
+                .held
+                .store(u32::try_from(held).unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether calls are answered from complete stores.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.0.synced.load(Ordering::Acquire)
+    }
+
+    /// Tells hooks what keeps the Cluster with this UID from having a record.
+    pub fn note(&self, uid: &str, hold: Option<Hold>) {
+        let mut notes = self.0.notes.write().unwrap_or_else(PoisonError::into_inner);
+        match hold {
+            Some(hold) => drop(notes.insert(uid.to_owned(), hold)),
+            None => drop(notes.remove(uid)),
+        }
+    }
+
+    fn policy(&self) -> RetryPolicy {
+        let held = self.0.held.load(Ordering::Relaxed);
+        RetryPolicy {
+            deletion_limit: self.0.deletion_limit,
+            ..RetryPolicy::with_held(held)
+        }
+    }
+
+    fn judge(&self, call: &HookCall<'_>) -> Decision {
+        let Some(stores) = self.0.stores.get().filter(|_| self.is_synced()) else {
+            return decide(call, &Knowledge::Unsynced, &self.policy());
+        };
+        let bootstrap = stores
+            .bootstraps
+            .get(&ObjectRef::new(call.name).within(call.namespace));
+        let cluster = stores
+            .clusters
+            .get(&ObjectRef::new(call.name).within(call.namespace));
+        let release = call
+            .label
+            .and_then(|label| stores.releases.get(&ObjectRef::new(label)));
+        let known = Known {
+            record: bootstrap
+                .as_ref()
+                .and_then(|b| b.status.as_ref()?.upgrade.as_ref()),
+            bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
+            custom: cluster.is_some_and(|cluster| {
+                cluster
+                    .annotations()
+                    .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
+            }),
+            missing: self.missing(stores, call, release.is_some()),
+        };
+        let legacy = release.is_some_and(|release| release.labels().contains_key(label::LEGACY_TKR));
+        decide(
+            call,
+            &Knowledge::synced(call.label, legacy, known),
+            &self.policy(),
+        )
+    }
+
+    /// What keeps a record from being made at all.
+    fn missing(&self, stores: &Stores, call: &HookCall<'_>, released: bool) -> Option<Hold> {
+        let label = call.label.filter(|label| !label.is_empty())?;
+        if !released {
+            return Some(tkr_not_found(label));
+        }
+        let namespace = &self.0.system_namespace;
+        let template = stores.templates.get(&ObjectRef::new(label).within(namespace));
+        if template.is_none() {
+            return Some(template_not_found(namespace, label));
+        }
+        self.0
+            .notes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(call.uid)
+            .cloned()
+    }
+}
+
+impl Gate for Index {
+    fn decide(&self, call: &HookCall<'_>) -> Decision {
+        let decision = self.judge(call);
+        let (hook, namespace, cluster) = (call.hook, call.namespace, call.name);
+        match &decision {
+            Decision::Release => info!(%hook, namespace, cluster, answer = "release", "answered hook"),
+            Decision::Hold {
+                retry_after, reason, ..
+            } => info!(
+                %hook, namespace, cluster, answer = "hold", %reason, retry_after = retry_after.seconds(),
+                "answered hook"
+            ),
+        }
+        decision
+    }
+}
+
+/// The release that a label names does not exist.
+#[must_use]
+pub fn tkr_not_found(label: &str) -> Hold {
+    Hold::new(
+        HoldReason::TKRNotFound,
+        format!(
+            "TanzuKubernetesRelease {label}, named by label {}, does not exist",
+            label::TKR
+        ),
+    )
+}
+
+/// A release without template.
+#[must_use]
+pub fn template_not_found(namespace: &str, release: &str) -> Hold {
+    Hold::new(
+        HoldReason::TemplateNotFound,
+        format!("ClusterBootstrapTemplate {namespace}/{release} of the release does not exist"),
+    )
+}
+
+fn is_held(bootstrap: &ClusterBootstrap) -> bool {
+    let record = bootstrap
+        .status
+        .as_ref()
+        .and_then(|status| status.upgrade.as_ref());
+    record.is_some_and(|record| record.outcome.is_none())
+}

@@ -1,0 +1,227 @@
+//! Leader election with client-go's rules: a PUT carries the resourceVersion that was read, and a lease expires by what
+//! this process saw on its own clock, never by a remote wall clock.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ObjectMeta, PostParams},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+/// Name of the lease.
+pub const LEASE: &str = "sluice-leader";
+
+/// Who takes part and how patient everybody is.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Unique name of this process.
+    pub identity: String,
+    /// How long a holder that stopped renewing is waited for.
+    pub lease_duration: Duration,
+    /// How long a holder tries to renew before it gives up.
+    pub renew_deadline: Duration,
+    /// How often the lease is looked at.
+    pub retry_period: Duration,
+}
+
+/// Why a leader is none any more.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No renewal got through in time; another replica may lead.
+    #[error("leadership lost: lease {namespace}/{LEASE} was not renewed for {deadline:?}")]
+    Lost {
+        /// Namespace of the lease.
+        namespace: String,
+        /// The renew deadline.
+        deadline: Duration,
+    },
+}
+
+/// Takes part in the election.
+#[derive(Debug)]
+pub struct Elector {
+    config: Config,
+    leases: Api<Lease>,
+    /// The last state of the lease that somebody else held, and when it was first seen here.
+    seen: Option<(String, Instant)>,
+}
+
+impl Elector {
+    /// A candidate.
+    #[must_use]
+    pub fn new(client: Client, config: Config) -> Self {
+        let leases = Api::namespaced(client, &config.namespace);
+        Self {
+            config,
+            leases,
+            seen: None,
+        }
+    }
+
+    /// Returns once this process leads; `None` when `stop` came first.
+    pub async fn acquire(&mut self, stop: &CancellationToken) -> Option<()> {
+        loop {
+            match self.attempt().await {
+                Ok(true) => {
+                    info!(identity = %self.config.identity, lease = LEASE, "Leading");
+                    return Some(());
+                }
+                Ok(false) => {}
+                Err(error) => warn!(%error, lease = LEASE, "Waiting for the lease"),
+            }
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                () = tokio::time::sleep(self.config.retry_period) => {}
+            }
+        }
+    }
+
+    /// Renews until `stop`, then hands the lease back.
+    ///
+    /// # Errors
+    /// The leader must end its process: another replica may lead already.
+    pub async fn renew(&mut self, stop: &CancellationToken) -> Result<(), Error> {
+        let mut renewed = Instant::now();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => {
+                    self.hand_back().await;
+                    return Ok(());
+                }
+                () = tokio::time::sleep(self.config.retry_period) => {}
+            }
+            let left = self.config.renew_deadline.saturating_sub(renewed.elapsed());
+            match tokio::time::timeout(left, self.attempt()).await {
+                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(false)) => return Err(self.lost()),
+                Ok(Err(error)) => warn!(%error, lease = LEASE, "Renewing the lease"),
+                Err(_elapsed) => {}
+            }
+            if renewed.elapsed() >= self.config.renew_deadline {
+                return Err(self.lost());
+            }
+        }
+    }
+
+    fn lost(&self) -> Error {
+        Error::Lost {
+            namespace: self.config.namespace.clone(),
+            deadline: self.config.renew_deadline,
+        }
+    }
+
+    /// Takes or renews the lease. `false`: somebody else holds it, or won the race.
+    async fn attempt(&mut self) -> kube::Result<bool> {
+        let Some(lease) = self.leases.get_opt(LEASE).await? else {
+            let fresh = Lease {
+                metadata: self.metadata(None),
+                spec: Some(self.spec(None)),
+            };
+            return won(self.leases.create(&PostParams::default(), &fresh).await);
+        };
+        let version = lease.resource_version();
+        let spec = lease.spec.unwrap_or_default();
+        let holder = spec.holder_identity.as_deref().unwrap_or_default();
+        if !holder.is_empty() && holder != self.config.identity && !self.expired(version.as_deref(), &spec) {
+            return Ok(false);
+        }
+        let next = Lease {
+            metadata: self.metadata(version),
+            spec: Some(self.spec(Some(&spec))),
+        };
+        won(self.leases.replace(LEASE, &PostParams::default(), &next).await)
+    }
+
+    fn expired(&mut self, version: Option<&str>, spec: &LeaseSpec) -> bool {
+        let version = version.unwrap_or_default();
+        let (last, since) = self
+            .seen
+            .get_or_insert_with(|| (version.to_owned(), Instant::now()));
+        if last != version {
+            version.clone_into(last);
+            *since = Instant::now();
+        }
+        let patience = spec
+            .lease_duration_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map_or(self.config.lease_duration, Duration::from_secs);
+        since.elapsed() > patience
+    }
+
+    fn metadata(&self, version: Option<String>) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(LEASE.to_owned()),
+            namespace: Some(self.config.namespace.clone()),
+            resource_version: version,
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = MicroTime(Timestamp::now());
+        let mine = before.is_some_and(|b| b.holder_identity.as_deref() == Some(&self.config.identity));
+        let transitions = before.and_then(|b| b.lease_transitions).unwrap_or_default();
+        LeaseSpec {
+            holder_identity: Some(self.config.identity.clone()),
+            lease_duration_seconds: i32::try_from(self.config.lease_duration.as_secs()).ok(),
+            acquire_time: before
+                .filter(|_| mine)
+                .and_then(|b| b.acquire_time.clone())
+                .or_else(|| Some(now.clone())),
+            renew_time: Some(now),
+            lease_transitions: Some(if mine {
+                transitions
+            } else {
+                transitions.saturating_add(1)
+            }),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// Lets the next leader start at once. Best effort: the lease expires anyway.
+    async fn hand_back(&self) {
+        let held = match self.leases.get_opt(LEASE).await {
+            Ok(Some(lease)) => lease,
+            Ok(None) => return,
+            Err(error) => return debug!(%error, "Handing back the lease"),
+        };
+        if held
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.holder_identity.as_deref())
+            != Some(&self.config.identity)
+        {
+            return;
+        }
+        let metadata = self.metadata(held.resource_version());
+        let spec = LeaseSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            ..held.spec.unwrap_or_default()
+        };
+        let empty = Lease {
+            metadata,
+            spec: Some(spec),
+        };
+        if let Err(error) = self.leases.replace(LEASE, &PostParams::default(), &empty).await {
+            debug!(%error, "Handing back the lease");
+        }
+    }
+}
+
+fn won(result: kube::Result<Lease>) -> kube::Result<bool> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,86 @@
+//! What is counted about hooks. Labels are of bounded sets; no object is ever named.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::Registry,
+};
+use sluice_core::hold::HoldReason;
+use sluice_hooks::{Answer, Observer, Outcome};
+
+/// From 50 µs, where an answer from memory lies, to the 3 s that Cluster API waits.
+const SECONDS: [f64; 12] = [
+    0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 1.0, 3.0,
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HookLabels {
+    hook: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HookLabel {
+    hook: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// Counts hook calls. Clones share the counters.
+#[derive(Clone, Debug)]
+pub struct HookMetrics {
+    requests: Family<HookLabels, Counter>,
+    seconds: Family<HookLabel, Histogram, fn() -> Histogram>,
+    held: Family<ReasonLabel, Counter>,
+}
+
+impl Default for HookMetrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            held: Family::default(),
+        }
+    }
+}
+
+impl HookMetrics {
+    /// Makes the counters visible.
+    pub fn register(&self, registry: &mut Registry) {
+        let Self {
+            requests,
+            seconds,
+            held,
+        } = self;
+        registry.register("sluice_hook_requests", "Hook calls by answer", requests.clone());
+        registry.register(
+            "sluice_hook_request_duration_seconds",
+            "Time from a call's head to its answer",
+            seconds.clone(),
+        );
+        registry.register("sluice_hook_holds", "Held hook calls by reason", held.clone());
+    }
+}
+
+impl Observer for HookMetrics {
+    fn answered(&self, answer: &Answer) {
+        let hook = answer.endpoint.as_str();
+        self.requests
+            .get_or_create(&HookLabels {
+                hook,
+                status: answer.outcome.as_str(),
+            })
+            .inc();
+        self.seconds
+            .get_or_create(&HookLabel { hook })
+            .observe(answer.took.as_secs_f64());
+        if let Outcome::Held(reason) = answer.outcome {
+            // Only known spellings become labels, so that their number stays bounded.
+            let reason = HoldReason::parse(reason).map_or("Other", HoldReason::as_str);
+            self.held.get_or_create(&ReasonLabel { reason }).inc();
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A client from a kubeconfig that passed the allow-list; nothing else of kube's configuration is used.
+
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use kube::{Client, Config, config::AuthInfo};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use serde_json::json;
+use sluice_core::kubeconfig::{Credentials, WorkloadKubeconfig};
+
+/// No single request to a workload API server may take longer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why no client can be made of a kubeconfig. Carries field names only, never content.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not an address.
+    #[error("field server is not a URL")]
+    Server,
+    /// Not PEM.
+    #[error("field certificate-authority-data holds no PEM certificate")]
+    CertificateAuthority,
+    /// The TLS library refuses a certificate or key. Its message is kept out: it may quote content.
+    #[error("fields client-certificate-data and client-key-data make no TLS identity")]
+    Identity,
+}
+
+/// A client of the workload API server, with a deadline on every request that is not a watch.
+///
+/// # Errors
+/// See [`Error`].
+pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
+    let mut config = Config::new(kubeconfig.server.parse().map_err(|_| Error::Server)?);
+    let authorities: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(&kubeconfig.certificate_authority)
+        .map(|certificate| certificate.map(|der| der.to_vec()))
+        .collect::<Result<_, _>>()
+        .map_err(|_| Error::CertificateAuthority)?;
+    if authorities.is_empty() {
+        return Err(Error::CertificateAuthority);
+    }
+    config.root_cert = Some(authorities);
+    config.tls_server_name.clone_from(&kubeconfig.tls_server_name);
+    config.connect_timeout = Some(Duration::from_secs(5));
+    config.read_timeout = None;
+    config.write_timeout = Some(REQUEST_TIMEOUT);
+    config.proxy_url = None;
+    config.auth_info = auth(&kubeconfig.credentials)?;
+    Client::try_from(config).map_err(|_| Error::Identity)
+}
+
+fn auth(credentials: &Credentials) -> Result<AuthInfo, Error> {
+    let fields = match credentials {
+        Credentials::Token(token) => json!({"token": token.expose()}),
+        Credentials::ClientCertificate { certificate, key } => json!({
+            "client-certificate-data": STANDARD.encode(certificate),
+            "client-key-data": STANDARD.encode(key.expose()),
+        }),
+    };
+    serde_json::from_value(fields).map_err(|_| Error::Identity)
+}

@@ -1,0 +1,245 @@
+//! Puts the parts together: listeners first, then stores, then leadership, then reconciling.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use prometheus_client::registry::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    cli::{Args, WebhookArgs},
+    control_plane::ControlPlanes,
+    controllers::bootstrap,
+    health::{self, Health},
+    index::Index,
+    leader::{self, Elector},
+    metrics::HookMetrics,
+    remote::Remotes,
+    serve::{self, CertificateFiles, Limits, Server, TlsConfig},
+    stores::Stores,
+    triggers::Triggers,
+};
+
+/// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
+const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
+
+/// Runs until a signal or a failure.
+///
+/// # Errors
+/// What keeps the process from serving: one line that names the file, address or object.
+pub fn main(args: Args) -> anyhow::Result<()> {
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| anyhow!("another TLS provider is installed already"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(run(args))
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
+    let stop = CancellationToken::new();
+    let index = Index::new(args.system_namespace.clone(), args.cluster_delete_timeout);
+    let health = Health::default();
+    let mut registry = Registry::default();
+
+    // Discovery needs nothing but this listener: Cluster API gives up after a minute without it.
+    let hooks = hooks(&args.webhook, &health, &mut registry).await?;
+    let hook_metrics = HookMetrics::default();
+    hook_metrics.register(&mut registry);
+    let synced = index.clone();
+    health.check("index", move || {
+        if synced.is_synced() {
+            Ok(())
+        } else {
+            Err("not synced".to_owned())
+        }
+    });
+    let probes = Server::bind(plain(args.health_addr), serve::Metrics::default()).await?;
+    let serving = CancellationToken::new();
+    let hooks = tokio::spawn(hooks.run(sluice_hooks::router(index.clone(), hook_metrics), serving.clone()));
+    let probes = tokio::spawn(probes.run(
+        health::router(health.clone(), Arc::new(registry)),
+        serving.clone(),
+    ));
+
+    let terminating = health.readiness("running");
+    terminating.ready();
+    let signals = tokio::spawn(until_signal(stop.clone()));
+    let outcome = control(&args, index, &stop).await;
+
+    terminating.not_ready("terminating");
+    if outcome.is_ok() && !signals.is_finished() {
+        stop.cancelled().await;
+    }
+    if outcome.is_ok() {
+        tokio::time::sleep(ENDPOINT_PROPAGATION).await;
+    }
+    serving.cancel();
+    let _drained = tokio::join!(hooks, probes);
+    outcome
+}
+
+/// Everything behind the hooks: stores, leadership, reconciling. Ends when `stop` does.
+async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow::Result<()> {
+    let client = client(args.kubeconfig.as_deref()).await?;
+    let (triggers, wakes) = Triggers::new();
+    let (stores, following) = Stores::open(&client, &args.system_namespace, &triggers);
+    let _stores = AbortOnDrop(tokio::spawn(following));
+    let _index = AbortOnDrop(tokio::spawn({
+        let (index, stores) = (index.clone(), stores.clone());
+        async move { index.follow(stores).await }
+    }));
+
+    let mut elector = args
+        .leader
+        .leader_elect
+        .then(|| Elector::new(client.clone(), election(args)));
+    if let Some(elector) = &mut elector
+        && elector.acquire(stop).await.is_none()
+    {
+        return Ok(());
+    }
+    tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        () = stores.synced() => {}
+    }
+
+    let settings = bootstrap::Settings {
+        system_namespace: args.system_namespace.clone(),
+        sync_period: args.sync_period,
+        delete_timeout: args.cluster_delete_timeout,
+    };
+    let context = Arc::new(bootstrap::Context::new(
+        client.clone(),
+        settings,
+        stores,
+        ControlPlanes::new(client, triggers.clone()),
+        Remotes::new(args.system_namespace.clone(), triggers),
+        index,
+    ));
+    info!("Reconciling");
+    let reconciling = bootstrap::run(context, args.cluster_concurrency, wakes, stop.clone());
+    match elector {
+        None => reconciling.await,
+        Some(mut elector) => {
+            // Reconcilers end before the lease is handed back, so that two leaders never write. A lost lease ends the
+            // process at once, for the same reason.
+            let reconciled = CancellationToken::new();
+            let work = async {
+                reconciling.await;
+                reconciled.cancel();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                renewed = elector.renew(&reconciled) => renewed?,
+                () = work => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn hooks(args: &WebhookArgs, health: &Health, registry: &mut Registry) -> Result<Server, serve::Error> {
+    let metrics = serve::Metrics::default();
+    metrics.register(registry);
+    let files = CertificateFiles {
+        dir: args.webhook_cert_dir.clone(),
+        cert_name: args.webhook_cert_name.clone(),
+        key_name: args.webhook_key_name.clone(),
+    };
+    let config = serve::Config {
+        address: SocketAddr::new(args.webhook_host, args.webhook_port),
+        tls: Some(TlsConfig::new(files)),
+        limits: Limits::default(),
+    };
+    let server = Server::bind(config, metrics).await?;
+    if let Some(certificate) = server.certificate() {
+        health.check("certificate", move || certificate.check(jiff::Timestamp::now()));
+    }
+    Ok(server)
+}
+
+fn plain(address: SocketAddr) -> serve::Config {
+    serve::Config {
+        address,
+        tls: None,
+        limits: Limits::default(),
+    }
+}
+
+/// The management cluster's client. The operator's own kubeconfig may hold anything; those of workload clusters may not.
+async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let shown = path.display();
+            let kubeconfig =
+                Kubeconfig::read_from(path).with_context(|| format!("read --kubeconfig {shown}"))?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("use --kubeconfig {shown}"))?
+        }
+        None => Config::incluster()
+            .context("use the service account of the pod; outside a pod, set --kubeconfig")?,
+    };
+    Client::try_from(config).context("connect to the management cluster")
+}
+
+fn election(args: &Args) -> leader::Config {
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+    let replica = args
+        .leader
+        .leader_elect_identity
+        .clone()
+        .or_else(|| host().ok())
+        .unwrap_or_default();
+    leader::Config {
+        namespace: args.leader.leader_elect_namespace.clone(),
+        // The process id tells a restarted container from the one before it.
+        identity: format!(
+            "{replica}_{}_{}",
+            std::process::id(),
+            jiff::Timestamp::now().as_nanosecond()
+        ),
+        lease_duration: args.leader.leader_elect_lease_duration,
+        renew_deadline: args.leader.leader_elect_renew_deadline,
+        retry_period: args.leader.leader_elect_retry_period,
+    }
+}
+
+/// The first signal asks to stop, the second one does not ask.
+async fn until_signal(stop: CancellationToken) {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return;
+    };
+    for first in [true, false] {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if first {
+            info!("Stopping");
+            stop.cancel();
+        }
+    }
+    std::process::exit(130);
+}
+
+/// Ends a task with its owner.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
