@@ -21,5 +21,6 @@ mod probe;
 pub mod process;
 pub mod provider;
 pub mod run_directory;
+pub mod scenario;
 pub mod stack;
 pub mod wait;

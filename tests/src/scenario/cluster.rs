@@ -1,0 +1,309 @@
+//! Clusters of a scenario.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+use super::read;
+use super::scene::Scene;
+use crate::apply;
+use crate::kubelet::Delay;
+use crate::objects::{self, Release};
+use crate::observer::{Event, Milestone, Revision};
+use crate::provider::Workload;
+use crate::wait::{self, Unmet};
+
+/// A Cluster that is described but not created.
+pub struct NewCluster {
+    scene: Scene,
+    name: String,
+    version: String,
+    tkr: Option<String>,
+    workers: u32,
+}
+
+impl NewCluster {
+    pub(super) fn new(scene: Scene, name: &str) -> Self {
+        Self {
+            scene,
+            name: name.to_owned(),
+            version: super::VERSIONS[0].to_owned(),
+            tkr: None,
+            workers: 0,
+        }
+    }
+
+    /// Managed by Sluice, at a release.
+    #[must_use]
+    pub fn at(mut self, release: &Release) -> Self {
+        release.kubernetes().clone_into(&mut self.version);
+        self.tkr = Some(release.name());
+        self
+    }
+
+    /// Not managed by Sluice, at a Kubernetes version.
+    #[must_use]
+    pub fn unmanaged(mut self, version: &str) -> Self {
+        version.clone_into(&mut self.version);
+        self.tkr = None;
+        self
+    }
+
+    /// With one MachineDeployment of so many Machines.
+    #[must_use]
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Creates it; does not wait.
+    pub async fn create(self) -> Result<Cluster> {
+        let Self {
+            scene,
+            name,
+            version,
+            tkr,
+            workers,
+        } = self;
+        let object = objects::cluster(scene.namespace(), &name, &version, tkr.as_deref(), workers);
+        apply::apply(&scene.client(), &object).await?;
+        Ok(Cluster { scene, name })
+    }
+}
+
+/// A Cluster that exists.
+#[derive(Clone)]
+pub struct Cluster {
+    scene: Scene,
+    name: String,
+}
+
+impl Cluster {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The scenario that it belongs to.
+    #[must_use]
+    pub fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    /// Moves label and version to a release, in one write. Returns the revision from before.
+    pub async fn upgrade(&self, release: &Release) -> Result<Revision> {
+        self.patch(&objects::upgrade(release.kubernetes(), Some(&release.name())))
+            .await
+    }
+
+    /// Moves the version of an unmanaged Cluster. Returns the revision from before.
+    pub async fn upgrade_unmanaged(&self, version: &str) -> Result<Revision> {
+        self.patch(&objects::upgrade(version, None)).await
+    }
+
+    /// Merges a patch into the Cluster. Returns the revision from before.
+    ///
+    /// Cluster API refuses a change of version while a hook of the upgrade before it is pending: the patch is tried again.
+    pub async fn patch(&self, patch: &Value) -> Result<Revision> {
+        let kind = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster");
+        let clusters: Api<DynamicObject> = Api::namespaced_with(
+            self.scene.client(),
+            self.scene.namespace(),
+            &ApiResource::from_gvk(&kind),
+        );
+        let before = self.scene.world().observer().catch_up().await?;
+        wait::until(
+            format!("a change of Cluster {} to be accepted", self.name),
+            Duration::from_secs(30),
+            || async {
+                clusters
+                    .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
+                    .await?;
+                Ok(())
+            },
+        )
+        .await?;
+        Ok(before)
+    }
+
+    /// The Cluster object.
+    pub async fn object(&self) -> Result<Value> {
+        let namespace = self.scene.namespace();
+        let path = format!(
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/clusters/{}",
+            self.name
+        );
+        read::get(&self.scene.client(), &path).await
+    }
+
+    /// The ClusterBootstrap of the Cluster.
+    pub async fn bootstrap(&self) -> Result<Value> {
+        let namespace = self.scene.namespace();
+        let path = format!(
+            "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/{namespace}/clusterbootstraps/{}",
+            self.name
+        );
+        read::get(&self.scene.client(), &path).await
+    }
+
+    /// The workload cluster.
+    pub fn workload(&self) -> Result<Arc<Workload>> {
+        self.scene
+            .world()
+            .provider()
+            .workload(self.scene.namespace(), &self.name)
+            .with_context(|| format!("Cluster {} has no API server", self.name))
+    }
+
+    /// Sets how long a Deployment or DaemonSet takes in this Cluster, also while it is being waited for.
+    pub fn delay(&self, name: &str, delay: Delay) {
+        let delays = self.scene.world().provider().delays();
+        delays.set(self.scene.namespace(), &self.name, name, delay);
+    }
+
+    /// Waits until Cluster API says that the Cluster is Available.
+    pub async fn is_available(&self, deadline: Duration) -> Result<()> {
+        let what = format!("Cluster {} to be Available", self.name);
+        self.until(what, deadline, |cluster| {
+            match read::condition(cluster, "Available") {
+                Some(condition) if condition["status"] == "True" => Ok(()),
+                _ => wait::not_yet(read::describe(cluster, "Available")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until the topology is at rest: reconciled at the current generation, and no hook pending.
+    pub async fn is_settled(&self, deadline: Duration) -> Result<()> {
+        let what = format!("Cluster {} to be upgraded", self.name);
+        self.until(what, deadline, |cluster| {
+            let generation = &cluster["metadata"]["generation"];
+            let pending = &cluster["metadata"]["annotations"]["runtime.cluster.x-k8s.io/pending-hooks"];
+            match read::condition(cluster, "TopologyReconciled") {
+                Some(condition)
+                    if condition["status"] == "True"
+                        && condition["observedGeneration"] == *generation
+                        && pending.is_null() =>
+                {
+                    Ok(())
+                }
+                _ => wait::not_yet(read::describe(cluster, "TopologyReconciled")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until the message of TopologyReconciled contains `text`; returns the message.
+    pub async fn says(&self, text: &str, deadline: Duration) -> Result<String> {
+        let what = format!("TopologyReconciled of Cluster {} to say {text:?}", self.name);
+        self.until(what, deadline, |cluster| {
+            let message = read::describe(cluster, "TopologyReconciled");
+            if message.contains(text) {
+                Ok(message)
+            } else {
+                wait::not_yet(message)
+            }
+        })
+        .await
+    }
+
+    /// Waits until the Cluster object answers `look`.
+    pub async fn until<T>(
+        &self,
+        what: String,
+        deadline: Duration,
+        look: impl Fn(&Value) -> Result<T, Unmet>,
+    ) -> Result<T> {
+        let found = wait::until(what, deadline, || async {
+            let object = self.object().await?;
+            look(&object)
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn milestones(&self) -> Vec<Milestone> {
+        let observer = self.scene.world().observer();
+        observer.milestones(self.scene.namespace(), &self.name)
+    }
+
+    /// Waits for the first milestone after `since` that `wanted` accepts.
+    pub async fn milestone(
+        &self,
+        what: &str,
+        deadline: Duration,
+        since: Revision,
+        wanted: impl Fn(&Event) -> bool,
+    ) -> Result<Milestone> {
+        let cluster = (self.scene.namespace(), self.name.as_str());
+        let observer = self.scene.world().observer();
+        observer.milestone(what, deadline, cluster, since, wanted).await
+    }
+
+    /// Waits until Cluster API writes `version` to the control plane.
+    pub async fn control_plane_written(
+        &self,
+        version: &str,
+        since: Revision,
+        deadline: Duration,
+    ) -> Result<Milestone> {
+        let what = format!(
+            "{version} to be written to the control plane of Cluster {}",
+            self.name
+        );
+        self.milestone(
+            &what,
+            deadline,
+            since,
+            |event| matches!(event, Event::ControlPlaneWritten { version: written } if written == version),
+        )
+        .await
+    }
+
+    /// Waits until every package of `release` has proof after `since`; returns the last of these proofs.
+    pub async fn packages_proven(
+        &self,
+        release: &Release,
+        since: Revision,
+        deadline: Duration,
+    ) -> Result<Milestone> {
+        let mut last: Option<Milestone> = None;
+        for package in release.packages() {
+            let what = format!("proof of {} in Cluster {}", package.name(), self.name);
+            let proven = self
+                .milestone(&what, deadline, since, |event| {
+                    matches!(event, Event::PackageProven { ref_name, version }
+                        if ref_name == package.ref_name() && version == package.version())
+                })
+                .await?;
+            if last.as_ref().is_none_or(|last| last.revision < proven.revision) {
+                last = Some(proven);
+            }
+        }
+        last.context("a release without packages")
+    }
+
+    /// Fails if Cluster API has written any version to the control plane after `since`.
+    pub async fn control_plane_is_untouched(&self, since: Revision) -> Result<()> {
+        self.scene.world().observer().catch_up().await?;
+        let written = self.milestones().into_iter().find(|milestone| {
+            milestone.revision > since && matches!(milestone.event, Event::ControlPlaneWritten { .. })
+        });
+        match written {
+            Some(milestone) => bail!(
+                "{:?} of Cluster {} at revision {}, after {since}",
+                milestone.event,
+                self.name,
+                milestone.revision
+            ),
+            None => Ok(()),
+        }
+    }
+}

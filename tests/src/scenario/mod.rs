@@ -1,0 +1,16 @@
+//! What a scenario is written in: a stack with provider, observer and extension, a namespace of its own, Clusters that can be
+//! created, upgraded and waited for.
+
+mod cluster;
+mod read;
+mod runner;
+mod scene;
+mod world;
+
+pub use cluster::{Cluster, NewCluster};
+pub use runner::{PATIENCE, Scenario, main};
+pub use scene::Scene;
+pub use world::{Hooks, World};
+
+/// Kubernetes versions of scenarios, oldest first. They are *emulated* by one kube-apiserver, see [`crate::components`].
+pub const VERSIONS: [&str; 3] = ["v1.34.4", "v1.35.4", "v1.36.3"];

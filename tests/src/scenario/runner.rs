@@ -1,0 +1,230 @@
+//! Runs scenarios: `--list`, a filter by name, one plain line at the end.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use clap::Parser;
+use futures::StreamExt as _;
+use futures::stream;
+
+use super::scene::Scene;
+use super::world::{Hooks, World};
+use crate::extension::Scope;
+use crate::objects::Class;
+
+type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// One scenario.
+#[derive(Clone)]
+pub struct Scenario {
+    /// Its name, also of its namespace.
+    pub name: &'static str,
+    /// What it proves, in one line.
+    pub proves: &'static str,
+    /// Its ClusterClass.
+    pub class: Class,
+    /// Whether Cluster API asks Sluice about its namespace.
+    pub asks_sluice: bool,
+    /// Whether it wants the machine for itself.
+    pub alone: bool,
+    /// Runs it.
+    pub run: fn(Scene) -> Running,
+}
+
+/// Real components, one scenario each: `cargo test -p sluice-tests --test scenarios -- [NAME]...`
+#[derive(Debug, Parser)]
+#[command(name = "scenarios", about)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+struct Arguments {
+    /// Runs only scenarios whose name contains one of these.
+    names: Vec<String>,
+    /// Lists the scenarios and what each proves.
+    #[arg(long)]
+    list: bool,
+    /// How many scenarios run side by side.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    // What cargo and test runners pass to every test program.
+    #[arg(long, hide = true)]
+    nocapture: bool,
+    #[arg(long, hide = true)]
+    quiet: bool,
+    #[arg(long, hide = true)]
+    exact: bool,
+    #[arg(long, hide = true)]
+    test_threads: Option<usize>,
+}
+
+/// The main function of the test program.
+#[must_use]
+pub fn main(scenarios: &[Scenario]) -> ExitCode {
+    let arguments = Arguments::parse();
+    let chosen: Vec<Scenario> = scenarios
+        .iter()
+        .filter(|scenario| arguments.chooses(scenario.name))
+        .cloned()
+        .collect();
+    if arguments.list {
+        for scenario in &chosen {
+            say(&format!("{:<28} {}", scenario.name, scenario.proves));
+        }
+        return ExitCode::SUCCESS;
+    }
+    if chosen.is_empty() {
+        say(&format!("no scenario is named {}", arguments.names.join(" or ")));
+        return ExitCode::FAILURE;
+    }
+    log();
+    match runtime().and_then(|runtime| runtime.block_on(run(chosen, arguments.jobs.max(1)))) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("the stack failed: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Arguments {
+    fn chooses(&self, scenario: &str) -> bool {
+        self.names.is_empty()
+            || self.names.iter().any(|name| {
+                if self.exact {
+                    scenario == name
+                } else {
+                    scenario.contains(name.as_str())
+                }
+            })
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// Runs the scenarios; returns how many failed.
+async fn run(scenarios: Vec<Scenario>, jobs: usize) -> Result<usize> {
+    let asked: Vec<String> = scenarios
+        .iter()
+        .filter(|scenario| scenario.asks_sluice)
+        .map(|scenario| scenario.name.to_owned())
+        .collect();
+    say(&format!("{} scenarios, starting the stack", scenarios.len()));
+    let began = Instant::now();
+    let hooks = if asked.is_empty() {
+        Hooks::Absent
+    } else {
+        Hooks::AskedAbout(Scope::Namespaces(asked))
+    };
+    let world = World::start("scenarios", &hooks).await?;
+    say(&format!(
+        "the stack is ready after {:.1} s",
+        began.elapsed().as_secs_f64()
+    ));
+
+    let total = scenarios.len();
+    let (alone, together): (Vec<Scenario>, Vec<Scenario>) =
+        scenarios.into_iter().partition(|scenario| scenario.alone);
+    let mut failed = stream::iter(together)
+        .map(|scenario| perform(world.clone(), scenario))
+        .buffer_unordered(jobs)
+        .filter(|passed| std::future::ready(!passed))
+        .count()
+        .await;
+    for scenario in alone {
+        failed += usize::from(!perform(world.clone(), scenario).await);
+    }
+
+    let exits = world.stack().core().directory().unexpected_exits();
+    for exit in &exits {
+        say(&format!("a process of the stack ended: {exit}"));
+    }
+    failed += usize::from(failed == 0 && !exits.is_empty());
+    if failed > 0 {
+        let kept = world.stack().core().directory().keep_logs("scenarios");
+        say(&format!("logs are kept in {}", kept.display()));
+    }
+    world.stop().await?;
+    say(&format!(
+        "{} passed, {failed} failed",
+        total.saturating_sub(failed)
+    ));
+    Ok(failed)
+}
+
+/// Runs one scenario, then has the observer judge it; tells how it went. A panic is a failure like any other.
+async fn perform(world: Arc<World>, scenario: Scenario) -> bool {
+    let began = Instant::now();
+    say(&format!("start {:<26} {}", scenario.name, scenario.proves));
+    let outcome = match Scene::open(&world, scenario.name, &scenario.class).await {
+        Ok(scene) => {
+            let outcome = tokio::spawn((scenario.run)(scene.clone()))
+                .await
+                .unwrap_or_else(|panic| Err(anyhow!("{panic}")));
+            finish(&scene, &scenario, outcome).await
+        }
+        Err(error) => Err(error.context("prepare the scenario")),
+    };
+    let after = format!("{:.1} s", began.elapsed().as_secs_f64());
+    match &outcome {
+        Ok(()) => say(&format!(
+            "{} {:<26} {after:>8}",
+            paint("ok   ", 32),
+            scenario.name
+        )),
+        Err(error) => {
+            say(&format!(
+                "{} {:<26} {after:>8}",
+                paint("FAIL ", 31),
+                scenario.name
+            ));
+            say(&format!(
+                "      {}",
+                format!("{error:#}").replace('\n', "\n      ")
+            ));
+        }
+    }
+    outcome.is_ok()
+}
+
+async fn finish(scene: &Scene, scenario: &Scenario, outcome: Result<()>) -> Result<()> {
+    let judged = if scenario.asks_sluice {
+        scene.in_order().await
+    } else {
+        // Its clusters roll on their own; the scenario itself asks the observer.
+        scene.world().observer().check()
+    };
+    let closed = scene.close().await;
+    outcome.and(judged).and(closed)
+}
+
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,kube_client=off,kube_runtime=off"));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // A second call in one process would be the only way to fail.
+    drop(subscriber.try_init());
+}
+
+fn paint(text: &str, colour: u8) -> String {
+    if std::io::stdout().is_terminal() {
+        format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody listens any more: nothing to do about it.
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+}
+
+/// Time that most waits of scenarios get; generous, for a machine that does other things too.
+pub const PATIENCE: Duration = Duration::from_secs(90);

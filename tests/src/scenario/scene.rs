@@ -1,0 +1,165 @@
+//! One scenario's part of the world.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use kube::Client;
+use serde_json::Value;
+
+use super::cluster::NewCluster;
+use super::read;
+use super::world::World;
+use crate::apply;
+use crate::kubelet::Delay;
+use crate::objects::{Class, Release};
+use crate::packages::TestPackage;
+use crate::wait;
+
+/// A namespace on the management cluster, and packages and releases that only this scenario uses.
+#[derive(Clone)]
+pub struct Scene {
+    world: Arc<World>,
+    namespace: String,
+}
+
+impl Scene {
+    /// Creates the namespace with a ClusterClass in it.
+    pub async fn open(world: &Arc<World>, namespace: &str, class: &Class) -> Result<Self> {
+        let scene = Self {
+            world: world.clone(),
+            namespace: namespace.to_owned(),
+        };
+        apply::namespace(&scene.client(), namespace).await?;
+        apply::apply_all(&scene.client(), &class.objects(namespace)).await?;
+        let path = format!(
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/clusterclasses/{}",
+            Class::name()
+        );
+        wait::until(
+            "the ClusterClass to be usable",
+            Duration::from_secs(30),
+            || async {
+                let class = read::get(&scene.client(), &path).await?;
+                match read::condition(&class, "VariablesReady") {
+                    Some(condition) if condition["status"] == "True" => Ok(()),
+                    _ => wait::not_yet(read::describe(&class, "VariablesReady")),
+                }
+            },
+        )
+        .await?;
+        Ok(scene)
+    }
+
+    /// What the scenario shares with others.
+    #[must_use]
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// The management cluster, with all rights.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.world.stack().client()
+    }
+
+    /// The scenario's namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A package of this scenario: `<short>.<namespace>.test`, one ConfigMap.
+    #[must_use]
+    pub fn package(&self, short: &str, version: &str) -> TestPackage {
+        TestPackage::new(format!("{short}.{}.test", self.namespace), version)
+    }
+
+    /// A package of this scenario with a Deployment that becomes ready after `delay`.
+    #[must_use]
+    pub fn slow_package(&self, short: &str, version: &str, delay: Delay) -> TestPackage {
+        self.package(short, version).deployment(delay)
+    }
+
+    /// The package that installs kapp-controller.
+    pub fn kapp_controller(&self, version: &str) -> Result<TestPackage> {
+        TestPackage::kapp_controller(
+            format!("kapp-controller.{}.test", self.namespace),
+            version,
+            self.world.stack().core().binaries(),
+        )
+    }
+
+    /// A release with kapp-controller and the CNI `antrea`, both of package version `version`.
+    pub fn release(&self, kubernetes: &str, version: &str, antrea: Delay) -> Result<Release> {
+        Ok(Release::new(
+            kubernetes,
+            format!("{}.1", self.namespace),
+            self.kapp_controller(version)?,
+            self.slow_package("antrea", version, antrea),
+        ))
+    }
+
+    /// Applies everything that belongs to a release.
+    pub async fn publish(&self, release: &Release) -> Result<()> {
+        self.apply(&release.objects()).await
+    }
+
+    /// Applies objects to the management cluster.
+    pub async fn apply(&self, objects: &[Value]) -> Result<()> {
+        apply::apply_all(&self.client(), objects).await
+    }
+
+    /// A Cluster in the scenario's namespace, to be described further and created.
+    #[must_use]
+    pub fn cluster(&self, name: &str) -> NewCluster {
+        NewCluster::new(self.clone(), name)
+    }
+
+    /// Fails if a version was written too early for a Cluster of this scenario.
+    pub async fn in_order(&self) -> Result<()> {
+        let observer = self.world.observer();
+        observer.catch_up().await?;
+        match observer.violations(&self.namespace) {
+            violations if violations.is_empty() => Ok(()),
+            violations => bail!(
+                "the observer saw:\n{}",
+                violations
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            ),
+        }
+    }
+
+    /// Deletes the scenario's Clusters and waits until they are gone.
+    pub async fn close(&self) -> Result<()> {
+        let clusters = format!(
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/clusters",
+            self.namespace
+        );
+        let request = http::Request::delete(&clusters).body(Vec::new())?;
+        self.client().request_text(request).await?;
+        wait::until("the Clusters to be deleted", Duration::from_mins(2), || async {
+            let left = read::get(&self.client(), &clusters).await?;
+            let left: BTreeMap<String, String> = left["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|cluster| {
+                    let name = cluster["metadata"]["name"].as_str().unwrap_or_default();
+                    (name.to_owned(), read::describe(cluster, "Deleting"))
+                })
+                .collect();
+            if left.is_empty() {
+                Ok(())
+            } else {
+                wait::not_yet(format!("{left:?}"))
+            }
+        })
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! What scenarios share: one management plane with everything around it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+
+use crate::apply;
+use crate::extension::{Extension, Scope, Settings};
+use crate::observer::Observer;
+use crate::provider::{self, Provider};
+use crate::stack::{Options, Stack};
+
+/// Name of the ExtensionConfig.
+const EXTENSION_CONFIG: &str = "sluice";
+
+/// Whether Cluster API asks Sluice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hooks {
+    /// Sluice runs and is asked about these namespaces.
+    AskedAbout(Scope),
+    /// Sluice does not run.
+    Absent,
+}
+
+/// A stack with provider and observer, and with Sluice where it is wanted.
+pub struct World {
+    // The provider first: what it runs ends before the stack does.
+    provider: Provider,
+    observer: Observer,
+    extension: Option<Extension>,
+    stack: Stack,
+}
+
+impl World {
+    /// Starts everything. `name` serves to name kept logs.
+    pub async fn start(name: &str, hooks: &Hooks) -> Result<Arc<Self>> {
+        let definitions = sluice_definitions()?;
+        let options = Options::new(name).crds(provider::definitions()).crds(definitions);
+        let stack = Stack::start(options).await?;
+        let observer = Observer::start(stack.core().etcd()).await?;
+        let provider = Provider::start(stack.core(), stack.management());
+        let extension = match hooks {
+            Hooks::Absent => None,
+            Hooks::AskedAbout(scope) => {
+                let extension = Extension::start(&stack, Settings::new("sluice")).await?;
+                extension.register(EXTENSION_CONFIG, scope).await?;
+                Some(extension)
+            }
+        };
+        Ok(Arc::new(Self {
+            provider,
+            observer,
+            extension,
+            stack,
+        }))
+    }
+
+    /// The management plane.
+    #[must_use]
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The provider of workload clusters.
+    #[must_use]
+    pub fn provider(&self) -> &Provider {
+        &self.provider
+    }
+
+    /// The observer.
+    #[must_use]
+    pub fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// Sluice.
+    pub fn extension(&self) -> Result<&Extension> {
+        self.extension
+            .as_ref()
+            .context("Sluice does not run in this stack")
+    }
+
+    /// Stops everything and removes the stack's directory.
+    pub async fn stop(&self) -> Result<()> {
+        self.stack.core().directory().close().await
+    }
+}
+
+/// The definitions of `crds/yaml`, as they are shipped.
+fn sluice_definitions() -> Result<Vec<serde_json::Value>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/yaml");
+    let mut definitions = Vec::new();
+    for entry in std::fs::read_dir(&directory).with_context(|| format!("list {}", directory.display()))? {
+        let path = entry?.path();
+        let yaml = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        definitions.extend(apply::documents(&yaml)?);
+    }
+    Ok(definitions)
+}

@@ -1,0 +1,54 @@
+//! The observer itself: without hooks Cluster API rolls at once, and the observer must say so.
+
+use anyhow::{Result, ensure};
+use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::Class;
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario {
+        name: "observer-catches",
+        proves: "an upgrade that nobody holds is seen by the observer as too early, control plane and workers alike",
+        class: Class::default(),
+        asks_sluice: false,
+        alone: false,
+        run: |scene| Box::pin(run(scene)),
+    }
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let old = scene.release(VERSIONS[1], "1.0.0", Delay::NONE)?;
+    let new = scene.release(VERSIONS[2], "2.0.0", Delay::Never)?;
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+    let cluster = scene.cluster("free").at(&old).workers(1).create().await?;
+    cluster.is_available(PATIENCE).await?;
+
+    let before = cluster.upgrade(&new).await?;
+    cluster
+        .control_plane_written(VERSIONS[2], before, PATIENCE)
+        .await?;
+    cluster.is_settled(PATIENCE).await?;
+    scene.world().observer().catch_up().await?;
+
+    let violations = scene.world().observer().violations(scene.namespace());
+    let writes: Vec<&str> = violations
+        .iter()
+        .map(|violation| violation.write.as_str())
+        .collect();
+    ensure!(
+        writes
+            == [
+                "the control plane was written to v1.36.3",
+                "a MachineDeployment was written to v1.36.3"
+            ],
+        "the observer saw {violations:#?}"
+    );
+    ensure!(
+        violations
+            .iter()
+            .all(|violation| violation.missing.iter().any(|missing| missing.contains("antrea"))),
+        "the observer does not name the package: {violations:#?}"
+    );
+    Ok(())
+}
