@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// As much as the reference server of the Runtime SDK takes.
 pub(crate) const MAX_BODY: usize = 20 * 1024 * 1024;
@@ -45,21 +45,39 @@ pub(crate) async fn with_body<T>(
     budget: &Budget,
     answer: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, Unread> {
-    if http_body::Body::size_hint(&body).lower() > MAX_BODY as u64 {
+    let mut body = body;
+    let mut share = None;
+    let until = Instant::now() + DEADLINE;
+    let read = timeout_at(until, read(&mut body, budget, &mut share)).await;
+    if matches!(read, Ok(Err(Unread::TooLarge))) {
+        // A peer that is still sending hears of a closed connection before it hears the answer.
+        drop(share);
+        let _ = timeout_at(until, discard(&mut body)).await;
         return Err(Unread::TooLarge);
     }
-    let mut share = None;
-    let bytes = timeout(DEADLINE, read(body, budget, &mut share))
-        .await
-        .map_err(|_| Unread::Late)??;
+    let bytes = read.map_err(|_| Unread::Late)??;
     Ok(answer(&bytes))
 }
 
+/// Reads what follows, as much again as is taken of a good request.
+async fn discard(body: &mut Body) {
+    let mut total = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        total += frame.data_ref().map_or(0, Bytes::len);
+        if total > MAX_BODY {
+            return;
+        }
+    }
+}
+
 async fn read<'a>(
-    mut body: Body,
+    body: &mut Body,
     budget: &'a Budget,
     share: &mut Option<SemaphorePermit<'a>>,
 ) -> Result<Bytes, Unread> {
+    if http_body::Body::size_hint(body).lower() > MAX_BODY as u64 {
+        return Err(Unread::TooLarge);
+    }
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut total = 0;

@@ -113,7 +113,7 @@ async fn a_rotated_certificate_is_taken_up_and_old_connections_go() {
     let mut old = peer.connect(listener.address).await.unwrap();
     let before = old.leaf.to_vec();
     let slow = old.get("/slow");
-    let (slow, ()) = soon("the slow request and the rotation", async {
+    let both = async {
         let rotate = async {
             listener.entered.notified().await;
             mount.swap(&authority.sign());
@@ -126,8 +126,8 @@ async fn a_rotated_certificate_is_taken_up_and_old_connections_go() {
             listener.release.notify_one();
         };
         tokio::join!(slow, rotate)
-    })
-    .await;
+    };
+    let (slow, ()) = soon("the slow request and the rotation", Box::pin(both)).await;
 
     assert!(
         slow.is_ok(),

@@ -10,6 +10,7 @@
 mod authority;
 mod certificates;
 mod drain;
+mod hooks;
 mod limits;
 mod peer;
 mod protocols;
