@@ -12,6 +12,8 @@ mod key;
 mod ledger;
 mod milestone;
 mod runtime;
+#[cfg(test)]
+mod tests;
 mod violation;
 
 pub use feed::{Change, Revision};
