@@ -9,13 +9,24 @@ use kube::{
     Client, Resource, ResourceExt,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
-use sluice_core::hold::Hold;
+use sluice_core::hold::{Hold, HoldReason};
 use sluice_crds::foreign::Cluster;
 use tracing::warn;
 
 const CONTROLLER: &str = "sluice";
 /// What the controller was doing, as `kubectl describe` shows it.
 const ACTION: &str = "UpgradePackages";
+
+/// What every upgrade waits for at some point; the record tells it to whoever asks.
+const PROGRESS: [HoldReason; 7] = [
+    HoldReason::BootstrapNotMerged,
+    HoldReason::ControlPlaneCreating,
+    HoldReason::ControlPlaneUpgrading,
+    HoldReason::KappControllerRestarting,
+    HoldReason::KubeconfigNotFound,
+    HoldReason::PackagesUnknown,
+    HoldReason::WorkersUpgrading,
+];
 
 /// Publishes events on Clusters.
 pub struct Notifier {
@@ -37,9 +48,17 @@ impl Notifier {
         }
     }
 
-    /// Tells once that a cluster waits, and for what.
+    /// Tells once that a cluster waits, and for what. Steps that every upgrade goes through are no event.
     pub async fn held(&self, cluster: &Cluster, hold: &Hold) {
-        self.tell(cluster, EventType::Warning, hold.reason.as_str(), &hold.message)
+        if PROGRESS.contains(&hold.reason) {
+            return;
+        }
+        let type_ = if hold.reason == HoldReason::PackagesNotReady {
+            EventType::Normal
+        } else {
+            EventType::Warning
+        };
+        self.tell(cluster, type_, hold.reason.as_str(), &hold.message)
             .await;
     }
 

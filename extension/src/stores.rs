@@ -81,10 +81,10 @@ impl Stores {
                 },
             ),
             releases: open(Api::all(client.clone()), all(), &mut watches, move |_| {
-                by_release.wake()
+                by_release.wake();
             }),
             classes: open(Api::all(client.clone()), all(), &mut watches, move |_| {
-                by_class.wake()
+                by_class.wake();
             }),
             machine_deployments: open(
                 Api::all(client.clone()),

@@ -282,22 +282,13 @@ async fn write(
 /// One event for each change of what the cluster waits for.
 async fn tell(ctx: &Context, found: &Found, status: &ClusterBootstrapStatus) {
     let Some(record) = &status.upgrade else { return };
-    match record.gates.iter().find(|gate| !gate.open) {
-        Some(gate) => {
-            if let Some(reason) = HoldReason::parse(&gate.reason) {
-                ctx.events
-                    .held(&found.cluster, &Hold::new(reason, gate.message.clone()))
-                    .await;
-            }
-        }
-        None => {
-            ctx.events
-                .told(
-                    &found.cluster,
-                    "PackagesReady",
-                    &format!("packages are ready on {}", record.to),
-                )
-                .await
-        }
+    let Some(gate) = record.gates.iter().find(|gate| !gate.open) else {
+        let note = format!("packages are ready on {}", record.to);
+        return ctx.events.told(&found.cluster, "PackagesReady", &note).await;
+    };
+    if let Some(reason) = HoldReason::parse(&gate.reason) {
+        ctx.events
+            .held(&found.cluster, &Hold::new(reason, gate.message.clone()))
+            .await;
     }
 }

@@ -1,0 +1,117 @@
+//! What an operator sees who starts the binary wrongly.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+fn sluice(arguments: &[&str]) -> std::io::Result<Output> {
+    Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(arguments)
+        .env_clear()
+        .output()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The last line, which is the one that `kubectl logs --previous` ends with.
+fn last_line(output: &Output) -> String {
+    text(&output.stderr).lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn help_names_every_flag() -> TestResult {
+    let output = sluice(&["--help"])?;
+    assert!(output.status.success());
+    insta::assert_snapshot!(text(&output.stdout));
+    Ok(())
+}
+
+#[test]
+fn an_unknown_flag_is_a_usage_error() -> TestResult {
+    let output = sluice(&["--no-such-flag"])?;
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("--no-such-flag") && stderr.contains("Usage:"),
+        "{stderr}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
+    for (flag, value) in [
+        ("--sync-period", "soon"),
+        ("--webhook-port", "70000"),
+        ("--webhook-host", "localhost:9443"),
+        ("--health-addr", "9440"),
+        ("--logging-format", "xml"),
+        ("--v", "9"),
+    ] {
+        let output = sluice(&[flag, value])?;
+        assert_eq!(output.status.code(), Some(2), "{flag} {value}");
+        assert!(
+            text(&output.stderr).contains(value),
+            "{flag}: {}",
+            text(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_value_from_the_environment_is_checked_as_well() -> TestResult {
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .env_clear()
+        .env("SLUICE_SYNC_PERIOD", "never")
+        .output()?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("never"));
+    Ok(())
+}
+
+#[test]
+fn a_missing_certificate_is_one_line_that_names_the_file() -> TestResult {
+    let empty = tempfile::tempdir()?;
+    let output = started_with_certificates_in(empty.path())?;
+    assert_eq!(output.status.code(), Some(1));
+    let line = last_line(&output);
+    assert!(line.starts_with("sluice: ") && line.contains("tls.crt"), "{line}");
+    Ok(())
+}
+
+#[test]
+fn a_key_of_another_certificate_is_one_line_that_names_both_files() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let (one, other) = (
+        rcgen::generate_simple_self_signed(["localhost".to_owned()])?,
+        rcgen::generate_simple_self_signed(["localhost".to_owned()])?,
+    );
+    std::fs::write(directory.path().join("tls.crt"), one.cert.pem())?;
+    std::fs::write(
+        directory.path().join("tls.key"),
+        other.signing_key.serialize_pem(),
+    )?;
+    let output = started_with_certificates_in(directory.path())?;
+    assert_eq!(output.status.code(), Some(1));
+    let line = last_line(&output);
+    assert!(line.contains("tls.crt") && line.contains("tls.key"), "{line}");
+    Ok(())
+}
+
+fn started_with_certificates_in(directory: &Path) -> std::io::Result<Output> {
+    let directory = directory.to_string_lossy();
+    sluice(&[
+        "--webhook-host",
+        "127.0.0.1",
+        "--webhook-port",
+        "0",
+        "--webhook-cert-dir",
+        &directory,
+    ])
+}
