@@ -20,6 +20,8 @@ pub(super) struct ClusterView {
     pub(super) running_since: Revision,
     /// What `TKR_DATA` says for the running version.
     pub(super) release_data: Option<Value>,
+    /// Message of TopologyReconciled.
+    pub(super) topology_message: String,
 }
 
 impl ClusterView {
@@ -48,6 +50,17 @@ pub(super) fn release_data(cluster: &Value, version: &str) -> Option<Value> {
         .find(|variable| variable["name"] == "TKR_DATA")?["value"]
         .get(version)
         .cloned()
+}
+
+/// The message of the condition TopologyReconciled.
+pub(super) fn topology_message(cluster: &Value) -> String {
+    cluster["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "TopologyReconciled")
+        .map(|condition| text(condition, "/message"))
+        .unwrap_or_default()
 }
 
 /// One package of a template or of a ClusterBootstrap.

@@ -15,6 +15,21 @@ pub(super) struct Evidence {
     /// Where the App's latest run began: a new generation, or Reconciling after a pause.
     run_began: Revision,
     proof: Option<Proof>,
+    /// Version and generation of the latest false success, so that each counts once.
+    false_success: Option<(String, Value)>,
+}
+
+/// What one write changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// A version is proven.
+    Proven(String),
+    /// The App works on a version.
+    Working(String),
+    /// The App failed at a version.
+    Failed(String),
+    /// The PackageInstall alone claims a version.
+    FalseSuccess(String),
 }
 
 /// Since when a version is proven, and by which run.
@@ -30,28 +45,38 @@ pub(super) struct Proof {
 }
 
 impl Evidence {
-    /// Takes a write of the PackageInstall; returns the proof if this write completed one.
-    pub(super) fn install_written(&mut self, revision: Revision, install: Option<Value>) -> Option<&Proof> {
+    /// Takes a write of the PackageInstall.
+    pub(super) fn install_written(&mut self, revision: Revision, install: Option<Value>) -> Vec<Finding> {
         self.install = install;
-        self.weigh(revision)
+        let proven = self.weigh(revision);
+        let claimed = self.false_success().map(Finding::FalseSuccess);
+        proven.into_iter().chain(claimed).collect()
     }
 
-    /// Takes a write of the App; returns the proof if this write completed one.
-    pub(super) fn app_written(&mut self, revision: Revision, app: Option<Value>) -> Option<&Proof> {
+    /// Takes a write of the App.
+    pub(super) fn app_written(&mut self, revision: Revision, app: Option<Value>) -> Vec<Finding> {
         let before = self.app.take();
+        let mut findings = Vec::new();
         if let Some(now) = &app {
             let same_generation = before
                 .as_ref()
                 .is_some_and(|before| before["metadata"]["generation"] == now["metadata"]["generation"]);
-            let was_running = before
-                .as_ref()
-                .is_some_and(|before| is_true(before, "Reconciling"));
-            if !same_generation || (is_true(now, "Reconciling") && !was_running) {
+            let turned =
+                |kind| is_true(now, kind) && !before.as_ref().is_some_and(|before| is_true(before, kind));
+            let version = annotation(now, PACKAGE_VERSION);
+            if !same_generation || turned("Reconciling") {
                 self.run_began = revision;
+            }
+            if turned("Reconciling") {
+                findings.push(Finding::Working(version.clone()));
+            }
+            if turned("ReconcileFailed") {
+                findings.push(Finding::Failed(version));
             }
         }
         self.app = app;
-        self.weigh(revision)
+        findings.extend(self.weigh(revision));
+        findings
     }
 
     pub(super) fn proof(&self) -> Option<&Proof> {
@@ -104,7 +129,24 @@ impl Evidence {
         )
     }
 
-    fn weigh(&mut self, revision: Revision) -> Option<&Proof> {
+    /// The version that the PackageInstall claims while its App says otherwise, once for each generation.
+    fn false_success(&mut self) -> Option<String> {
+        let install = self.install.as_ref()?;
+        let version = text(install, "/status/version");
+        let claims =
+            is_observed(install) && is_true(install, "ReconcileSucceeded") && wanted(install) == version;
+        if !claims || self.found(0).is_some() {
+            return None;
+        }
+        let claim = Some((version.clone(), install["metadata"]["generation"].clone()));
+        if self.false_success == claim {
+            return None;
+        }
+        self.false_success = claim;
+        Some(version)
+    }
+
+    fn weigh(&mut self, revision: Revision) -> Option<Finding> {
         let found = self.found(revision);
         match (&found, &self.proof) {
             (Some(found), Some(kept)) if found.rests_on_same_run(kept) => return None,
@@ -112,7 +154,8 @@ impl Evidence {
             _ => {}
         }
         self.proof = found;
-        self.proof.as_ref()
+        let proof = self.proof.as_ref()?;
+        Some(Finding::Proven(proof.version.clone()))
     }
 
     /// The proof that both objects give at this moment. The PackageInstall alone gives none: right after a bump it shows the

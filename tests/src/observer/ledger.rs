@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::cluster::{ClusterView, Exceptions, WantedPackage, packages, release_data};
+use super::cluster::{ClusterView, Exceptions, WantedPackage, packages, release_data, topology_message};
 use super::conditions::{label, text};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Finding};
 use super::feed::{Change, Revision};
 use super::key::{self, Key, Kind, Place};
 use super::milestone::{Event, Milestone};
@@ -55,7 +55,10 @@ impl Ledger {
             }
             (Kind::Bootstrap, Some(object)) => {
                 let view = (packages(object), Exceptions::of(object));
-                self.bootstraps.insert((key.namespace, key.name), view);
+                let name = (key.namespace, key.name);
+                if self.bootstraps.insert(name.clone(), view).is_none() {
+                    self.note(change, &name, Event::Bootstrapped);
+                }
             }
             (Kind::Package, Some(object)) => self.package_written(object),
             (kind, None) => self.deleted(kind, key),
@@ -105,10 +108,16 @@ impl Ledger {
         let tkr = label(object, "run.tanzu.vmware.com/tkr");
         let relabelled = tkr != cluster.tkr;
         cluster.tkr.clone_from(&tkr);
+        let message = topology_message(object);
+        let says = (message != cluster.topology_message).then(|| message.clone());
+        cluster.topology_message = message;
         let data = release_data(object, &cluster.running);
         let before = std::mem::replace(&mut cluster.release_data, data);
         if relabelled {
             self.note(change, &name, Event::Labelled { tkr });
+        }
+        if let Some(message) = says {
+            self.note(change, &name, Event::Topology { message });
         }
         // No hook covers a release with the same Kubernetes version: machines roll when their data changes.
         let cluster = self.clusters.entry(name.clone()).or_default();
@@ -122,8 +131,13 @@ impl Ledger {
         let name = (key.namespace.clone(), label(object, CLUSTER_NAME));
         let cluster = self.clusters.entry(name.clone()).or_default();
         let running_before = cluster.running.clone();
+        let is_new = cluster.control_plane_uid.is_empty();
         let changed = cluster.control_plane_written(change.revision, object);
         let (version, running) = (cluster.version.clone(), cluster.running.clone());
+        if is_new {
+            let version = version.clone();
+            self.note(change, &name, Event::ControlPlaneCreated { version });
+        }
         if changed.is_some() {
             self.judge(change, &name, &version, Step::ControlPlane);
             self.note(change, &name, Event::ControlPlaneWritten { version });
@@ -156,13 +170,10 @@ impl Ledger {
         let place = key.place;
         let name = (key.namespace, key.name);
         let evidence = self.evidence.entry((place.clone(), name.clone())).or_default();
-        let completed = if key.kind == Kind::App {
+        let findings = if key.kind == Kind::App {
             evidence.app_written(change.revision, object)
         } else {
             evidence.install_written(change.revision, object)
-        };
-        let Some(version) = completed.map(|proof| proof.version.clone()) else {
-            return;
         };
         let (ref_name, secret) = (evidence.ref_name(), evidence.kubeconfig_secret());
         let cluster = match &place {
@@ -171,8 +182,18 @@ impl Ledger {
                 .map(|cluster| (name.0, cluster.to_owned())),
             Place::Workload(uid) => self.cluster_of(uid),
         };
-        if let Some(cluster) = cluster {
-            self.note(change, &cluster, Event::PackageProven { ref_name, version });
+        let Some(cluster) = cluster else {
+            return;
+        };
+        for finding in findings {
+            let ref_name = ref_name.clone();
+            let event = match finding {
+                Finding::Proven(version) => Event::PackageProven { ref_name, version },
+                Finding::Working(version) => Event::PackageWorking { ref_name, version },
+                Finding::Failed(version) => Event::PackageFailed { ref_name, version },
+                Finding::FalseSuccess(version) => Event::FalseSuccess { ref_name, version },
+            };
+            self.note(change, &cluster, event);
         }
     }
 

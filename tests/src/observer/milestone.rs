@@ -27,6 +27,18 @@ pub enum Event {
         /// Name of the release.
         tkr: String,
     },
+    /// The ClusterBootstrap was created.
+    Bootstrapped,
+    /// The control plane object was created.
+    ControlPlaneCreated {
+        /// Its first version.
+        version: String,
+    },
+    /// The message of the Cluster's condition TopologyReconciled changed.
+    Topology {
+        /// The message; empty once all is reconciled.
+        message: String,
+    },
     /// Cluster API wrote a version to the control plane.
     ControlPlaneWritten {
         /// The version.
@@ -49,6 +61,27 @@ pub enum Event {
         /// `Package.spec.refName`.
         ref_name: String,
         /// The version.
+        version: String,
+    },
+    /// kapp-controller works on a package.
+    PackageWorking {
+        /// `Package.spec.refName`.
+        ref_name: String,
+        /// The version that the App is at.
+        version: String,
+    },
+    /// kapp-controller failed on a package; it tries again by itself.
+    PackageFailed {
+        /// `Package.spec.refName`.
+        ref_name: String,
+        /// The version that the App is at.
+        version: String,
+    },
+    /// The PackageInstall shows success at a version that the App has not finished, or not even begun.
+    FalseSuccess {
+        /// `Package.spec.refName`.
+        ref_name: String,
+        /// The version that the PackageInstall claims.
         version: String,
     },
 }

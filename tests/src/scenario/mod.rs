@@ -2,12 +2,14 @@
 //! created, upgraded and waited for.
 
 mod cluster;
+mod hook_log;
 mod read;
 mod runner;
 mod scene;
 mod world;
 
 pub use cluster::{Cluster, NewCluster};
+pub use hook_log::HookAnswer;
 pub use runner::{PATIENCE, Scenario, main};
 pub use scene::Scene;
 pub use world::{Hooks, World};
