@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
+use super::hook_log::HookAnswer;
 use super::read;
 use super::scene::Scene;
 use crate::apply;
 use crate::kubelet::Delay;
 use crate::objects::{self, Release};
 use crate::observer::{Event, Milestone, Revision};
+use crate::packages::{NAMESPACE, TestPackage};
 use crate::provider::Workload;
 use crate::wait::{self, Unmet};
 
@@ -131,14 +134,41 @@ impl Cluster {
         Ok(before)
     }
 
-    /// The Cluster object.
-    pub async fn object(&self) -> Result<Value> {
+    /// Deletes the Cluster and waits until it is gone.
+    pub async fn delete(&self) -> Result<()> {
+        let request = http::Request::delete(self.path()).body(Vec::new())?;
+        self.scene.client().request_text(request).await?;
+        wait::until(
+            format!("Cluster {} to be deleted", self.name),
+            Duration::from_mins(2),
+            || async {
+                match self
+                    .scene
+                    .client()
+                    .request::<Value>(http::Request::get(self.path()).body(Vec::new())?)
+                    .await
+                {
+                    Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                    Err(error) => Err(error.into()),
+                    Ok(cluster) => wait::not_yet(read::describe(&cluster, "Deleting")),
+                }
+            },
+        )
+        .await?;
+        Ok(())
+    }
+
+    fn path(&self) -> String {
         let namespace = self.scene.namespace();
-        let path = format!(
+        format!(
             "/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/clusters/{}",
             self.name
-        );
-        read::get(&self.scene.client(), &path).await
+        )
+    }
+
+    /// The Cluster object.
+    pub async fn object(&self) -> Result<Value> {
+        read::get(&self.scene.client(), &self.path()).await
     }
 
     /// The ClusterBootstrap of the Cluster.
@@ -225,6 +255,34 @@ impl Cluster {
         })
         .await?;
         Ok(found)
+    }
+
+    /// What the extension has answered about the Cluster so far.
+    pub fn hook_answers(&self) -> Result<Vec<HookAnswer>> {
+        let log = self.scene.world().extension()?.log();
+        HookAnswer::read(&log, self.scene.namespace(), &self.name)
+    }
+
+    /// Waits until the ClusterBootstrap answers `look`.
+    pub async fn bootstrap_until<T>(
+        &self,
+        what: String,
+        deadline: Duration,
+        look: impl Fn(&Value) -> Result<T, Unmet>,
+    ) -> Result<T> {
+        let found = wait::until(what, deadline, || async {
+            let object = self.bootstrap().await?;
+            look(&object)
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// The data of a ConfigMap that a package has deployed.
+    pub async fn echoed(&self, package: &TestPackage) -> Result<Value> {
+        let name = format!("{}-values", package.short());
+        let configs: Api<ConfigMap> = Api::namespaced(self.workload()?.api.admin_client(), NAMESPACE);
+        Ok(serde_json::to_value(configs.get(&name).await?.data)?)
     }
 
     /// What has happened so far.

@@ -1,0 +1,101 @@
+//! One minor up: packages, control plane, packages again, workers.
+
+use anyhow::{Result, ensure};
+use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::Class;
+use sluice_tests::observer::Event;
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario {
+        name: "minor-upgrade",
+        proves: "the control plane waits for the slowest package, workers for new proof on the new control plane; the Cluster says what is waited for",
+        class: Class::default(),
+        asks_sluice: true,
+        alone: false,
+        run: |scene| Box::pin(run(scene)),
+    }
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let release = |kubernetes, version, antrea, metrics| -> Result<_> {
+        Ok(scene
+            .release(kubernetes, version, antrea)?
+            .additional(scene.slow_package("metrics", version, metrics))
+            .additional(scene.package("secretgen", version)))
+    };
+    let old = release(VERSIONS[1], "1.0.0", Delay::NONE, Delay::NONE)?;
+    let new = release(VERSIONS[2], "2.0.0", Delay::seconds(5), Delay::Never)?;
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+    let cluster = scene.cluster("up").at(&old).workers(1).create().await?;
+    cluster.packages_proven(&old, 0, PATIENCE).await?;
+    cluster.is_available(PATIENCE).await?;
+    cluster.is_settled(PATIENCE).await?;
+
+    let before = cluster.upgrade(&new).await?;
+    cluster.says("antrea", PATIENCE).await?;
+    cluster.says("metrics", PATIENCE).await?;
+    cluster.control_plane_is_untouched(before).await?;
+    cluster.delay("metrics", Delay::NONE);
+    let proven = cluster.packages_proven(&new, before, PATIENCE).await?;
+    let written = cluster
+        .control_plane_written(VERSIONS[2], before, PATIENCE)
+        .await?;
+    ensure!(
+        proven.revision < written.revision,
+        "the control plane was written at revision {}, the last package had proof only at {}",
+        written.revision,
+        proven.revision
+    );
+
+    let runs = cluster
+        .milestone(
+            "the control plane to run v1.36.3",
+            PATIENCE,
+            before,
+            |event| matches!(event, Event::ControlPlaneRuns { version } if version == VERSIONS[2]),
+        )
+        .await?;
+    let again = cluster.packages_proven(&new, runs.revision, PATIENCE).await?;
+    let workers = cluster
+        .milestone(
+            "v1.36.3 to be written to the workers",
+            PATIENCE,
+            before,
+            |event| matches!(event, Event::WorkersWritten { version, .. } if version == VERSIONS[2]),
+        )
+        .await?;
+    ensure!(
+        again.revision < workers.revision,
+        "the workers were written at revision {}, the last new proof came only at {}",
+        workers.revision,
+        again.revision
+    );
+    cluster.is_settled(PATIENCE).await?;
+    ensure!(cluster.workload()?.api.version() == VERSIONS[2]);
+    every_hook_was_released_in_order(&cluster)
+}
+
+fn every_hook_was_released_in_order(cluster: &Cluster) -> Result<()> {
+    let released: Vec<String> = cluster
+        .hook_answers()?
+        .into_iter()
+        .filter(|answer| !answer.is_held())
+        .map(|answer| answer.hook)
+        .collect();
+    let mut order = released.clone();
+    order.dedup();
+    let wanted = [
+        "BeforeClusterCreate",
+        "AfterControlPlaneInitialized",
+        "BeforeClusterUpgrade",
+        "BeforeControlPlaneUpgrade",
+        "AfterControlPlaneUpgrade",
+        "BeforeWorkersUpgrade",
+        "AfterWorkersUpgrade",
+        "AfterClusterUpgrade",
+    ];
+    ensure!(order == wanted, "hooks were released in the order {released:?}");
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! A package uses an API that the new control plane does not serve.
+//!
+//! No API is removed by default between the emulated minors: all of them come from the sources of the newest one. So the old
+//! control plane serves a beta API that is off by default, as an operator may have it, and the new one does not.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::Class;
+use sluice_tests::observer::Event;
+use sluice_tests::packages::TestPackage;
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+
+const REMOVED: &str = "storage.k8s.io/v1beta1";
+const SUCCESSOR: &str = "storage.k8s.io/v1";
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario {
+        name: "removed-api",
+        proves: "a package that uses an API which the new control plane does not serve stops the workers, by name; a corrected one lets them go",
+        class: Class {
+            runtime_config: BTreeMap::from([(VERSIONS[1].to_owned(), vec![format!("{REMOVED}=true")])]),
+            ..Class::default()
+        },
+        asks_sluice: true,
+        alone: false,
+        run: |scene| Box::pin(run(scene)),
+    }
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let old = scene
+        .release(VERSIONS[1], "1.0.0", Delay::NONE)?
+        .additional(volumes(&scene, "1.0.0", REMOVED));
+    let new = scene
+        .release(VERSIONS[2], "2.0.0", Delay::NONE)?
+        .additional(volumes(&scene, "2.0.0", REMOVED));
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+    let cluster = scene.cluster("removed").at(&old).workers(1).create().await?;
+    cluster.packages_proven(&old, 0, PATIENCE).await?;
+    cluster.is_available(PATIENCE).await?;
+    cluster.is_settled(PATIENCE).await?;
+
+    let before = cluster.upgrade(&new).await?;
+    cluster
+        .control_plane_written(VERSIONS[2], before, PATIENCE)
+        .await?;
+    let failed = cluster
+        .milestone("volumes to fail on the new control plane", PATIENCE, before, |event| {
+            matches!(event, Event::PackageFailed { ref_name, .. } if ref_name.starts_with("volumes."))
+        })
+        .await?;
+    let message = cluster.says("volumes", PATIENCE).await?;
+    ensure!(
+        message.contains("AfterControlPlaneUpgrade"),
+        "the Cluster says {message:?}"
+    );
+    workers_are_untouched(&cluster).await?;
+
+    scene
+        .apply(&[volumes(&scene, "2.0.0", SUCCESSOR).package()])
+        .await?;
+    let workers = cluster
+        .milestone("the workers to be written", PATIENCE * 2, before, |event| {
+            matches!(event, Event::WorkersWritten { .. })
+        })
+        .await?;
+    ensure!(workers.revision > failed.revision);
+    cluster.is_settled(PATIENCE).await
+}
+
+fn volumes(scene: &Scene, version: &str, api_version: &str) -> TestPackage {
+    scene.package("volumes", version).object(attributes(api_version))
+}
+
+fn attributes(api_version: &str) -> Value {
+    json!({
+        "apiVersion": api_version,
+        "kind": "VolumeAttributesClass",
+        "metadata": {"name": "fast"},
+        "driverName": "disks.harness.test",
+        "parameters": {"iops": "1000"},
+    })
+}
+
+async fn workers_are_untouched(cluster: &Cluster) -> Result<()> {
+    cluster.scene().world().observer().catch_up().await?;
+    match cluster
+        .milestones()
+        .into_iter()
+        .find(|milestone| matches!(milestone.event, Event::WorkersWritten { .. }))
+    {
+        Some(milestone) => bail!("{milestone:?}"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,85 @@
+//! Clusters that are none of Sluice's business, alone and among managed ones.
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::Class;
+use sluice_tests::observer::{Milestone, Revision};
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario {
+        name: "unmanaged",
+        proves: "a Cluster without a release is never held; of ten Clusters upgraded at once the five managed ones wait, the others do not",
+        class: Class::default(),
+        asks_sluice: true,
+        alone: true,
+        run: |scene| Box::pin(run(scene)),
+    }
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let old = scene.release(VERSIONS[1], "1.0.0", Delay::NONE)?;
+    let new = scene.release(VERSIONS[2], "2.0.0", Delay::Never)?;
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+
+    let mut managed = Vec::new();
+    let mut free = Vec::new();
+    for index in 0..5 {
+        managed.push(
+            scene
+                .cluster(&format!("managed{index}"))
+                .at(&old)
+                .create()
+                .await?,
+        );
+        let cluster = scene.cluster(&format!("free{index}")).unmanaged(VERSIONS[1]);
+        free.push(cluster.create().await?);
+    }
+    for cluster in managed.iter().chain(&free) {
+        cluster.is_available(PATIENCE * 2).await?;
+        cluster.is_settled(PATIENCE).await?;
+    }
+    for cluster in &managed {
+        cluster.packages_proven(&old, 0, PATIENCE * 2).await?;
+    }
+
+    let before = scene.world().observer().catch_up().await?;
+    let upgrades = managed.iter().map(|cluster| cluster.upgrade(&new));
+    let upgrades_free = free.iter().map(|cluster| cluster.upgrade_unmanaged(VERSIONS[2]));
+    tokio::try_join!(try_join_all(upgrades), try_join_all(upgrades_free))?;
+
+    for cluster in &free {
+        written(cluster, before).await?;
+        cluster.is_settled(PATIENCE * 2).await?;
+        never_held(cluster)?;
+    }
+    for cluster in &managed {
+        cluster.says("antrea", PATIENCE).await?;
+        cluster.control_plane_is_untouched(before).await?;
+        cluster.delay("antrea", Delay::NONE);
+    }
+    for cluster in &managed {
+        written(cluster, before).await?;
+        cluster.is_settled(PATIENCE * 2).await?;
+    }
+    Ok(())
+}
+
+async fn written(cluster: &Cluster, since: Revision) -> Result<Milestone> {
+    cluster
+        .control_plane_written(VERSIONS[2], since, PATIENCE * 2)
+        .await
+}
+
+fn never_held(cluster: &Cluster) -> Result<()> {
+    let answers = cluster.hook_answers()?;
+    answers
+        .iter()
+        .find(|answer| answer.hook == "BeforeControlPlaneUpgrade")
+        .with_context(|| format!("no hook was called for {}: {answers:?}", cluster.name()))?;
+    let held = answers.iter().find(|answer| answer.is_held());
+    ensure!(held.is_none(), "a call for {} was held: {held:?}", cluster.name());
+    Ok(())
+}
