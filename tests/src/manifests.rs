@@ -10,11 +10,13 @@ use serde_json::Value;
 
 use crate::apply;
 
-/// Kinds that speak of a pod network, which this stack does not have: the harness starts the extension as a
-/// process, and registers it under its address on loopback.
-const NEEDS_POD_NETWORK: [&str; 5] = [
+/// Kinds that speak of a pod network or of cert-manager, which this stack does not have: the harness starts the
+/// extension as a process with a certificate of its own, and registers it under its address on loopback.
+const NEEDS_POD_NETWORK: [&str; 7] = [
     "Deployment",
     "PodDisruptionBudget",
+    "Issuer",
+    "Certificate",
     "ExtensionConfig",
     "MutatingWebhookConfiguration",
     "ValidatingWebhookConfiguration",
