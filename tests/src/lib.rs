@@ -6,6 +6,7 @@ pub mod apply;
 pub mod capi;
 pub mod components;
 pub mod controller_manager;
+pub mod demo;
 pub mod etcd;
 pub mod extension;
 pub mod kapp_controller;

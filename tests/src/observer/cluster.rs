@@ -20,6 +20,8 @@ pub(super) struct ClusterView {
     pub(super) running_since: Revision,
     /// What `TKR_DATA` says for the running version.
     pub(super) release_data: Option<Value>,
+    /// `spec.paused`.
+    pub(super) paused: bool,
     /// Message of TopologyReconciled.
     pub(super) topology_message: String,
 }

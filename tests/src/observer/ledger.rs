@@ -17,11 +17,19 @@ const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 /// Namespace and name.
 type Name = (String, String);
 
+/// A MachineDeployment.
+#[derive(Debug, Default)]
+struct Workers {
+    version: String,
+    /// Whether its version was changed and its Machines have not followed yet.
+    rolling: bool,
+}
+
 /// Everything that the observer keeps: latest states for the judgement, milestones and violations for the report.
 #[derive(Debug, Default)]
 pub struct Ledger {
     clusters: BTreeMap<Name, ClusterView>,
-    machine_deployments: BTreeMap<Name, String>,
+    machine_deployments: BTreeMap<Name, Workers>,
     /// Kubernetes version by name of the release.
     releases: BTreeMap<String, String>,
     templates: BTreeMap<String, Vec<WantedPackage>>,
@@ -108,6 +116,9 @@ impl Ledger {
         let tkr = label(object, "run.tanzu.vmware.com/tkr");
         let relabelled = tkr != cluster.tkr;
         cluster.tkr.clone_from(&tkr);
+        let paused = object["spec"]["paused"] == true;
+        let pause = (paused != cluster.paused).then_some(paused);
+        cluster.paused = paused;
         let message = topology_message(object);
         let says = (message != cluster.topology_message).then(|| message.clone());
         cluster.topology_message = message;
@@ -115,6 +126,9 @@ impl Ledger {
         let before = std::mem::replace(&mut cluster.release_data, data);
         if relabelled {
             self.note(change, &name, Event::Labelled { tkr });
+        }
+        if let Some(paused) = pause {
+            self.note(change, &name, Event::Paused { paused });
         }
         if let Some(message) = says {
             self.note(change, &name, Event::Topology { message });
@@ -151,18 +165,25 @@ impl Ledger {
         let version = text(object, "/spec/template/spec/version");
         let cluster = (key.namespace.clone(), label(object, CLUSTER_NAME));
         let name = (key.namespace, key.name);
-        let before = self.machine_deployments.insert(name.clone(), version.clone());
-        if before.is_some_and(|before| before != version) {
+        let machine_deployment = name.1.clone();
+        let workers = self.machine_deployments.entry(name).or_default();
+        let before = std::mem::replace(&mut workers.version, version.clone());
+        let changed = !before.is_empty() && before != version;
+        let done = workers.rolling && are_up_to_date(object);
+        workers.rolling = changed || (workers.rolling && !done);
+        if changed {
             self.judge(change, &cluster, &version, Step::Workers);
-            let machine_deployment = name.1;
-            self.note(
-                change,
-                &cluster,
-                Event::WorkersWritten {
-                    machine_deployment,
-                    version,
-                },
-            );
+            let event = Event::WorkersWritten {
+                machine_deployment,
+                version,
+            };
+            self.note(change, &cluster, event);
+        } else if done {
+            let event = Event::WorkersDone {
+                machine_deployment,
+                version,
+            };
+            self.note(change, &cluster, event);
         }
     }
 
@@ -344,6 +365,18 @@ impl std::fmt::Display for Step {
             Self::ReleaseData => "TKR_DATA was changed for",
         })
     }
+}
+
+/// Whether every Machine is up to date and available at the latest generation.
+fn are_up_to_date(machine_deployment: &Value) -> bool {
+    let (wanted, status) = (
+        &machine_deployment["spec"]["replicas"],
+        &machine_deployment["status"],
+    );
+    status["observedGeneration"] == machine_deployment["metadata"]["generation"]
+        && ["replicas", "upToDateReplicas", "availableReplicas"]
+            .iter()
+            .all(|field| status[field] == *wanted)
 }
 
 fn describe(package: &WantedPackage, found: &[&Evidence], run_after: Revision) -> String {

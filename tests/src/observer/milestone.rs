@@ -56,6 +56,18 @@ pub enum Event {
         /// The version.
         version: String,
     },
+    /// All Machines of a MachineDeployment are up to date and available after a change of version.
+    WorkersDone {
+        /// Name of the MachineDeployment.
+        machine_deployment: String,
+        /// The version.
+        version: String,
+    },
+    /// `spec.paused` of the Cluster was set or taken back.
+    Paused {
+        /// Which of both.
+        paused: bool,
+    },
     /// A package has proof at a version. Comes again with every run that kapp-controller finishes after a change.
     PackageProven {
         /// `Package.spec.refName`.

@@ -1,0 +1,163 @@
+//! The demo's command line.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use super::terminal::{Terminal, Tone};
+use super::{repeat, standing, upgrade};
+use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION};
+use crate::extension::Scope;
+use crate::scenario::{Hooks, Scene, World};
+
+/// Shows an upgrade that waits for its packages, on real Cluster API and real kapp-controllers.
+#[derive(Debug, Parser)]
+#[command(name = "demo", about)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+enum Verb {
+    /// One upgrade, then a summary; everything is removed. What happens without a verb.
+    Run,
+    /// Many upgrades in a row; fails unless all kept the order and the pace.
+    Repeat {
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        times: usize,
+    },
+    /// Starts a stack with a Cluster, to be looked at and upgraded by hand.
+    Up,
+    /// Removes it.
+    Down,
+    /// Holds the stack of `up`.
+    #[command(hide = true)]
+    Serve,
+}
+
+/// The main function of the demo.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let terminal = Terminal::new();
+    let kept = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(perform(&terminal, arguments.verb.unwrap_or(Verb::Run))));
+    terminal.rest();
+    match kept {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            terminal.say(Tone::Bad, format!("demo: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does what is asked; false if the order or the pace was not kept.
+async fn perform(terminal: &Terminal, verb: Verb) -> Result<bool> {
+    match verb {
+        Verb::Run => with_world(terminal, Once).await,
+        Verb::Repeat { times } => with_world(terminal, Series { times }).await,
+        Verb::Up => standing::up(terminal).await.map(|()| true),
+        Verb::Down => standing::down(terminal).await.map(|()| true),
+        Verb::Serve => standing::serve(terminal).await.map(|()| true),
+    }
+}
+
+trait Act {
+    async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool>;
+}
+
+struct Once;
+
+struct Series {
+    times: usize,
+}
+
+impl Act for Series {
+    async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
+        repeat::run(terminal, world, self.times).await
+    }
+}
+
+impl Act for Once {
+    async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
+        let scene = Scene::open(world, upgrade::NAMESPACE, &upgrade::class()).await?;
+        let releases = upgrade::releases(&scene)?;
+        for release in &releases {
+            scene.publish(release).await?;
+        }
+        let (old, new) = (&releases[1], &releases[2]);
+        terminal.say(
+            Tone::Heading,
+            format!(
+                "\nCreating a Cluster at {} with one worker pool",
+                old.kubernetes()
+            ),
+        );
+        for package in old.packages() {
+            terminal.say(
+                Tone::Plain,
+                format!("  package {} {}", package.short(), package.version()),
+            );
+        }
+        let began = Instant::now();
+        let cluster = upgrade::create(terminal, &scene, "demo", old).await?;
+        terminal.say(
+            Tone::Good,
+            format!(
+                "  Cluster Available and packages proven after {:.1} s",
+                began.elapsed().as_secs_f64()
+            ),
+        );
+        terminal.say(
+            Tone::Heading,
+            format!(
+                "\nSetting topology.version to {} and the label to {}",
+                new.kubernetes(),
+                new.name()
+            ),
+        );
+        let report = upgrade::run(terminal, &cluster, old, new).await?;
+        upgrade::summarize(terminal, &report);
+        let path = upgrade::write(&report)?;
+        terminal.say(Tone::Plain, format!("  {}", path.display()));
+        Ok(!report.early_release)
+    }
+}
+
+/// Starts a stack, has the act played, and removes the stack whatever came of it.
+async fn with_world(terminal: &Terminal, act: impl Act) -> Result<bool> {
+    terminal.waiting("the stack's programs");
+    Binaries::ready().await?;
+    terminal.say(
+        Tone::Heading,
+        format!(
+            "Starting Cluster API {CLUSTER_API_VERSION}, kapp-controller {KAPP_CONTROLLER_VERSION} and Sluice"
+        ),
+    );
+    terminal.waiting("etcd, kube-apiserver, kube-controller-manager, Cluster API, kapp-controller, Sluice");
+    let began = Instant::now();
+    let world = World::start("demo", &Hooks::AskedAbout(Scope::Everywhere)).await?;
+    terminal.say(
+        Tone::Good,
+        format!("  ready after {:.1} s", began.elapsed().as_secs_f64()),
+    );
+    let played = act.play(terminal, &world).await;
+    let played = played.and_then(|kept| world.stack().check().map(|()| kept));
+    if !matches!(played, Ok(true)) {
+        let kept = world.stack().core().directory().keep_logs("demo");
+        terminal.say(Tone::Plain, format!("  logs are kept in {}", kept.display()));
+    }
+    terminal.waiting("everything to be removed");
+    world.stop().await?;
+    played
+}

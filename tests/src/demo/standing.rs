@@ -1,0 +1,194 @@
+//! A stack that stays: `demo up` leaves it running in a process of its own, `demo down` ends that process and with it everything.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::terminal::{Terminal, Tone};
+use super::upgrade;
+use crate::extension::Scope;
+use crate::objects;
+use crate::run_directory::marked_processes;
+use crate::scenario::{Hooks, Scene, World};
+use crate::wait;
+
+/// How long the stack and its Cluster may take, programs that must be built included.
+const UP: Duration = Duration::from_mins(30);
+
+/// How long its end may take.
+const DOWN: Duration = Duration::from_mins(1);
+
+/// `target/demo/up.json`: what a standing stack says of itself once it is ready.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct State {
+    process: i32,
+    directory: PathBuf,
+    management_kubeconfig: PathBuf,
+    workload_kubeconfig: PathBuf,
+    upgrade_patch: String,
+}
+
+impl State {
+    fn path() -> Result<PathBuf> {
+        Ok(upgrade::directory()?.join("up.json"))
+    }
+
+    fn read() -> Result<Option<Self>> {
+        let path = Self::path()?;
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(
+                serde_json::from_slice(&bytes).with_context(|| format!("read {}", path.display()))?,
+            )),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
+        }
+    }
+
+    fn runs(&self) -> bool {
+        !marked_processes(&self.directory).is_empty()
+    }
+}
+
+/// Starts the standing stack and waits until it is ready.
+pub(super) async fn up(terminal: &Terminal) -> Result<()> {
+    if let Some(state) = State::read()? {
+        if state.runs() {
+            tell(terminal, &state);
+            return Ok(());
+        }
+        fs::remove_file(State::path()?)?;
+    }
+    let log = upgrade::directory()?.join("up.log");
+    let output = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+    let child = Command::new(std::env::current_exe()?)
+        .arg("serve")
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        // A group of its own: Ctrl-C at the terminal is not meant for it.
+        .process_group(0)
+        .spawn()
+        .context("start the process that holds the stack")?;
+    let child = Mutex::new(child);
+    terminal.waiting("the stack and its Cluster; everything that is said goes to up.log");
+    let state = wait::until("the stack to be up", UP, || async {
+        let ended = child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?;
+        if let Some(status) = ended {
+            return wait::never(format!("its process has ended ({status}); see {}", log.display()));
+        }
+        match State::read()? {
+            Some(state) => Ok(state),
+            None => wait::not_yet(last_line(&log)),
+        }
+    })
+    .await?;
+    tell(terminal, &state);
+    Ok(())
+}
+
+/// Ends the standing stack.
+pub(super) async fn down(terminal: &Terminal) -> Result<()> {
+    let Some(state) = State::read()? else {
+        terminal.say(Tone::Plain, "no stack is up");
+        return Ok(());
+    };
+    if state.runs() {
+        kill(Pid::from_raw(state.process), Signal::SIGTERM).context("ask the stack's process to end")?;
+        wait::until("the stack to be gone", DOWN, || async {
+            match marked_processes(&state.directory).len() {
+                0 if !state.directory.exists() => Ok(()),
+                left => wait::not_yet(format!("{left} processes")),
+            }
+        })
+        .await?;
+    }
+    fs::remove_file(State::path()?)?;
+    terminal.say(Tone::Good, "the stack is gone");
+    Ok(())
+}
+
+/// Holds the stack until it is told to end.
+pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
+    let mut end = signal(SignalKind::terminate())?;
+    let world = World::start("demo-up", &Hooks::AskedAbout(Scope::Everywhere)).await?;
+    let scene = Scene::open(&world, upgrade::NAMESPACE, &upgrade::class()).await?;
+    let releases = upgrade::releases(&scene)?;
+    for release in &releases {
+        scene.publish(release).await?;
+    }
+    let cluster = upgrade::create(terminal, &scene, "demo", &releases[1]).await?;
+    let directory = world.stack().core().directory();
+    let file = |name: &str, content: String| -> Result<PathBuf> {
+        let path = directory.path().join(name);
+        fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    };
+    let state = State {
+        process: i32::try_from(std::process::id())?,
+        directory: directory.path().to_owned(),
+        management_kubeconfig: file(
+            "management.kubeconfig",
+            world.stack().management().admin_kubeconfig(),
+        )?,
+        workload_kubeconfig: file("demo.kubeconfig", cluster.workload()?.api.admin_kubeconfig())?,
+        upgrade_patch: objects::upgrade(releases[2].kubernetes(), Some(&releases[2].name())).to_string(),
+    };
+    // Renamed into place: whoever reads it reads all of it.
+    let path = State::path()?;
+    let unfinished = path.with_extension("json.new");
+    fs::write(&unfinished, serde_json::to_string_pretty(&state)?)?;
+    fs::rename(&unfinished, &path)?;
+    end.recv().await;
+    world.stop().await
+}
+
+fn tell(terminal: &Terminal, state: &State) {
+    let State {
+        management_kubeconfig,
+        workload_kubeconfig,
+        upgrade_patch,
+        ..
+    } = state;
+    let namespace = upgrade::NAMESPACE;
+    terminal.say(Tone::Heading, "\nThe stack is up.");
+    terminal.say(
+        Tone::Plain,
+        format!(
+            "  management  export KUBECONFIG={}",
+            management_kubeconfig.display()
+        ),
+    );
+    terminal.say(
+        Tone::Plain,
+        format!(
+            "  workload    export KUBECONFIG={}",
+            workload_kubeconfig.display()
+        ),
+    );
+    terminal.say(Tone::Heading, "\nTry, on the management cluster:");
+    for command in [
+        format!("kubectl -n {namespace} get clusters,clusterbootstraps,packageinstalls"),
+        format!("kubectl -n {namespace} patch cluster demo --type merge -p '{upgrade_patch}'"),
+        format!("kubectl -n {namespace} get clusterbootstrap demo -o jsonpath='{{.status.upgrade}}'"),
+        format!(
+            "kubectl -n {namespace} get cluster demo -o jsonpath='{{.status.conditions[?(@.type==\"TopologyReconciled\")].message}}'"
+        ),
+    ] {
+        terminal.say(Tone::Plain, format!("  {command}"));
+    }
+    terminal.say(Tone::Plain, "\n`make demo-down` removes it.");
+}
+
+fn last_line(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().last().unwrap_or("nothing said yet").to_owned()
+}

@@ -1,0 +1,207 @@
+//! The story of one upgrade, line by line as things happen.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+
+use super::terminal::{Terminal, Tone};
+use crate::observer::{Event, Milestone, Revision};
+use crate::scenario::{Cluster, HookAnswer};
+
+/// Tells each thing once.
+pub(super) struct Story<'a> {
+    terminal: &'a Terminal,
+    cluster: &'a Cluster,
+    began: Timestamp,
+    told: Revision,
+    answers: usize,
+    skipped_answers: usize,
+    held: HashSet<(String, String)>,
+    last_proof: Option<Timestamp>,
+}
+
+impl<'a> Story<'a> {
+    /// A story that begins now, after revision `since` and the answers that were given before.
+    pub(super) fn begin(
+        terminal: &'a Terminal,
+        cluster: &'a Cluster,
+        since: Revision,
+        skipped_answers: usize,
+    ) -> Self {
+        Self {
+            terminal,
+            cluster,
+            began: Timestamp::now(),
+            told: since,
+            answers: 0,
+            skipped_answers,
+            held: HashSet::new(),
+            last_proof: None,
+        }
+    }
+
+    /// When it began.
+    pub(super) fn began(&self) -> Timestamp {
+        self.began
+    }
+
+    /// Tells what is new.
+    pub(super) fn go_on(&mut self) {
+        let answers = self.cluster.hook_answers().unwrap_or_default();
+        let new_answers: Vec<HookAnswer> = answers
+            .into_iter()
+            .skip(self.skipped_answers + self.answers)
+            .collect();
+        self.answers += new_answers.len();
+        let milestones: Vec<Milestone> = self
+            .cluster
+            .milestones()
+            .into_iter()
+            .filter(|milestone| milestone.revision > self.told)
+            .collect();
+        self.told = milestones.last().map_or(self.told, |last| last.revision);
+        // Two sources, one clock: told in the order in which it happened.
+        let mut events: Vec<(Timestamp, News)> = new_answers
+            .into_iter()
+            .map(|answer| (answer.timestamp, News::Answer(answer)))
+            .chain(
+                milestones
+                    .into_iter()
+                    .map(|milestone| (milestone.seen, News::Milestone(milestone))),
+            )
+            .collect();
+        events.sort_by_key(|(at, _)| *at);
+        for (at, news) in events {
+            match news {
+                News::Answer(answer) => self.tell_answer(at, &answer),
+                News::Milestone(milestone) => self.tell_milestone(at, &milestone.event),
+            }
+        }
+    }
+
+    fn tell_answer(&mut self, at: Timestamp, answer: &HookAnswer) {
+        let HookAnswer { hook, reason, .. } = answer;
+        if answer.is_held() {
+            if self.held.insert((hook.clone(), reason.clone())) {
+                self.line(at, Tone::Waiting, &format!("{hook:<27} held: {reason}"));
+            }
+        } else {
+            self.line(at, Tone::Good, &format!("{hook:<27} released"));
+        }
+    }
+
+    fn tell_milestone(&mut self, at: Timestamp, event: &Event) {
+        match event {
+            Event::PackageWorking { ref_name, version } => {
+                self.line(
+                    at,
+                    Tone::Plain,
+                    &format!("package {:<19} works on {version}", short(ref_name)),
+                );
+            }
+            Event::PackageProven { ref_name, version } => {
+                self.last_proof = Some(at);
+                self.line(
+                    at,
+                    Tone::Plain,
+                    &format!("package {:<19} proven at {version}", short(ref_name)),
+                );
+            }
+            Event::PackageFailed { ref_name, version } => {
+                self.line(
+                    at,
+                    Tone::Bad,
+                    &format!("package {:<19} failed at {version}", short(ref_name)),
+                );
+            }
+            Event::ControlPlaneWritten { version } => {
+                let lag = self.since_last_proof(at);
+                self.line(
+                    at,
+                    Tone::Heading,
+                    &format!("control plane               goes to {version}{lag}"),
+                );
+            }
+            Event::ControlPlaneRuns { version } => {
+                self.line(
+                    at,
+                    Tone::Good,
+                    &format!("control plane               runs {version}"),
+                );
+            }
+            Event::WorkersWritten { version, .. } => {
+                let lag = self.since_last_proof(at);
+                self.line(
+                    at,
+                    Tone::Heading,
+                    &format!("workers                     go to {version}{lag}"),
+                );
+            }
+            Event::WorkersDone { version, .. } => {
+                self.line(
+                    at,
+                    Tone::Good,
+                    &format!("workers                     run {version}"),
+                );
+            }
+            Event::Topology { message } => {
+                for held in held_by(message) {
+                    self.terminal.waiting(format!("held by {held}"));
+                    self.line(at, Tone::Waiting, &format!("held by {held}"));
+                }
+            }
+            Event::Paused { paused: true } => self.line(at, Tone::Bad, "the Cluster was paused"),
+            // Ordinary for kapp-controller, and exactly what must not be believed.
+            Event::FalseSuccess { .. }
+            | Event::Paused { paused: false }
+            | Event::Labelled { .. }
+            | Event::Bootstrapped
+            | Event::ControlPlaneCreated { .. } => {}
+        }
+    }
+
+    fn since_last_proof(&self, at: Timestamp) -> String {
+        self.last_proof.map_or_else(String::new, |proof| {
+            let lag = at.duration_since(proof).as_secs_f64();
+            format!(", released {lag:.1} s after the last package was proven")
+        })
+    }
+
+    fn line(&self, at: Timestamp, tone: Tone, text: &str) {
+        let after = at.duration_since(self.began).as_secs_f64();
+        self.terminal.say(tone, format!("  {after:6.1} s  {text}"));
+    }
+}
+
+enum News {
+    Answer(HookAnswer),
+    Milestone(Milestone),
+}
+
+fn short(ref_name: &str) -> &str {
+    ref_name.split('.').next().unwrap_or_default()
+}
+
+/// What Cluster API says about hooks that block, in the message of TopologyReconciled.
+fn held_by(message: &str) -> Vec<&str> {
+    message
+        .lines()
+        .filter_map(|line| line.split_once("Following hooks are blocking upgrade: "))
+        .map(|(_, hook)| hook)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blocking_hook_is_found_in_the_message_of_cluster_api() {
+        let message = "Cluster is upgrading to v1.36.3\n  * Following hooks are blocking upgrade: \
+                       BeforeClusterUpgrade: waiting for antrea 1.9.0\n  * HarnessControlPlane pending upgrade";
+        assert_eq!(
+            held_by(message),
+            ["BeforeClusterUpgrade: waiting for antrea 1.9.0"]
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! The demo's Cluster and its upgrade.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::facts::{Facts, PackageChange};
+use super::report::Report;
+use super::story::Story;
+use super::terminal::{Terminal, Tone};
+use crate::kubelet::Delay;
+use crate::objects::{Class, Release, Values};
+use crate::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
+use crate::wait;
+
+/// Namespace of the demo.
+pub(super) const NAMESPACE: &str = "demo";
+
+/// How often the story looks for news.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long an upgrade may take.
+const UPGRADE: Duration = Duration::from_mins(4);
+
+/// The ClusterClass of the demo.
+pub(super) fn class() -> Class {
+    Class::default()
+}
+
+/// A release of the demo for each Kubernetes version: four packages, the slow one last.
+pub(super) fn releases(scene: &Scene) -> Result<Vec<Release>> {
+    VERSIONS
+        .iter()
+        .zip(["1.0.0", "2.0.0", "3.0.0"])
+        .map(|(kubernetes, version)| {
+            Ok(scene
+                .release(kubernetes, version, Delay::seconds(3))?
+                .additional(scene.slow_package("metrics-server", version, Delay::seconds(6)))
+                .additional(scene.package("secretgen-controller", version))
+                .values(
+                    "antrea",
+                    Values::Inline(json!({"antrea": {"config": {"trafficEncapMode": "encap"}}})),
+                )
+                .values(
+                    "metrics-server",
+                    Values::Secret(json!({"metricsServer": {"replicas": 1}})),
+                ))
+        })
+        .collect()
+}
+
+/// Creates a Cluster at a release and waits until it is at rest.
+pub(super) async fn create(
+    terminal: &Terminal,
+    scene: &Scene,
+    name: &str,
+    release: &Release,
+) -> Result<Cluster> {
+    terminal.waiting(format!("Cluster {name} at {}", release.kubernetes()));
+    let cluster = scene.cluster(name).at(release).workers(1).create().await?;
+    cluster.packages_proven(release, 0, PATIENCE * 2).await?;
+    cluster.is_available(PATIENCE * 2).await?;
+    cluster.is_settled(PATIENCE).await?;
+    Ok(cluster)
+}
+
+/// Upgrades a Cluster, telling the story, and returns the figures.
+pub(super) async fn run(
+    terminal: &Terminal,
+    cluster: &Cluster,
+    old: &Release,
+    new: &Release,
+) -> Result<Report> {
+    let answered = cluster.hook_answers()?.len();
+    let since = cluster.scene().world().observer().catch_up().await?;
+    let mut story = Story::begin(terminal, cluster, since, answered);
+    terminal.waiting("Cluster API");
+    cluster.upgrade(new).await?;
+    let settled = cluster.is_settled_at(new.kubernetes(), UPGRADE);
+    let mut settled = std::pin::pin!(settled);
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut settled => break outcome,
+            () = tokio::time::sleep(LOOK) => story.go_on(),
+        }
+    };
+    let ended = Timestamp::now();
+    cluster.scene().world().observer().catch_up().await?;
+    story.go_on();
+    outcome?;
+    let facts = Facts {
+        from: old.kubernetes().to_owned(),
+        to: new.kubernetes().to_owned(),
+        packages: changes(old, new),
+        milestones: cluster
+            .milestones()
+            .into_iter()
+            .filter(|milestone| milestone.revision > since)
+            .collect(),
+        violations: violations(cluster),
+        answers: cluster.hook_answers()?.split_off(answered),
+        began: story.began(),
+        ended,
+    };
+    for violation in &facts.violations {
+        terminal.say(Tone::Bad, format!("  too early: {violation}"));
+    }
+    Ok(Report::of(&facts))
+}
+
+fn violations(cluster: &Cluster) -> Vec<crate::observer::Violation> {
+    let scene = cluster.scene();
+    scene
+        .world()
+        .observer()
+        .violations(scene.namespace())
+        .into_iter()
+        .filter(|violation| violation.cluster == cluster.name())
+        .collect()
+}
+
+fn changes(old: &Release, new: &Release) -> Vec<PackageChange> {
+    old.packages()
+        .zip(new.packages())
+        .map(|(old, new)| PackageChange {
+            ref_name: new.ref_name().to_owned(),
+            from: old.version().to_owned(),
+            to: new.version().to_owned(),
+        })
+        .collect()
+}
+
+/// Says the figures that matter.
+pub(super) fn summarize(terminal: &Terminal, report: &Report) {
+    let lag = report
+        .release_lag_seconds
+        .map_or_else(|| "-".to_owned(), |lag| format!("{lag:.2} s"));
+    let calls: usize = report.hooks.iter().map(|hook| hook.handler_calls).sum();
+    terminal.say(
+        Tone::Heading,
+        format!("\nUpgrade {} -> {}", report.from, report.to),
+    );
+    for package in &report.packages {
+        let ready = package.ready_at.map_or_else(|| "never".to_owned(), clock);
+        terminal.say(
+            Tone::Plain,
+            format!(
+                "  {:<22} {} -> {}   ready at {ready}",
+                package.name, package.from, package.to
+            ),
+        );
+    }
+    for hook in &report.hooks {
+        terminal.say(
+            Tone::Plain,
+            format!(
+                "  {:<27} held {:>5.1} s, {} calls",
+                hook.hook, hook.held_seconds, hook.handler_calls
+            ),
+        );
+    }
+    terminal.say(Tone::Plain, format!("  hook calls                  {calls}"));
+    terminal.say(Tone::Plain, format!("  release after last proof    {lag}"));
+    terminal.say(
+        Tone::Plain,
+        format!(
+            "  Cluster paused              {:.1} s",
+            report.cluster_paused_seconds
+        ),
+    );
+    terminal.say(
+        Tone::Plain,
+        format!("  whole upgrade               {:.1} s", report.total_seconds),
+    );
+    if report.early_release {
+        terminal.say(
+            Tone::Bad,
+            "  order                       VIOLATED: a version was written before its packages were proven",
+        );
+    } else {
+        terminal.say(
+            Tone::Good,
+            "  order                       kept: every version was written after its packages were proven",
+        );
+    }
+}
+
+fn clock(time: Timestamp) -> String {
+    time.strftime("%H:%M:%S.%3fZ").to_string()
+}
+
+/// Writes the report beside the build and returns where.
+pub(super) fn write(report: &Report) -> Result<std::path::PathBuf> {
+    let directory = directory()?;
+    let path = directory.join("report.json");
+    std::fs::write(&path, serde_json::to_string_pretty(report)? + "\n")
+        .with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
+}
+
+/// `target/demo`, created if it is missing.
+pub(super) fn directory() -> Result<std::path::PathBuf> {
+    let target = crate::run_directory::target_directory()
+        .context("the demo does not run from Cargo's target directory")?;
+    let directory = target.join("demo");
+    std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+    Ok(directory)
+}
+
+impl Cluster {
+    /// Waits until the topology is at rest and the control plane runs `version`.
+    async fn is_settled_at(&self, version: &str, deadline: Duration) -> Result<()> {
+        let since = tokio::time::Instant::now();
+        wait::until(
+            format!("the control plane to run {version}"),
+            deadline,
+            || async {
+                match self.workload()?.api.version() {
+                    running if running == version => Ok(()),
+                    running => wait::not_yet(running),
+                }
+            },
+        )
+        .await?;
+        self.is_settled(deadline.saturating_sub(since.elapsed())).await
+    }
+}
