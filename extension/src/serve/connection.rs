@@ -4,8 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -16,8 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use std::io;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -26,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::debug;
 
+use super::activity::{Activity, Watched};
 use super::certificate::Identity;
 use super::metrics::Metrics;
 use super::{Limits, tls};
@@ -126,7 +124,7 @@ struct Lease {
 
 impl Lease {
     fn is_over(&self, activity: &Activity) -> bool {
-        activity.opened.elapsed() >= self.age
+        activity.age() >= self.age
             || self
                 .serving
                 .as_ref()
@@ -159,95 +157,15 @@ async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: 
                     return shared.metrics.connection_closed(limit);
                 }
                 if leaving.is_none() && lease.is_over(activity) {
-                    if activity.h2 {
+                    if activity.is_h2() {
                         leaving = Some(Instant::now());
                         connection.as_mut().graceful_shutdown();
                     } else {
-                        activity.retiring.store(true, Ordering::Relaxed);
+                        activity.retire();
                     }
                 }
             }
         }
-    }
-}
-
-/// What a connection is doing, written by its requests and its reads, looked at every second or so.
-#[derive(Debug)]
-struct Activity {
-    h2: bool,
-    opened: Instant,
-    in_flight: AtomicUsize,
-    served: AtomicBool,
-    /// Milliseconds after `opened` at which the last request ended.
-    idle_since: AtomicU64,
-    /// Milliseconds after `opened` at which a request head began; 0 while there is none.
-    head_since: AtomicU64,
-    /// Close with the next answer. An idle HTTP/1.1 connection that is closed from this side races with the peer's next
-    /// request, and a POST is not sent again.
-    retiring: AtomicBool,
-}
-
-impl Activity {
-    fn new(h2: bool) -> Self {
-        Self {
-            h2,
-            opened: Instant::now(),
-            in_flight: AtomicUsize::new(0),
-            served: AtomicBool::new(false),
-            idle_since: AtomicU64::new(0),
-            head_since: AtomicU64::new(0),
-            retiring: AtomicBool::new(false),
-        }
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn begin(self: &Arc<Self>) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.served.store(true, Ordering::Relaxed);
-        self.head_since.store(0, Ordering::Relaxed);
-        InFlight(Arc::clone(self))
-    }
-
-    /// Bytes of HTTP/2 between requests may be pings and acknowledgements; only in HTTP/1.1 they begin a head.
-    fn bytes_read(&self) {
-        if !self.h2
-            && self.in_flight.load(Ordering::Relaxed) == 0
-            && self.head_since.load(Ordering::Relaxed) == 0
-        {
-            self.head_since.store(self.now().max(1), Ordering::Relaxed);
-        }
-    }
-
-    /// The limit that the peer is over, if any.
-    fn overstays(&self, limits: &Limits) -> Option<&'static str> {
-        if self.in_flight.load(Ordering::Relaxed) > 0 {
-            return None;
-        }
-        let now = self.now();
-        let over = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) >= limit.as_millis();
-        let head = self.head_since.load(Ordering::Relaxed);
-        if head > 0 && over(head, limits.head) {
-            Some("Head")
-        } else if !self.served.load(Ordering::Relaxed) && over(0, limits.head) {
-            Some("Silent")
-        } else if over(self.idle_since.load(Ordering::Relaxed), limits.idle) {
-            Some("Idle")
-        } else {
-            None
-        }
-    }
-}
-
-/// One request being answered; ends when dropped, also when the peer gives up.
-struct InFlight(Arc<Activity>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -268,64 +186,12 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         let answer = self.router.clone().oneshot(request.map(Body::new));
         Box::pin(async move {
             let mut response = answer.await?;
-            let activity = &in_flight.0;
-            if !activity.h2 && activity.retiring.load(Ordering::Relaxed) {
+            if in_flight.is_last() {
                 response
                     .headers_mut()
                     .insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(response)
         })
-    }
-}
-
-/// A stream whose reads are noted.
-struct Watched<T> {
-    io: T,
-    activity: Arc<Activity>,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let poll = Pin::new(&mut self.io).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.activity.bytes_read();
-        }
-        poll
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 }

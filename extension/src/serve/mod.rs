@@ -4,6 +4,7 @@
 //! exist. Every wait for a peer has a limit (handshake, head, idle, age, drain): a stuck peer costs one task for a
 //! bounded time and never another peer's request.
 
+mod activity;
 mod certificate;
 mod config;
 mod connection;

@@ -179,6 +179,7 @@ impl Peer {
 
     pub(crate) async fn handshake(&self, address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
         let tcp = TcpStream::connect(address).await?;
+        tcp.set_nodelay(true)?;
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::clone(&self.config))
             .connect(name, tcp)
@@ -237,8 +238,14 @@ impl Connection {
 
     pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
         match &mut self.sender {
-            Sender::H1(sender) => sender.send_request(request).await,
-            Sender::H2(sender) => sender.send_request(request).await,
+            Sender::H1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Sender::H2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
         }
     }
 

@@ -1,0 +1,166 @@
+//! What a connection is doing, and whether its peer takes too long over it.
+//!
+//! The request path only stores numbers; they are looked at about once a second.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::Limits;
+
+/// What a connection is doing, written by its requests and its reads, looked at every second or so.
+#[derive(Debug)]
+pub(super) struct Activity {
+    h2: bool,
+    opened: Instant,
+    in_flight: AtomicUsize,
+    served: AtomicBool,
+    /// Milliseconds after `opened` at which the last request ended.
+    idle_since: AtomicU64,
+    /// Milliseconds after `opened` at which a request head began; 0 while there is none.
+    head_since: AtomicU64,
+    /// Close with the next answer. An idle HTTP/1.1 connection that is closed from this side races with the peer's next
+    /// request, and a POST is not sent again.
+    retiring: AtomicBool,
+}
+
+impl Activity {
+    pub(super) fn new(h2: bool) -> Self {
+        Self {
+            h2,
+            opened: Instant::now(),
+            in_flight: AtomicUsize::new(0),
+            served: AtomicBool::new(false),
+            idle_since: AtomicU64::new(0),
+            head_since: AtomicU64::new(0),
+            retiring: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) const fn is_h2(&self) -> bool {
+        self.h2
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// Ends the connection with its next answer.
+    pub(super) fn retire(&self) {
+        self.retiring.store(true, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn begin(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.served.store(true, Ordering::Relaxed);
+        self.head_since.store(0, Ordering::Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
+    /// Bytes of HTTP/2 between requests may be pings and acknowledgements; only in HTTP/1.1 they begin a head.
+    fn bytes_read(&self) {
+        if !self.h2
+            && self.in_flight.load(Ordering::Relaxed) == 0
+            && self.head_since.load(Ordering::Relaxed) == 0
+        {
+            self.head_since.store(self.now().max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// The limit that the peer is over, if any.
+    pub(super) fn overstays(&self, limits: &Limits) -> Option<&'static str> {
+        if self.in_flight.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let now = self.now();
+        let over = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) >= limit.as_millis();
+        let head = self.head_since.load(Ordering::Relaxed);
+        if head > 0 && over(head, limits.head) {
+            Some("Head")
+        } else if !self.served.load(Ordering::Relaxed) && over(0, limits.head) {
+            Some("Silent")
+        } else if over(self.idle_since.load(Ordering::Relaxed), limits.idle) {
+            Some("Idle")
+        } else {
+            None
+        }
+    }
+}
+
+/// One request being answered; ends when dropped, also when the peer gives up.
+pub(super) struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    /// Whether the connection ends with this answer.
+    pub(super) fn is_last(&self) -> bool {
+        self.0.retiring.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream whose reads are noted.
+pub(super) struct Watched<T> {
+    pub(super) io: T,
+    pub(super) activity: Arc<Activity>,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let poll = Pin::new(&mut self.io).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.activity.bytes_read();
+        }
+        poll
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
