@@ -29,6 +29,9 @@ use crate::{
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
 const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
 
+/// For reconciles in flight to finish once the process is asked to stop.
+const RECONCILE_GRACE: Duration = Duration::from_secs(5);
+
 /// Runs until a signal or a failure.
 ///
 /// # Errors
@@ -109,6 +112,7 @@ async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow:
         return Ok(());
     }
     tokio::select! {
+        biased;
         () = stop.cancelled() => return Ok(()),
         () = stores.synced() => {}
     }
@@ -127,7 +131,17 @@ async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow:
         index,
     ));
     info!("Reconciling");
-    let reconciling = bootstrap::run(context, args.cluster_concurrency, wakes, stop.clone());
+    // The controller finishes what it has begun, but a request that hangs must not keep the process.
+    let patience = async {
+        stop.cancelled().await;
+        tokio::time::sleep(RECONCILE_GRACE).await;
+    };
+    let reconciling = async {
+        tokio::select! {
+            () = bootstrap::run(context, args.cluster_concurrency, wakes, stop.clone()) => {}
+            () = patience => {}
+        }
+    };
     match elector {
         None => reconciling.await,
         Some(mut elector) => {
