@@ -29,6 +29,24 @@ pub fn definitions() -> Vec<Value> {
         .collect()
 }
 
+/// What an operator of a control plane provider with a group of its own applies beside Sluice, so that it may be read.
+#[must_use]
+pub fn reader_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": "sluice-reads-harness-control-planes",
+            "labels": {"sluice.dev/aggregate-to-extension": "true"},
+        },
+        "rules": [{
+            "apiGroups": [GROUP],
+            "resources": ["harnesscontrolplanes"],
+            "verbs": ["get", "list", "watch"],
+        }],
+    })
+}
+
 fn subresources(kind: &str) -> Value {
     match kind {
         "HarnessControlPlane" => json!({

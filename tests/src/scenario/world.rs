@@ -40,6 +40,7 @@ impl World {
         let stack = Stack::start(options).await?;
         let observer = Observer::start(stack.core().etcd()).await?;
         let provider = Provider::start(stack.core(), stack.management());
+        apply::apply(&stack.client(), &provider::reader_role()).await?;
         let extension = match hooks {
             Hooks::Absent => None,
             Hooks::AskedAbout(scope) => {
