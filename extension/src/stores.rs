@@ -1,6 +1,6 @@
 //! Everything of the management cluster that is kept in memory.
 
-use std::{collections::BTreeMap, fmt::Debug, hash::Hash};
+use std::{collections::BTreeMap, fmt::Debug, hash::Hash, sync::Arc};
 
 use futures::future::{BoxFuture, FutureExt};
 use kube::{
@@ -17,6 +17,7 @@ use sluice_crds::{
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
+use tokio::sync::OnceCell;
 
 use crate::{
     triggers::{ClusterRef, Triggers},
@@ -46,6 +47,9 @@ pub struct Stores {
     pub installs: Store<PackageInstall>,
     /// Apps of the management cluster.
     pub apps: Store<App>,
+    /// Only one task may wait for a store: its waker is kept in a single place, and the last one to ask takes it from
+    /// the others, which are then never woken (kube-runtime 5.0, `utils/delayed_init.rs`).
+    filled: Arc<OnceCell<()>>,
 }
 
 impl Stores {
@@ -109,12 +113,17 @@ impl Stores {
             installs: open(Api::all(client.clone()), all(), &mut watches, annotated(triggers)),
             apps: open(Api::all(client.clone()), all(), &mut watches, installed(triggers)),
             clusters,
+            filled: Arc::default(),
         };
         (stores, futures::future::join_all(watches).map(drop).boxed())
     }
 
     /// Waits until every store holds every object of the server, and says how many kinds are missing meanwhile.
     pub async fn synced(&self) {
+        self.filled.get_or_init(|| self.wait_for_each()).await;
+    }
+
+    async fn wait_for_each(&self) {
         let Self {
             clusters,
             bootstraps,
@@ -126,6 +135,7 @@ impl Stores {
             packages,
             installs,
             apps,
+            filled: _,
         } = self;
         // A store that will never be ready belongs to a process that ends.
         let _ended = tokio::join!(
