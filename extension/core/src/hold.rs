@@ -76,6 +76,10 @@ reasons! {
     BootstrapNotMerged,
     /// A write was refused by the API server.
     WriteRefused,
+    /// The installed definition of ClusterBootstrap drops the record.
+    CRDOutdated,
+    /// The control plane would skip a minor version, and Cluster API asks before the first one only.
+    MinorVersionsSkipped,
     /// The Cluster is paused.
     ClusterPaused,
     /// The ClusterBootstrap is paused.

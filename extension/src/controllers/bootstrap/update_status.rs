@@ -270,7 +270,7 @@ async fn write(
     ctx.index.note(&found.owner.uid, None);
     if written.status.is_none_or(|status| status.upgrade.is_none()) {
         let hold = Hold::new(
-            HoldReason::WriteRefused,
+            HoldReason::CRDOutdated,
             "the ClusterBootstrap definition is older than this release and drops status.upgrade; apply its CRDs",
         );
         ctx.index.note(&found.owner.uid, Some(hold.clone()));
