@@ -168,6 +168,11 @@ pub fn advance(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Upgrade
     if let Some(previous) = previous.filter(|previous| is_older(seen, previous)) {
         return previous.clone();
     }
+    // A hop that has just been proven is left in the same breath: what follows from a record is part of it.
+    step(Some(&step(previous, seen)), seen)
+}
+
+fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord {
     let progress = progress_of(previous, seen);
     let begins = begins(previous, seen, &progress);
     let mut record = frame(previous, seen, &progress, begins);

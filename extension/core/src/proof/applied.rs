@@ -81,8 +81,8 @@ mod tests {
         2:19:22AM: ongoing: reconcile daemonset/agent (apps/v1) namespace: kube-system\n\
         2:19:22AM:  ^ Waiting for 2 unavailable pods\n";
 
-    fn time(second: i64) -> Option<Time> {
-        Some(Time(Timestamp::from_second(second).unwrap()))
+    fn time(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
     }
 
     fn waiting_app() -> App {
@@ -93,17 +93,17 @@ mod tests {
         App {
             status: Some(AppStatus {
                 fetch: Some(StepStatus {
-                    started_at: time(10),
-                    updated_at: time(10),
+                    started_at: Some(time(10)),
+                    updated_at: Some(time(10)),
                     ..step(0)
                 }),
                 template: Some(StepStatus {
-                    updated_at: time(11),
+                    updated_at: Some(time(11)),
                     ..step(0)
                 }),
                 deploy: Some(DeployStatus {
-                    started_at: time(11),
-                    updated_at: time(12),
+                    started_at: Some(time(11)),
+                    updated_at: Some(time(12)),
                     stdout: Some(WAITING.into()),
                     ..DeployStatus::default()
                 }),
@@ -129,8 +129,8 @@ mod tests {
     #[case::fetch_failed(|s: &mut AppStatus| s.fetch.as_mut().unwrap().exit_code = Some(1))]
     #[case::fetch_result_unreadable(|s: &mut AppStatus| s.fetch.as_mut().unwrap().exit_code = None)]
     #[case::template_failed(|s: &mut AppStatus| s.template.as_mut().unwrap().exit_code = Some(1))]
-    #[case::template_of_the_run_before(|s: &mut AppStatus| s.template.as_mut().unwrap().updated_at = time(9))]
-    #[case::deploy_of_the_run_before(|s: &mut AppStatus| deploy(s).started_at = time(9))]
+    #[case::template_of_the_run_before(|s: &mut AppStatus| s.template.as_mut().unwrap().updated_at = Some(time(9)))]
+    #[case::deploy_of_the_run_before(|s: &mut AppStatus| deploy(s).started_at = Some(time(9)))]
     #[case::deploy_that_finished(|s: &mut AppStatus| deploy(s).finished = true)]
     #[case::no_output(|s: &mut AppStatus| deploy(s).stdout = None)]
     #[case::still_applying(|s: &mut AppStatus| deploy(s).stdout = Some("---- applying 3 changes [0/3 done] ----\n".into()))]

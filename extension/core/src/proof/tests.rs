@@ -56,8 +56,8 @@ fn ytt(name: &str) -> Vec<TemplateStep> {
     }]
 }
 
-fn deleted() -> Option<Time> {
-    Some(Time(Timestamp::from_second(1).unwrap()))
+fn then() -> Time {
+    Time(Timestamp::from_second(1).unwrap())
 }
 
 fn proven_install() -> PackageInstall {
@@ -147,8 +147,8 @@ impl Seen {
         let mut seen = Self::resync();
         let step = StepStatus {
             exit_code: Some(0),
-            started_at: deleted(),
-            updated_at: deleted(),
+            started_at: Some(then()),
+            updated_at: Some(then()),
             ..StepStatus::default()
         };
         seen.latch = None;
@@ -156,7 +156,7 @@ impl Seen {
         status.fetch = Some(step.clone());
         status.template = Some(step);
         status.deploy = Some(DeployStatus {
-            started_at: deleted(),
+            started_at: Some(then()),
             stdout: Some("1:00:00AM: ---- waiting on 1 changes [2/3 done] ----\n".into()),
             ..DeployStatus::default()
         });
@@ -199,7 +199,7 @@ type Edit = fn(&mut Seen);
 /// What is wrong, the edit of a proven package that makes it so, and the reason that must be given.
 #[rustfmt::skip]
 const WRONG: &[(&str, Edit, HoldReason)] = &[
-    ("install deleting", |s| s.install.metadata.deletion_timestamp = deleted(), HoldReason::PackageInstallDeleting),
+    ("install deleting", |s| s.install.metadata.deletion_timestamp = Some(then()), HoldReason::PackageInstallDeleting),
     ("install paused", |s| s.install.spec.paused = true, HoldReason::PackageInstallPaused),
     ("install canceled", |s| s.install.spec.canceled = true, HoldReason::PackageInstallCanceled),
     ("install of another package", |s| s.install.spec.package_ref.as_mut().unwrap().ref_name = "calico.tanzu.vmware.com".into(), HoldReason::PackageInstallOfAnotherTarget),
@@ -223,7 +223,7 @@ const WRONG: &[(&str, Edit, HoldReason)] = &[
     ("app of another install", |s| s.app().metadata.owner_references.as_mut().unwrap()[0].uid = "before".into(), HoldReason::AppOfAnotherPackageInstall),
     ("app of nobody", |s| s.app().metadata.owner_references = None, HoldReason::AppOfAnotherPackageInstall),
     ("install without uid", |s| s.install.metadata.uid = None, HoldReason::AppOfAnotherPackageInstall),
-    ("app deleting", |s| s.app().metadata.deletion_timestamp = deleted(), HoldReason::AppDeleting),
+    ("app deleting", |s| s.app().metadata.deletion_timestamp = Some(then()), HoldReason::AppDeleting),
     ("app paused", |s| s.app().spec.paused = true, HoldReason::AppPaused),
     ("app canceled", |s| s.app().spec.canceled = true, HoldReason::AppCanceled),
     ("app manually controlled", |s| { s.app().metadata.annotations.as_mut().unwrap().insert(annotation::MANUALLY_CONTROLLED.into(), String::new()); }, HoldReason::AppManuallyControlled),
@@ -302,7 +302,7 @@ fn values_reach_an_app_in_several_ways(#[case] edit: Edit) {
 #[rustfmt::skip]
 #[rstest]
 #[case::other_values(|s: &mut Seen| s.install.spec.values = vec![secret("d1")], PackageState::Pending)]
-#[case::deleting(|s: &mut Seen| s.install.metadata.deletion_timestamp = deleted(), PackageState::Pending)]
+#[case::deleting(|s: &mut Seen| s.install.metadata.deletion_timestamp = Some(then()), PackageState::Pending)]
 #[case::not_observed(|s: &mut Seen| s.install.metadata.generation = Some(3), PackageState::Applied)]
 #[case::paused(|s: &mut Seen| s.install.spec.paused = true, PackageState::Applied)]
 #[case::no_app(|s: &mut Seen| s.app = None, PackageState::Applied)]

@@ -1,0 +1,141 @@
+//! The model's numbers as the objects that the functions under test read.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use sluice_core::proof::{JudgedOn, Target};
+use sluice_crds::foreign::packaging::{
+    AppSpec, AppStatus, PackageInstallSpec, PackageInstallStatus, PackageRef, SecretRef, TemplateStep,
+    TemplateTool, Values, VersionSelection,
+};
+use sluice_crds::foreign::{App as RealApp, Condition, PackageInstall as RealInstall};
+use sluice_crds::labels::annotation;
+use sluice_crds::run::{Phase, Readiness};
+
+use crate::world::{App, Install, PACKAGE_VERSIONS, State, Wish, version};
+
+pub(crate) const NAMES: [&str; 2] = ["kapp-controller", "antrea"];
+const REF_NAMES: [&str; 2] = ["kapp-controller.tanzu.vmware.com", "antrea.tanzu.vmware.com"];
+
+/// No clock runs in the model.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH
+}
+
+/// What a wish comes to as text.
+pub(crate) struct Names {
+    pub(crate) digest: String,
+    pub(crate) secret: String,
+}
+
+impl Names {
+    pub(crate) fn of(package: usize, wish: Wish) -> Self {
+        let digest = format!("{}on{}", wish.values, version(wish.stage));
+        let secret = format!("one-{}-data-values-{digest}", NAMES[package]);
+        Self { digest, secret }
+    }
+}
+
+pub(crate) fn target(package: usize, wish: Wish, names: &Names, phase: Phase) -> Target<'_> {
+    Target {
+        name: NAMES[package],
+        ref_name: REF_NAMES[package],
+        version: PACKAGE_VERSIONS[usize::from(wish.release)],
+        digest: &names.digest,
+        secret_name: &names.secret,
+        judged_on: if package == 0 {
+            JudgedOn::Management
+        } else {
+            JudgedOn::Workload
+        },
+        readiness: Readiness::Reconciled,
+        phase,
+    }
+}
+
+fn conditions(state: State) -> Vec<Condition> {
+    let type_ = match state {
+        State::Reconciling => "Reconciling",
+        State::Succeeded => "ReconcileSucceeded",
+        State::Failed => "ReconcileFailed",
+    };
+    vec![Condition {
+        type_: type_.into(),
+        status: "True".into(),
+        ..Condition::default()
+    }]
+}
+
+fn values(package: usize, wish: Wish) -> Vec<Values> {
+    vec![Values {
+        secret_ref: Some(SecretRef {
+            name: Names::of(package, wish).secret,
+            key: None,
+        }),
+    }]
+}
+
+pub(crate) fn install(package: usize, install: &Install) -> RealInstall {
+    RealInstall {
+        metadata: ObjectMeta {
+            uid: Some(format!("install-{package}")),
+            generation: Some(install.generation.into()),
+            ..ObjectMeta::default()
+        },
+        spec: PackageInstallSpec {
+            paused: install.paused,
+            package_ref: Some(PackageRef {
+                ref_name: REF_NAMES[package].into(),
+                version_selection: Some(VersionSelection {
+                    constraints: Some(PACKAGE_VERSIONS[usize::from(install.wish.release)].into()),
+                    prereleases: None,
+                }),
+            }),
+            values: values(package, install.wish),
+            ..PackageInstallSpec::default()
+        },
+        status: Some(PackageInstallStatus {
+            observed_generation: Some(install.observed.into()),
+            version: Some(PACKAGE_VERSIONS[usize::from(install.chosen)].into()),
+            conditions: conditions(install.state),
+            ..PackageInstallStatus::default()
+        }),
+    }
+}
+
+pub(crate) fn app(package: usize, app: &App) -> RealApp {
+    let tool = TemplateTool {
+        values_from: values(package, app.wish),
+        inline: None,
+    };
+    let version = PACKAGE_VERSIONS[usize::from(app.wish.release)];
+    RealApp {
+        metadata: ObjectMeta {
+            uid: Some(format!("app-{package}")),
+            generation: Some(app.generation.into()),
+            annotations: Some(BTreeMap::from([(
+                annotation::PACKAGE_VERSION.into(),
+                version.into(),
+            )])),
+            owner_references: Some(vec![OwnerReference {
+                uid: format!("install-{package}"),
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: AppSpec {
+            paused: app.paused,
+            template: vec![TemplateStep {
+                ytt: Some(tool),
+                helm_template: None,
+            }],
+            ..AppSpec::default()
+        },
+        status: Some(AppStatus {
+            observed_generation: Some(app.observed.into()),
+            conditions: conditions(app.state),
+            ..AppStatus::default()
+        }),
+    }
+}
