@@ -13,7 +13,8 @@ pub fn init(format: LogFormat, verbosity: u8) {
         4 => "debug",
         _ => "trace",
     };
-    let own = format!("warn,sluice={level},sluice_hooks={level},sluice_core={level}");
+    // kube logs each failed try as an error; what failed and what follows from it is said by the caller.
+    let own = format!("warn,kube_client=off,sluice={level},sluice_hooks={level},sluice_core={level}");
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(own));
     let builder = fmt()
         .with_env_filter(filter)

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
-const UNWATCHED: Duration = Duration::from_secs(2);
+const UNWATCHED: Duration = Duration::from_secs(1);
 /// How soon a hot cluster is looked at again when nothing happens.
 const HOT: Duration = Duration::from_secs(10);
 
