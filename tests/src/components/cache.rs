@@ -1,5 +1,6 @@
 //! Where built programs are kept: one directory per set of build inputs, guarded by a lock.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
@@ -77,6 +78,9 @@ fn inputs() -> String {
         .finalize()
         .iter()
         .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+        .fold(String::new(), |mut digits, byte| {
+            // Writing to a String does not fail.
+            let _written = write!(digits, "{byte:02x}");
+            digits
+        })
 }
