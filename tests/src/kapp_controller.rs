@@ -38,6 +38,9 @@ mkdir /home/kapp-controller
 exec "$instance/kapp-controller" "$@"
 "#;
 
+/// How often the main process is started before that counts as a failure.
+const ATTEMPTS: u32 = 4;
+
 /// How one kapp-controller is set up.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -156,11 +159,26 @@ impl KappController {
         self.kill().await?;
         self.write_service_account().await?;
         let sidecar = self.start_sidecar().await?;
-        let main = self.start_main()?;
-        // The APIService right after the process: the other way round costs ten seconds of back-off.
-        apply::apply_all(&self.client, &self.api_service()).await?;
-        main.until("to serve its API", Duration::from_secs(90), || self.available())
-            .await?;
+        let mut attempt = 1;
+        let main = loop {
+            let main = self.start_main()?;
+            main.may_end(true);
+            // The APIService right after the process: the other way round costs ten seconds of back-off.
+            apply::apply_all(&self.client, &self.api_service()).await?;
+            let served = main
+                .until("to serve its API", Duration::from_secs(90), || self.available())
+                .await;
+            match served {
+                Ok(()) => break main,
+                // It ends when somebody writes the APIService between its own read and write; a kubelet starts it again.
+                Err(error) if main.exited().is_some() && attempt < ATTEMPTS => {
+                    tracing::info!("{} is started again: {error:#}", self.settings.name);
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        main.may_end(false);
         *self.processes.lock().await = Some(Processes { sidecar, main });
         Ok(())
     }

@@ -143,6 +143,11 @@ impl Process {
         &self.log
     }
 
+    /// Says whether the process may end by itself without that being a failure of the stack, as long as its start is tried again.
+    pub(crate) fn may_end(&self, may: bool) {
+        self.stopping.store(may, Ordering::SeqCst);
+    }
+
     /// How it ended, once it has.
     #[must_use]
     pub fn exited(&self) -> Option<ExitStatus> {

@@ -13,8 +13,8 @@ use sluice_tests::observer::Event;
 use sluice_tests::packages::TestPackage;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 
-const REMOVED: &str = "storage.k8s.io/v1beta1";
-const SUCCESSOR: &str = "storage.k8s.io/v1";
+const REMOVED: &str = "resource.k8s.io/v1beta1";
+const SUCCESSOR: &str = "resource.k8s.io/v1";
 
 pub(crate) fn scenario() -> Scenario {
     Scenario {
@@ -33,10 +33,10 @@ pub(crate) fn scenario() -> Scenario {
 async fn run(scene: Scene) -> Result<()> {
     let old = scene
         .release(VERSIONS[1], "1.0.0", Delay::NONE)?
-        .additional(volumes(&scene, "1.0.0", REMOVED));
+        .additional(devices(&scene, "1.0.0", REMOVED));
     let new = scene
         .release(VERSIONS[2], "2.0.0", Delay::NONE)?
-        .additional(volumes(&scene, "2.0.0", REMOVED));
+        .additional(devices(&scene, "2.0.0", REMOVED));
     scene.publish(&old).await?;
     scene.publish(&new).await?;
     let cluster = scene.cluster("removed").at(&old).workers(1).create().await?;
@@ -49,11 +49,11 @@ async fn run(scene: Scene) -> Result<()> {
         .control_plane_written(VERSIONS[2], before, PATIENCE)
         .await?;
     let failed = cluster
-        .milestone("volumes to fail on the new control plane", PATIENCE, before, |event| {
-            matches!(event, Event::PackageFailed { ref_name, .. } if ref_name.starts_with("volumes."))
+        .milestone("devices to fail on the new control plane", PATIENCE, before, |event| {
+            matches!(event, Event::PackageFailed { ref_name, .. } if ref_name.starts_with("devices."))
         })
         .await?;
-    let message = cluster.says("volumes", PATIENCE).await?;
+    let message = cluster.says("devices", PATIENCE).await?;
     ensure!(
         message.contains("AfterControlPlaneUpgrade"),
         "the Cluster says {message:?}"
@@ -61,7 +61,7 @@ async fn run(scene: Scene) -> Result<()> {
     workers_are_untouched(&cluster).await?;
 
     scene
-        .apply(&[volumes(&scene, "2.0.0", SUCCESSOR).package()])
+        .apply(&[devices(&scene, "2.0.0", SUCCESSOR).package()])
         .await?;
     let workers = cluster
         .milestone("the workers to be written", PATIENCE * 2, before, |event| {
@@ -72,17 +72,19 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.is_settled(PATIENCE).await
 }
 
-fn volumes(scene: &Scene, version: &str, api_version: &str) -> TestPackage {
-    scene.package("volumes", version).object(attributes(api_version))
+fn devices(scene: &Scene, version: &str, api_version: &str) -> TestPackage {
+    scene
+        .package("devices", version)
+        .object(device_class(api_version))
 }
 
-fn attributes(api_version: &str) -> Value {
+/// No finalizer is put on it, so it goes away without a controller too.
+fn device_class(api_version: &str) -> Value {
     json!({
         "apiVersion": api_version,
-        "kind": "VolumeAttributesClass",
+        "kind": "DeviceClass",
         "metadata": {"name": "fast"},
-        "driverName": "disks.harness.test",
-        "parameters": {"iops": "1000"},
+        "spec": {"selectors": [{"cel": {"expression": "device.driver == 'devices.harness.test'"}}]},
     })
 }
 
