@@ -18,6 +18,8 @@ pub(super) struct Story<'a> {
     skipped_answers: usize,
     held: HashSet<(String, String)>,
     last_proof: Option<Timestamp>,
+    /// Whether the control plane runs the new version: what is proven from now on is proven again.
+    swapped: bool,
 }
 
 impl<'a> Story<'a> {
@@ -37,6 +39,7 @@ impl<'a> Story<'a> {
             skipped_answers,
             held: HashSet::new(),
             last_proof: None,
+            swapped: false,
         }
     }
 
@@ -81,12 +84,10 @@ impl<'a> Story<'a> {
 
     fn tell_answer(&mut self, at: Timestamp, answer: &HookAnswer) {
         let HookAnswer { hook, reason, .. } = answer;
-        if answer.is_held() {
-            if self.held.insert((hook.clone(), reason.clone())) {
-                self.line(at, Tone::Waiting, &format!("{hook:<27} held: {reason}"));
-            }
-        } else {
-            self.line(at, Tone::Good, &format!("{hook:<27} released"));
+        if !answer.is_held() {
+            self.line(at, Tone::Good, hook, "released");
+        } else if self.held.insert((hook.clone(), reason.clone())) {
+            self.line(at, Tone::Waiting, hook, &format!("held: {reason}"));
         }
     }
 
@@ -96,61 +97,49 @@ impl<'a> Story<'a> {
                 self.line(
                     at,
                     Tone::Plain,
-                    &format!("package {:<19} works on {version}", short(ref_name)),
+                    &package(ref_name),
+                    &format!("works on {version}"),
                 );
             }
             Event::PackageProven { ref_name, version } => {
                 self.last_proof = Some(at);
+                let again = if self.swapped {
+                    " again, on the new control plane"
+                } else {
+                    ""
+                };
                 self.line(
                     at,
                     Tone::Plain,
-                    &format!("package {:<19} proven at {version}", short(ref_name)),
+                    &package(ref_name),
+                    &format!("proven at {version}{again}"),
                 );
             }
             Event::PackageFailed { ref_name, version } => {
-                self.line(
-                    at,
-                    Tone::Bad,
-                    &format!("package {:<19} failed at {version}", short(ref_name)),
-                );
+                self.line(at, Tone::Bad, &package(ref_name), &format!("failed at {version}"));
             }
             Event::ControlPlaneWritten { version } => {
-                let lag = self.since_last_proof(at);
-                self.line(
-                    at,
-                    Tone::Heading,
-                    &format!("control plane               goes to {version}{lag}"),
-                );
+                let text = format!("goes to {version}{}", self.since_last_proof(at));
+                self.line(at, Tone::Heading, "control plane", &text);
             }
             Event::ControlPlaneRuns { version } => {
-                self.line(
-                    at,
-                    Tone::Good,
-                    &format!("control plane               runs {version}"),
-                );
+                self.swapped = true;
+                self.line(at, Tone::Good, "control plane", &format!("runs {version}"));
             }
             Event::WorkersWritten { version, .. } => {
-                let lag = self.since_last_proof(at);
-                self.line(
-                    at,
-                    Tone::Heading,
-                    &format!("workers                     go to {version}{lag}"),
-                );
+                let text = format!("go to {version}{}", self.since_last_proof(at));
+                self.line(at, Tone::Heading, "workers", &text);
             }
             Event::WorkersDone { version, .. } => {
-                self.line(
-                    at,
-                    Tone::Good,
-                    &format!("workers                     run {version}"),
-                );
+                self.line(at, Tone::Good, "workers", &format!("run {version}"));
             }
             Event::Topology { message } => {
                 for held in held_by(message) {
                     self.terminal.waiting(format!("held by {held}"));
-                    self.line(at, Tone::Waiting, &format!("held by {held}"));
+                    self.line(at, Tone::Waiting, "Cluster", &format!("held by {held}"));
                 }
             }
-            Event::Paused { paused: true } => self.line(at, Tone::Bad, "the Cluster was paused"),
+            Event::Paused { paused: true } => self.line(at, Tone::Bad, "Cluster", "paused"),
             // Ordinary for kapp-controller, and exactly what must not be believed.
             Event::FalseSuccess { .. }
             | Event::Paused { paused: false }
@@ -167,9 +156,10 @@ impl<'a> Story<'a> {
         })
     }
 
-    fn line(&self, at: Timestamp, tone: Tone, text: &str) {
+    fn line(&self, at: Timestamp, tone: Tone, subject: &str, text: &str) {
         let after = at.duration_since(self.began).as_secs_f64();
-        self.terminal.say(tone, format!("  {after:6.1} s  {text}"));
+        self.terminal
+            .say(tone, format!("  {after:6.1} s  {subject:<28} {text}"));
     }
 }
 
@@ -178,8 +168,8 @@ enum News {
     Milestone(Milestone),
 }
 
-fn short(ref_name: &str) -> &str {
-    ref_name.split('.').next().unwrap_or_default()
+fn package(ref_name: &str) -> String {
+    format!("package {}", ref_name.split('.').next().unwrap_or_default())
 }
 
 /// What Cluster API says about hooks that block, in the message of TopologyReconciled.

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// Label of Cluster API: the Cluster that an object belongs to.
+pub(super) const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+
 /// Whether the condition `kind` is True.
 pub(super) fn is_true(object: &Value, kind: &str) -> bool {
     object["status"]["conditions"]

@@ -15,6 +15,7 @@ pub(super) enum Kind {
     Cluster,
     ControlPlane,
     MachineDeployment,
+    Machine,
     Release,
     Template,
     Bootstrap,
@@ -65,6 +66,7 @@ fn kind(group: &str, resource: &str) -> Option<Kind> {
     Some(match (group, resource) {
         ("cluster.x-k8s.io", "clusters") => Kind::Cluster,
         ("cluster.x-k8s.io", "machinedeployments") => Kind::MachineDeployment,
+        ("cluster.x-k8s.io", "machines") => Kind::Machine,
         ("harness.test", "harnesscontrolplanes") => Kind::ControlPlane,
         ("run.tanzu.vmware.com", "tanzukubernetesreleases") => Kind::Release,
         ("run.tanzu.vmware.com", "clusterbootstraptemplates") => Kind::Template,

@@ -5,31 +5,23 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::cluster::{ClusterView, Exceptions, WantedPackage, packages, release_data, topology_message};
-use super::conditions::{label, text};
+use super::conditions::{CLUSTER_NAME, label, text};
 use super::evidence::{Evidence, Finding};
 use super::feed::{Change, Revision};
 use super::key::{self, Key, Kind, Place};
 use super::milestone::{Event, Milestone};
 use super::violation::Violation;
-
-const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+use super::workers::{Machine, Workers};
 
 /// Namespace and name.
 type Name = (String, String);
-
-/// A MachineDeployment.
-#[derive(Debug, Default)]
-struct Workers {
-    version: String,
-    /// Whether its version was changed and its Machines have not followed yet.
-    rolling: bool,
-}
 
 /// Everything that the observer keeps: latest states for the judgement, milestones and violations for the report.
 #[derive(Debug, Default)]
 pub struct Ledger {
     clusters: BTreeMap<Name, ClusterView>,
     machine_deployments: BTreeMap<Name, Workers>,
+    machines: BTreeMap<Name, Machine>,
     /// Kubernetes version by name of the release.
     releases: BTreeMap<String, String>,
     templates: BTreeMap<String, Vec<WantedPackage>>,
@@ -54,6 +46,7 @@ impl Ledger {
             (Kind::Cluster, Some(object)) => self.cluster_written(change, key, object),
             (Kind::ControlPlane, Some(object)) => self.control_plane_written(change, &key, object),
             (Kind::MachineDeployment, Some(object)) => self.machine_deployment_written(change, key, object),
+            (Kind::Machine, object) => self.machine_written(change, key, object.as_ref()),
             (Kind::Release, Some(object)) => {
                 self.releases
                     .insert(key.name, text(object, "/spec/kubernetes/version"));
@@ -100,7 +93,7 @@ impl Ledger {
             Kind::Template => drop(self.templates.remove(&name)),
             Kind::Bootstrap => drop(self.bootstraps.remove(&(namespace, name))),
             // Package objects are stored under a name that is not theirs; their state matters only while they are wanted.
-            Kind::ControlPlane | Kind::Package | Kind::PackageInstall | Kind::App => {}
+            Kind::ControlPlane | Kind::Machine | Kind::Package | Kind::PackageInstall | Kind::App => {}
         }
     }
 
@@ -162,28 +155,49 @@ impl Ledger {
     }
 
     fn machine_deployment_written(&mut self, change: &Change, key: Key, object: &Value) {
-        let version = text(object, "/spec/template/spec/version");
-        let cluster = (key.namespace.clone(), label(object, CLUSTER_NAME));
         let name = (key.namespace, key.name);
-        let machine_deployment = name.1.clone();
-        let workers = self.machine_deployments.entry(name).or_default();
-        let before = std::mem::replace(&mut workers.version, version.clone());
-        let changed = !before.is_empty() && before != version;
-        let done = workers.rolling && are_up_to_date(object);
-        workers.rolling = changed || (workers.rolling && !done);
-        if changed {
+        let workers = self.machine_deployments.entry(name.clone()).or_default();
+        if workers.written(object) {
+            let (cluster, version) = ((name.0.clone(), workers.cluster.clone()), workers.version.clone());
             self.judge(change, &cluster, &version, Step::Workers);
             let event = Event::WorkersWritten {
-                machine_deployment,
+                machine_deployment: name.1.clone(),
                 version,
             };
             self.note(change, &cluster, event);
-        } else if done {
+        }
+        self.look_at_workers(change, &name);
+    }
+
+    fn machine_written(&mut self, change: &Change, key: Key, object: Option<&Value>) {
+        let name = (key.namespace, key.name);
+        let before = match object {
+            Some(object) => self.machines.insert(name.clone(), Machine::read(object)),
+            None => self.machines.remove(&name),
+        };
+        if let Some(machine) = self.machines.get(&name).or(before.as_ref()) {
+            let machine_deployment = (name.0, machine.owner.clone());
+            self.look_at_workers(change, &machine_deployment);
+        }
+    }
+
+    /// Notes when the last Machine of a MachineDeployment has followed a change of version.
+    fn look_at_workers(&mut self, change: &Change, name: &Name) {
+        let Some(workers) = self.machine_deployments.get_mut(name) else {
+            return;
+        };
+        let machines = self
+            .machines
+            .iter()
+            .filter(|((namespace, _), machine)| *namespace == name.0 && machine.owner == name.1)
+            .map(|(_, machine)| machine);
+        if workers.have_followed(machines) {
+            let (cluster, version) = (workers.cluster.clone(), workers.version.clone());
             let event = Event::WorkersDone {
-                machine_deployment,
+                machine_deployment: name.1.clone(),
                 version,
             };
-            self.note(change, &cluster, event);
+            self.note(change, &(name.0.clone(), cluster), event);
         }
     }
 
@@ -365,18 +379,6 @@ impl std::fmt::Display for Step {
             Self::ReleaseData => "TKR_DATA was changed for",
         })
     }
-}
-
-/// Whether every Machine is up to date and available at the latest generation.
-fn are_up_to_date(machine_deployment: &Value) -> bool {
-    let (wanted, status) = (
-        &machine_deployment["spec"]["replicas"],
-        &machine_deployment["status"],
-    );
-    status["observedGeneration"] == machine_deployment["metadata"]["generation"]
-        && ["replicas", "upToDateReplicas", "availableReplicas"]
-            .iter()
-            .all(|field| status[field] == *wanted)
 }
 
 fn describe(package: &WantedPackage, found: &[&Evidence], run_after: Revision) -> String {

@@ -15,6 +15,7 @@ mod runtime;
 #[cfg(test)]
 mod tests;
 mod violation;
+mod workers;
 
 pub use feed::{Change, Revision};
 pub use ledger::Ledger;

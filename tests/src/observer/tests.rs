@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::feed::{Change, Revision};
 use super::ledger::Ledger;
+use super::milestone::Event;
 
 const OLD: &str = "v1.35.4";
 const NEW: &str = "v1.36.3";
@@ -79,12 +80,40 @@ impl Story {
         );
     }
 
+    fn machine(&mut self, name: &str, version: &str, ready: &str) {
+        self.write(
+            &format!("/mgmt/cluster.x-k8s.io/machines/a/{name}"),
+            json!({
+                "metadata": {"labels": {"cluster.x-k8s.io/deployment-name": "one-md"}},
+                "spec": {"version": version},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            }),
+        );
+    }
+
+    fn delete(&mut self, key: &str) {
+        self.revision += 1;
+        self.ledger.observe(&Change {
+            revision: self.revision,
+            seen: Timestamp::UNIX_EPOCH,
+            key: key.to_owned(),
+            object: None,
+        });
+    }
+
+    fn workers_are_done(&self) -> bool {
+        self.ledger
+            .milestones()
+            .iter()
+            .any(|milestone| matches!(milestone.event, Event::WorkersDone { .. }))
+    }
+
     fn workers(&mut self, version: &str) {
         self.write(
             "/mgmt/cluster.x-k8s.io/machinedeployments/a/one-md",
             json!({
                 "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "one"}},
-                "spec": {"template": {"spec": {"version": version}}},
+                "spec": {"replicas": 1, "template": {"spec": {"version": version}}},
             }),
         );
     }
@@ -243,6 +272,24 @@ fn a_run_that_began_before_the_new_api_server_is_no_new_proof() {
     story.app("2.0.0", 3, 3, "ReconcileSucceeded");
     story.workers(NEW);
     story.is_early("MachineDeployment", "older than");
+}
+
+#[test]
+fn workers_are_done_when_every_machine_is_new_and_ready() {
+    let mut story = Story::until_bump();
+    story.machine("old", OLD, "True");
+    story.bump();
+    story.control_plane(NEW, OLD);
+    story.control_plane(NEW, NEW);
+    story.prove_again();
+    story.workers(NEW);
+    story.machine("new", NEW, "False");
+    assert!(!story.workers_are_done());
+    story.machine("new", NEW, "True");
+    assert!(!story.workers_are_done());
+    story.delete("/mgmt/cluster.x-k8s.io/machines/a/old");
+    assert!(story.workers_are_done());
+    story.is_in_order();
 }
 
 #[test]
