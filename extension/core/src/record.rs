@@ -181,7 +181,8 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         Some(_) => view.with_deletion(record.gates),
         None => view.gates(&record),
     };
-    close(&mut record, previous, seen, &progress);
+    let ends = record.outcome.is_none() && is_complete(&record, seen, &progress);
+    close(&mut record, previous, seen, &progress, ends);
     record
 }
 
@@ -215,6 +216,15 @@ fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
     }
 }
 
+/// The packages, if they were judged for this hop, release and stage.
+fn fitting<'a>(seen: &Observed<'a>, progress: &Progress) -> Option<&'a [Judgement]> {
+    let cancelled = progress.course == Course::Cancelled;
+    seen.packages
+        .filter(|set| set.hop == progress.hop && set.stage == progress.stage())
+        .filter(|set| cancelled || seen.tkr.is_ok_and(|tkr| tkr == set.tkr))
+        .map(|set| set.judged)
+}
+
 /// The record without its gates, which a closed one keeps.
 fn frame(
     previous: Option<&UpgradeRecord>,
@@ -233,13 +243,12 @@ fn frame(
         Ok(tkr) if !stays => Some(tkr.to_owned()),
         _ => of_hop.and_then(|record| record.tkr.clone()),
     };
-    let packages = match seen.packages.filter(|set| set.hop == hop) {
-        Some(set) => set
-            .judged
-            .iter()
-            .map(|judgement| judgement.record.clone())
-            .collect(),
-        None => of_hop.map(|record| record.packages.clone()).unwrap_or_default(),
+    let packages = match fitting(seen, progress) {
+        Some(judged) => judged.iter().map(|judgement| judgement.record.clone()).collect(),
+        None => of_hop
+            .filter(|record| record.tkr == tkr)
+            .map(|record| record.packages.clone())
+            .unwrap_or_default(),
     };
     let workload_uid = match seen.workload {
         Workload::Reached { uid } => Some(uid.to_owned()),
@@ -280,6 +289,7 @@ fn close(
     previous: Option<&UpgradeRecord>,
     seen: &Observed<'_>,
     progress: &Progress,
+    ends: bool,
 ) {
     let now = || Some(Time(seen.now));
     let of_hop = previous.filter(|previous| previous.hop == record.hop);
@@ -290,7 +300,7 @@ fn close(
     }
     if progress.course == Course::Cancelled {
         record.outcome = Some(Outcome::Cancelled);
-    } else if is_complete(record, seen, progress) {
+    } else if ends {
         record.outcome = Some(Outcome::Completed);
         record.gates.retain(|gate| gate.version == record.to);
         for gate in &mut record.gates {
@@ -320,9 +330,12 @@ fn close(
         .flatten();
 }
 
+/// Whether control plane, workers and packages are at the target, and Cluster API may start the next upgrade.
 fn is_complete(record: &UpgradeRecord, seen: &Observed<'_>, progress: &Progress) -> bool {
+    let proven = fitting(seen, progress).is_some_and(|judged| judged.iter().all(Judgement::ready));
     progress.settled_at_hop()
         && record.hop.as_ref() == Some(&record.to)
+        && proven
         && record
             .gates
             .iter()
@@ -366,3 +379,6 @@ fn gate(hook: Hook, version: &str, hold: Option<Hold>) -> Gate {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

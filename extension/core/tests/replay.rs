@@ -3,6 +3,11 @@
 //! `data/kapp-bump-trace.jsonl` holds one watch event per line: installs, version bumps (one at a time and eight at once), a
 //! version that does not exist, a package that fails, and packages that move by themselves when the API server does.
 
+#![expect(
+    clippy::expect_used,
+    reason = "a test that runs outside of test functions, too"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -107,7 +112,7 @@ fn metadata(event: &Event, uid: String) -> ObjectMeta {
     ObjectMeta {
         uid: Some(uid),
         generation: event.value["generation"].as_i64(),
-        deletion_timestamp: deleting.then(|| Time(Timestamp::UNIX_EPOCH)),
+        deletion_timestamp: deleting.then_some(Time(Timestamp::UNIX_EPOCH)),
         ..ObjectMeta::default()
     }
 }

@@ -6,7 +6,7 @@ use super::{Observed, gate, holds, open};
 use crate::hold::{Hold, HoldReason};
 use crate::hop::{ControlPlanePhase, Course, Progress};
 use crate::proof::Judgement;
-use crate::version::same;
+use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
 const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
@@ -29,12 +29,7 @@ impl<'a> View<'a> {
         progress: &'a Progress,
         begins: bool,
     ) -> Self {
-        let cancelled = progress.course == Course::Cancelled;
-        let judged = seen
-            .packages
-            .filter(|set| set.hop == progress.hop && set.stage == progress.stage())
-            .filter(|set| cancelled || seen.tkr.is_ok_and(|tkr| tkr == set.tkr))
-            .map(|set| set.judged);
+        let judged = super::fitting(seen, progress);
         // A new upgrade keeps what was said about the version that the control plane runs: a hook of it may be pending.
         let still_speaks = |gate: &&Gate| {
             !begins
@@ -118,6 +113,10 @@ impl<'a> View<'a> {
             if !same(&gate.version, hop) && !versions.contains(&gate.version.as_str()) {
                 versions.push(&gate.version);
             }
+        }
+        // A control plane that went back to an earlier version has later ones to pass again.
+        if let Some(stage) = self.progress.stage() {
+            versions.retain(|version| reached(stage, version));
         }
         if let Some(running) = self.progress.settled_at().filter(|version| !same(version, hop)) {
             versions.retain(|version| !same(version, running));
@@ -205,9 +204,10 @@ impl<'a> View<'a> {
             .or_else(|| holds::packages(self.judged, phases))
     }
 
-    /// The hold of a gate that never closes once it is open.
+    /// The hold of a gate that never closes once it is open, unless the control plane went back behind it.
     fn kept(&self, hook: Hook, version: &str, hold: impl FnOnce() -> Option<Hold>) -> Option<Hold> {
-        if self.was_open(hook, version) {
+        let passed = self.progress.taken || !same(version, &self.progress.hop);
+        if passed && self.was_open(hook, version) {
             None
         } else {
             hold()

@@ -1,0 +1,467 @@
+use proptest::prelude::*;
+use rstest::rstest;
+use sluice_crds::run::{PackageState, Phase};
+
+use super::*;
+use crate::hold::HoldReason;
+
+mod courses;
+mod properties;
+
+pub(super) const V34: &str = "v1.34.4";
+pub(super) const V35: &str = "v1.35.4";
+pub(super) const V36: &str = "v1.36.3";
+const NOW: i64 = 1_000_000;
+
+pub(super) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A package of the set and what was judged of it.
+pub(super) fn judged(name: &str, state: PackageState) -> Judgement {
+    let reason = if state == PackageState::Ready {
+        ""
+    } else {
+        "PackageInstallReconciling"
+    };
+    Judgement {
+        record: PackageRecord {
+            name: name.into(),
+            version: "1.9.0".into(),
+            values_digest: "d".into(),
+            state,
+            reason: reason.into(),
+            message: String::new(),
+            app_uid: None,
+            app_generation: None,
+        },
+        phase: Phase::BeforeControlPlane,
+        settled: state == PackageState::Ready,
+    }
+}
+
+/// What is seen, in values that a test can change one by one.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    pub(super) cluster: ClusterFacts<'static>,
+    pub(super) control_plane: ControlPlaneFacts,
+    pub(super) workers: Vec<WorkerFacts>,
+    pub(super) plan: Option<Vec<String>>,
+    pub(super) bootstrap: BootstrapFacts<'static>,
+    pub(super) tkr: Result<String, Hold>,
+    pub(super) workload: Workload<'static>,
+    pub(super) judged: Option<Vec<Judgement>>,
+    /// What the packages were judged for; what the scene asks for, unless set.
+    pub(super) judged_for: (Option<&'static str>, Option<&'static str>, Option<&'static str>),
+    pub(super) problem: Option<Hold>,
+    pub(super) settling_since: Option<Timestamp>,
+    pub(super) uninstalled: bool,
+    pub(super) now: Timestamp,
+}
+
+impl Scene {
+    /// A cluster on its way from v1.35.4 to v1.36.3, with every package proven.
+    pub(super) fn ready() -> Self {
+        Self {
+            cluster: ClusterFacts {
+                namespace: "team-a",
+                name: "one",
+                uid: "uid",
+                generation: 7,
+                label: "36-1",
+                topology_version: V36,
+                ..ClusterFacts::default()
+            },
+            control_plane: versions(V35, V35),
+            workers: vec![worker(V35)],
+            plan: None,
+            bootstrap: BootstrapFacts {
+                generation: 12,
+                paused: false,
+                complete: true,
+                resolved_tkr: Some("36-1"),
+            },
+            tkr: Ok("36-1".into()),
+            workload: Workload::Reached { uid: "kube-system" },
+            judged: Some(vec![
+                judged("kapp-controller", PackageState::Ready),
+                judged("antrea", PackageState::Ready),
+            ]),
+            judged_for: (None, None, None),
+            problem: None,
+            settling_since: None,
+            uninstalled: false,
+            now: at(NOW),
+        }
+    }
+
+    /// The same with the control plane at these versions.
+    pub(super) fn with_control_plane(mut self, spec: &str, status: &str) -> Self {
+        self.control_plane = versions(spec, status);
+        self
+    }
+
+    /// The same with every worker at a version.
+    pub(super) fn with_workers(mut self, version: &str) -> Self {
+        self.workers = vec![worker(version)];
+        self
+    }
+
+    /// The same with one package in a state.
+    pub(super) fn with_package(mut self, index: usize, state: PackageState) -> Self {
+        let packages = self.judged.as_mut().unwrap();
+        packages[index] = judged(&packages[index].record.name.clone(), state);
+        self
+    }
+
+    /// The same on the way to a target by its only release.
+    pub(super) fn toward(mut self, to: &'static str, hop_release: &'static str) -> Self {
+        self.cluster.topology_version = to;
+        self.cluster.generation += 1;
+        self.tkr = Ok(hop_release.into());
+        self.bootstrap.resolved_tkr = Some(hop_release);
+        self
+    }
+
+    pub(super) fn advance(&self, previous: Option<&UpgradeRecord>) -> UpgradeRecord {
+        let blank = Observed {
+            cluster: self.cluster.clone(),
+            control_plane: Some(&self.control_plane),
+            workers: &self.workers,
+            plan: self.plan.as_deref(),
+            bootstrap: self.bootstrap.clone(),
+            tkr: self.tkr.as_deref(),
+            workload: self.workload.clone(),
+            packages: None,
+            problem: self.problem.as_ref(),
+            settling_since: self.settling_since,
+            uninstalled: self.uninstalled,
+            now: self.now,
+        };
+        let progress = progress_of(previous, &blank);
+        let (tkr, hop, stage) = self.judged_for;
+        let packages = self.judged.as_deref().map(|judged| PackageSet {
+            tkr: tkr.or(self.tkr.as_deref().ok()).unwrap_or_default(),
+            hop: hop.unwrap_or(&progress.hop),
+            stage: stage.or(progress.stage()),
+            judged,
+        });
+        advance(previous, &Observed { packages, ..blank })
+    }
+}
+
+pub(super) fn versions(spec: &str, status: &str) -> ControlPlaneFacts {
+    let version = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ControlPlaneFacts {
+        spec_version: version(spec),
+        status_version: version(status),
+    }
+}
+
+pub(super) fn worker(version: &str) -> WorkerFacts {
+    WorkerFacts {
+        name: "md".into(),
+        spec_version: Some(version.into()),
+        versions: vec![version.into()],
+        rolling: false,
+    }
+}
+
+/// The answer for a hook and version: the reason of a hold, nothing when it is open.
+pub(super) fn answer(record: &UpgradeRecord, hook: Hook, version: &str) -> Result<(), String> {
+    match record
+        .gates
+        .iter()
+        .find(|gate| gate.hook == hook && gate.version == version)
+    {
+        None => Err("not listed".into()),
+        Some(gate) if gate.open => Ok(()),
+        Some(gate) => Err(gate.reason.clone()),
+    }
+}
+
+pub(super) fn held_by(reason: HoldReason) -> Result<(), String> {
+    Err(reason.as_str().into())
+}
+
+const BEFORE: [Hook; 2] = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade];
+
+fn hold(reason: HoldReason) -> Hold {
+    Hold::new(reason, "told by the controller")
+}
+
+type Edit = fn(&mut Scene);
+
+/// What keeps an upgrade with proven packages from starting.
+#[rustfmt::skip]
+const OBSTACLES: [(&str, Edit, HoldReason); 23] = [
+    ("cluster deleting", |s| s.cluster.deleting = true, HoldReason::ClusterDeleting),
+    ("cluster paused", |s| s.cluster.paused = true, HoldReason::ClusterPaused),
+    ("bootstrap paused", |s| s.bootstrap.paused = true, HoldReason::BootstrapPaused),
+    ("start held", |s| s.cluster.start_held = true, HoldReason::StartHeldByAnnotation),
+    ("problem", |s| s.problem = Some(hold(HoldReason::TemplateNotFound)), HoldReason::TemplateNotFound),
+    ("no release", |s| s.tkr = Err(hold(HoldReason::NoTKRForHop)), HoldReason::NoTKRForHop),
+    ("clones missing", |s| s.bootstrap.complete = false, HoldReason::BootstrapNotReady),
+    ("not merged", |s| s.bootstrap.resolved_tkr = Some("35-1"), HoldReason::BootstrapNotMerged),
+    ("never merged", |s| s.bootstrap.resolved_tkr = None, HoldReason::BootstrapNotMerged),
+    ("workload not reached", |s| s.workload = Workload::NotYet(hold(HoldReason::KubeconfigNotFound)), HoldReason::KubeconfigNotFound),
+    ("workload silent", |s| s.workload = Workload::Unreachable { since: at(NOW - 1) }, HoldReason::WorkloadUnreachable),
+    ("packages unknown", |s| s.judged = None, HoldReason::PackagesUnknown),
+    ("no packages", |s| s.judged = Some(vec![]), HoldReason::PackagesUnknown),
+    ("packages of another release", |s| s.judged_for.0 = Some("36-2"), HoldReason::PackagesUnknown),
+    ("packages of another hop", |s| s.judged_for.1 = Some(V35), HoldReason::PackagesUnknown),
+    ("packages of another stage", |s| s.judged_for.2 = Some(V34), HoldReason::PackagesUnknown),
+    ("first pending", |s| *s = s.clone().with_package(0, PackageState::Pending), HoldReason::PackagesNotReady),
+    ("last pending", |s| *s = s.clone().with_package(1, PackageState::Pending), HoldReason::PackagesNotReady),
+    ("applied", |s| *s = s.clone().with_package(1, PackageState::Applied), HoldReason::PackagesNotReady),
+    ("reconciling", |s| *s = s.clone().with_package(1, PackageState::Reconciling), HoldReason::PackagesNotReady),
+    ("failed", |s| *s = s.clone().with_package(1, PackageState::Failed), HoldReason::PackageFailed),
+    ("control plane not settled", |s| s.control_plane = versions(V35, ""), HoldReason::ControlPlaneCreating),
+    ("target below", |s| s.cluster.topology_version = V34, HoldReason::VersionBelowControlPlane),
+];
+
+#[test]
+fn an_upgrade_starts_when_every_package_is_proven() {
+    let record = Scene::ready().advance(None);
+    assert_eq!(record.hop.as_deref(), Some(V36));
+    assert_eq!((record.from.as_deref(), record.to.as_str()), (Some(V35), V36));
+    assert_eq!(
+        (record.tkr.as_deref(), record.label.as_str()),
+        (Some("36-1"), "36-1")
+    );
+    assert_eq!(
+        (
+            record.observed_cluster_generation,
+            record.observed_bootstrap_generation
+        ),
+        (7, 12)
+    );
+    assert_eq!(record.workload_uid.as_deref(), Some("kube-system"));
+    for hook in BEFORE {
+        assert_eq!(answer(&record, hook, V36), Ok(()), "{hook}");
+    }
+    for hook in [
+        Hook::AfterControlPlaneUpgrade,
+        Hook::BeforeWorkersUpgrade,
+        Hook::AfterClusterUpgrade,
+    ] {
+        assert_eq!(
+            answer(&record, hook, V36),
+            held_by(HoldReason::ControlPlaneUpgrading),
+            "{hook}"
+        );
+    }
+    assert!(record.started_at.is_some() && record.ready_at.is_some());
+    assert_eq!(
+        (record.released_at, record.completed_at, record.outcome),
+        (None, None, None)
+    );
+}
+
+#[test]
+fn anything_in_the_way_holds_the_start_and_is_named() {
+    for (name, edit, expected) in OBSTACLES {
+        let mut scene = Scene::ready();
+        edit(&mut scene);
+        let record = scene.advance(None);
+        for gate in record.gates.iter().filter(|gate| BEFORE.contains(&gate.hook)) {
+            let below = expected == HoldReason::VersionBelowControlPlane && gate.version == V35;
+            assert!(!gate.open || below, "{name}: {gate:?}");
+        }
+        let reasons: Vec<&str> = record.gates.iter().map(|gate| gate.reason.as_str()).collect();
+        assert!(reasons.contains(&expected.as_str()), "{name}: {reasons:?}");
+    }
+}
+
+#[test]
+fn anything_in_the_way_closes_an_open_start_again() {
+    let started = Scene::ready().advance(None);
+    for (name, edit, _) in OBSTACLES {
+        // An annotation that holds starts comes too late, and silence is forgiven for a minute.
+        if ["start held", "workload silent", "target below"].contains(&name) {
+            continue;
+        }
+        let mut scene = Scene::ready();
+        edit(&mut scene);
+        let record = scene.advance(Some(&started));
+        for hook in BEFORE {
+            assert!(answer(&record, hook, V36).is_err(), "{name} {hook}");
+        }
+    }
+}
+
+#[test]
+fn once_the_control_plane_takes_the_version_its_gates_stay_open() {
+    let started = Scene::ready().advance(None);
+    for (name, edit, _) in OBSTACLES {
+        if name == "target below" {
+            continue;
+        }
+        let mut scene = Scene::ready();
+        edit(&mut scene);
+        scene.control_plane = versions(V36, V35);
+        let record = scene.advance(Some(&started));
+        for hook in BEFORE {
+            assert_eq!(answer(&record, hook, V36), Ok(()), "{name} {hook}");
+        }
+        assert!(
+            answer(&record, Hook::AfterControlPlaneUpgrade, V36).is_err(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn anything_in_the_way_holds_the_workers_of_a_new_control_plane() {
+    let taken = Scene::ready().with_control_plane(V36, V35).advance(None);
+    for (name, edit, _) in OBSTACLES {
+        if ["start held", "packages of another hop", "target below"].contains(&name) {
+            continue;
+        }
+        let mut scene = Scene::ready().with_control_plane(V36, V36);
+        edit(&mut scene);
+        let record = scene.advance(Some(&taken));
+        for hook in [
+            Hook::AfterControlPlaneUpgrade,
+            Hook::BeforeWorkersUpgrade,
+            Hook::AfterWorkersUpgrade,
+        ] {
+            assert!(answer(&record, hook, V36).is_err(), "{name} {hook}");
+        }
+    }
+}
+
+#[test]
+fn the_message_names_the_first_package_that_waits() {
+    let message = |scene: &Scene| {
+        let record = scene.advance(None);
+        let gate = record
+            .gates
+            .iter()
+            .find(|gate| gate.hook == Hook::BeforeControlPlaneUpgrade && gate.version == V36);
+        gate.unwrap().message.clone()
+    };
+    let both = Scene::ready()
+        .with_package(0, PackageState::Pending)
+        .with_package(1, PackageState::Applied);
+    assert_eq!(message(&both), "waiting for kapp-controller 1.9.0");
+    assert_eq!(
+        message(&both.with_package(0, PackageState::Ready)),
+        "waiting for antrea 1.9.0"
+    );
+    let failed = Scene::ready()
+        .with_package(0, PackageState::Pending)
+        .with_package(1, PackageState::Failed);
+    assert_eq!(message(&failed), "antrea 1.9.0 failed to reconcile");
+}
+
+#[test]
+fn packages_for_after_the_control_plane_do_not_hold_it_but_hold_its_workers() {
+    let mut scene = Scene::ready().with_package(1, PackageState::Pending);
+    scene.judged.as_mut().unwrap()[1].phase = Phase::AfterControlPlane;
+    let started = scene.advance(None);
+    assert_eq!(answer(&started, Hook::BeforeControlPlaneUpgrade, V36), Ok(()));
+    let settled = scene.with_control_plane(V36, V36).advance(Some(&started));
+    assert_eq!(
+        answer(&settled, Hook::AfterControlPlaneUpgrade, V36),
+        held_by(HoldReason::PackagesNotReady)
+    );
+}
+
+#[rstest]
+#[case::short_silence(60, true)]
+#[case::long_silence(61, false)]
+fn a_silent_workload_is_believed_for_a_minute(#[case] seconds: i64, #[case] open: bool) {
+    let started = Scene::ready().advance(None);
+    let mut scene = Scene::ready();
+    scene.workload = Workload::Unreachable {
+        since: at(NOW - seconds),
+    };
+    let record = scene.advance(Some(&started));
+    assert_eq!(
+        answer(&record, Hook::BeforeControlPlaneUpgrade, V36).is_ok(),
+        open
+    );
+    assert_eq!(record.workload_uid.as_deref(), Some("kube-system"));
+}
+
+#[rstest]
+#[case::never_seen(None, true)]
+#[case::held_from_the_start(Some((|s: &mut Scene| s.cluster.start_held = true) as Edit), true)]
+#[case::paused_from_the_start(Some((|s: &mut Scene| { s.cluster.paused = true; s.judged = None; }) as Edit), true)]
+#[case::begun(Some((|s: &mut Scene| s.judged = None) as Edit), false)]
+#[case::begun_and_paused(Some((|s: &mut Scene| { s.cluster.paused = true; *s = s.clone().with_package(1, PackageState::Applied); }) as Edit), false)]
+fn an_annotation_holds_a_start_and_nothing_that_has_begun(#[case] before: Option<Edit>, #[case] holds: bool) {
+    let before = before.map(|edit| {
+        let mut scene = Scene::ready();
+        edit(&mut scene);
+        scene.advance(None)
+    });
+    let mut scene = Scene::ready();
+    scene.cluster.start_held = true;
+    let record = scene.advance(before.as_ref());
+    let expected = if holds {
+        held_by(HoldReason::StartHeldByAnnotation)
+    } else {
+        Ok(())
+    };
+    assert_eq!(answer(&record, Hook::BeforeControlPlaneUpgrade, V36), expected);
+}
+
+#[test]
+fn an_annotation_does_not_stop_a_control_plane_on_its_way() {
+    let mut scene = Scene::ready().with_control_plane(V36, V36);
+    scene.cluster.start_held = true;
+    assert_eq!(
+        answer(&scene.advance(None), Hook::AfterControlPlaneUpgrade, V36),
+        Ok(())
+    );
+}
+
+#[rstest]
+#[case::another_schema(|r: &mut UpgradeRecord| r.schema = 2)]
+#[case::another_cluster(|r: &mut UpgradeRecord| r.cluster_uid = "before".into())]
+fn a_record_that_is_not_ours_counts_as_none(#[case] edit: fn(&mut UpgradeRecord)) {
+    let scene = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_package(1, PackageState::Pending);
+    let proven = Scene::ready().with_control_plane(V36, V36).advance(None);
+    assert_eq!(
+        answer(&scene.advance(Some(&proven)), Hook::AfterControlPlaneUpgrade, V36),
+        Ok(())
+    );
+    let mut foreign = proven;
+    edit(&mut foreign);
+    assert_eq!(scene.advance(Some(&foreign)), scene.advance(None));
+    assert!(
+        answer(
+            &scene.advance(Some(&foreign)),
+            Hook::AfterControlPlaneUpgrade,
+            V36
+        )
+        .is_err()
+    );
+}
+
+#[rstest]
+#[case::of_the_cluster(|s: &mut Scene| s.cluster.generation = 6)]
+#[case::of_the_bootstrap(|s: &mut Scene| s.bootstrap.generation = 11)]
+fn an_older_generation_changes_nothing(#[case] edit: Edit) {
+    let started = Scene::ready().advance(None);
+    let mut scene = Scene::ready().with_package(1, PackageState::Pending);
+    assert_ne!(scene.advance(Some(&started)), started);
+    edit(&mut scene);
+    assert_eq!(scene.advance(Some(&started)), started);
+}
+
+#[test]
+fn a_latch_is_only_taken_over_for_the_same_workload() {
+    let record = Scene::ready().advance(None);
+    assert_eq!(
+        latch(Some(&record), "kube-system", "antrea"),
+        record.packages.get(1)
+    );
+    assert_eq!(latch(Some(&record), "another", "antrea"), None);
+    assert_eq!(latch(Some(&record), "kube-system", "calico"), None);
+    assert_eq!(latch(None, "kube-system", "antrea"), None);
+}

@@ -1,0 +1,451 @@
+//! Whole upgrades, step by step.
+
+use super::*;
+
+/// Gates of one version: BeforeClusterUpgrade, BeforeControlPlaneUpgrade, AfterControlPlaneUpgrade, BeforeWorkersUpgrade,
+/// AfterWorkersUpgrade, AfterClusterUpgrade; `o` is open, `x` is held, `-` is not listed.
+fn gates(record: &UpgradeRecord, version: &str) -> String {
+    [
+        Hook::BeforeClusterUpgrade,
+        Hook::BeforeControlPlaneUpgrade,
+        Hook::AfterControlPlaneUpgrade,
+        Hook::BeforeWorkersUpgrade,
+        Hook::AfterWorkersUpgrade,
+        Hook::AfterClusterUpgrade,
+    ]
+    .map(|hook| match answer(record, hook, version) {
+        Ok(()) => 'o',
+        Err(reason) if reason == "not listed" => '-',
+        Err(_) => 'x',
+    })
+    .iter()
+    .collect()
+}
+
+fn completed_at_35() -> UpgradeRecord {
+    let record = Scene::ready().toward(V35, "35-1").advance(None);
+    assert_eq!(record.outcome, Some(Outcome::Completed));
+    record
+}
+
+#[test]
+fn one_minor_from_bump_to_completion() {
+    let waiting = Scene::ready().with_package(1, PackageState::Reconciling);
+    let record = waiting.advance(None);
+    assert_eq!(gates(&record, V36), "xxxxxx");
+
+    let record = Scene::ready().advance(Some(&record));
+    assert_eq!(gates(&record, V36), "ooxxxx");
+
+    let rolling = Scene::ready().with_control_plane(V36, V35);
+    let record = rolling.advance(Some(&record));
+    assert_eq!(gates(&record, V36), "ooxxxx");
+    assert!(record.released_at.is_some());
+
+    let reproving = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_package(0, PackageState::Reconciling);
+    let record = reproving.advance(Some(&record));
+    assert_eq!(gates(&record, V36), "ooxxxx");
+    assert_eq!(
+        answer(&record, Hook::AfterControlPlaneUpgrade, V36),
+        held_by(HoldReason::PackagesNotReady)
+    );
+
+    let reproven = Scene::ready().with_control_plane(V36, V36);
+    let record = reproven.advance(Some(&record));
+    assert_eq!(gates(&record, V36), "ooooxx");
+    assert_eq!(
+        answer(&record, Hook::AfterWorkersUpgrade, V36),
+        held_by(HoldReason::WorkersUpgrading)
+    );
+
+    let mut rolled = Scene::ready().with_control_plane(V36, V36).with_workers(V36);
+    rolled.workers[0].rolling = true;
+    let record = rolled.advance(Some(&record));
+    assert_eq!((gates(&record, V36).as_str(), record.outcome), ("oooooo", None));
+
+    rolled.workers[0].rolling = false;
+    let record = rolled.advance(Some(&record));
+    assert_eq!(
+        (gates(&record, V36).as_str(), record.outcome),
+        ("oooooo", Some(Outcome::Completed))
+    );
+    assert!(record.completed_at.is_some());
+}
+
+#[test]
+fn what_is_released_after_the_control_plane_stays_so_whatever_happens() {
+    let record = Scene::ready().with_control_plane(V36, V36).advance(None);
+    let mut scene = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_package(1, PackageState::Failed);
+    assert_eq!(
+        gates(&scene.advance(Some(&record)), V36),
+        "oooxxx",
+        "but workers wait for a package that failed"
+    );
+    scene = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_package(1, PackageState::Reconciling);
+    assert_eq!(gates(&scene.advance(Some(&record)), V36), "ooooxx");
+    scene.cluster.paused = true;
+    assert_eq!(gates(&scene.advance(Some(&record)), V36), "oooxxx");
+}
+
+#[test]
+fn a_package_that_fails_while_workers_roll_holds_the_end() {
+    let record = Scene::ready().with_control_plane(V36, V36).advance(None);
+    let scene = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_workers(V36)
+        .with_package(1, PackageState::Failed);
+    let record = scene.advance(Some(&record));
+    assert_eq!(gates(&record, V36), "oooxxx");
+    assert_eq!(
+        answer(&record, Hook::AfterWorkersUpgrade, V36),
+        held_by(HoldReason::PackageFailed)
+    );
+    assert_eq!(record.outcome, None);
+}
+
+#[rstest]
+#[case::not_yet(1799, false)]
+#[case::long_enough(1800, true)]
+fn packages_that_only_applied_hold_the_end_for_half_an_hour(#[case] seconds: i64, #[case] released: bool) {
+    let mut scene = Scene::ready().with_control_plane(V36, V36).with_workers(V36);
+    scene.judged.as_mut().unwrap()[1].settled = false;
+    let record = scene.advance(None);
+    assert_eq!(
+        answer(&record, Hook::AfterClusterUpgrade, V36),
+        held_by(HoldReason::PackagesNotSettled)
+    );
+    assert_eq!(answer(&record, Hook::AfterWorkersUpgrade, V36), Ok(()));
+    scene.settling_since = Some(at(NOW - seconds));
+    let record = scene.advance(Some(&record));
+    assert_eq!(answer(&record, Hook::AfterClusterUpgrade, V36).is_ok(), released);
+}
+
+#[test]
+fn two_minors_one_after_the_other() {
+    let plan = Some([V34, V35, V36].map(str::to_owned).to_vec());
+    let scene = || {
+        let mut scene = Scene::ready().with_control_plane(V34, V34).with_workers(V34);
+        scene.plan.clone_from(&plan);
+        scene.tkr = Ok("35-1".into());
+        scene.bootstrap.resolved_tkr = Some("35-1");
+        scene
+    };
+    let record = scene().advance(None);
+    assert_eq!((record.hop.as_deref(), record.to.as_str()), (Some(V35), V36));
+    assert_eq!(
+        (gates(&record, V35).as_str(), gates(&record, V36).as_str()),
+        ("ooxxx-", "------")
+    );
+
+    let record = scene().with_control_plane(V35, V34).advance(Some(&record));
+    let record = scene()
+        .with_control_plane(V35, V35)
+        .with_package(0, PackageState::Applied)
+        .advance(Some(&record));
+    assert_eq!(
+        (record.hop.as_deref(), gates(&record, V35).as_str()),
+        (Some(V35), "ooxxx-")
+    );
+
+    // Proven on the first hop: what comes next is the second, whose packages are not known yet.
+    let record = scene().with_control_plane(V35, V35).advance(Some(&record));
+    assert_eq!(
+        (record.hop.as_deref(), gates(&record, V35).as_str()),
+        (Some(V36), "ooooo-")
+    );
+    assert_eq!(
+        answer(&record, Hook::BeforeControlPlaneUpgrade, V36),
+        held_by(HoldReason::PackagesUnknown)
+    );
+
+    let second = |spec: &str, status: &str| {
+        let mut second = scene().with_control_plane(spec, status);
+        second.tkr = Ok("36-1".into());
+        second.bootstrap.resolved_tkr = Some("36-1");
+        second
+    };
+    let record = second(V35, V35)
+        .with_package(0, PackageState::Applied)
+        .advance(Some(&record));
+    assert_eq!(
+        (gates(&record, V35).as_str(), gates(&record, V36).as_str()),
+        ("ooooo-", "xxxxxx")
+    );
+    let record = second(V35, V35).advance(Some(&record));
+    let record = second(V36, V35).advance(Some(&record));
+    let record = second(V36, V36).advance(Some(&record));
+    assert_eq!(
+        (gates(&record, V35).as_str(), gates(&record, V36).as_str()),
+        ("ooooo-", "ooooxx")
+    );
+
+    let record = second(V36, V36).with_workers(V36).advance(Some(&record));
+    assert_eq!(record.outcome, Some(Outcome::Completed));
+    assert_eq!(
+        (gates(&record, V35).as_str(), gates(&record, V36).as_str()),
+        ("------", "oooooo")
+    );
+    assert_eq!(record.from.as_deref(), Some(V34));
+}
+
+#[test]
+fn a_first_installation() {
+    let mut scene = Scene::ready().with_control_plane("", "");
+    scene.bootstrap.complete = false;
+    scene.judged = None;
+    scene.workers = vec![];
+    scene.workload = Workload::NotYet(Hold::new(HoldReason::KubeconfigNotFound, ""));
+    let record = scene.advance(None);
+    assert_eq!(
+        answer(&record, Hook::BeforeClusterCreate, V36),
+        held_by(HoldReason::BootstrapNotReady)
+    );
+    assert_eq!(
+        (record.from.as_deref(), gates(&record, V36).as_str()),
+        (None, "--xxxx")
+    );
+
+    scene.bootstrap.complete = true;
+    let record = scene.advance(Some(&record));
+    assert_eq!(answer(&record, Hook::BeforeClusterCreate, V36), Ok(()));
+
+    scene.control_plane = versions(V36, "");
+    scene.bootstrap.complete = false;
+    let record = scene.advance(Some(&record));
+    assert_eq!(
+        answer(&record, Hook::BeforeClusterCreate, V36),
+        Ok(()),
+        "what is created is created"
+    );
+
+    let installing = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_package(1, PackageState::Reconciling);
+    let record = installing.advance(Some(&record));
+    assert_eq!((record.outcome, gates(&record, V36).as_str()), (None, "--xxxx"));
+    let record = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_workers(V36)
+        .advance(Some(&record));
+    assert_eq!(
+        (record.outcome, record.from.as_deref()),
+        (Some(Outcome::Completed), None)
+    );
+}
+
+#[test]
+fn a_target_that_moves_before_the_first_is_installed() {
+    let installing = Scene::ready()
+        .toward(V35, "35-1")
+        .with_control_plane("", "")
+        .advance(None);
+    let settled = Scene::ready()
+        .toward(V35, "35-1")
+        .with_package(1, PackageState::Failed)
+        .advance(Some(&installing));
+    assert_eq!((settled.from.as_deref(), settled.outcome), (None, None));
+    let mut moved = Scene::ready();
+    moved.cluster.generation = 9;
+    let record = moved.advance(Some(&settled));
+    assert_eq!(
+        (record.from.as_deref(), record.hop.as_deref()),
+        (Some(V35), Some(V36))
+    );
+    assert_eq!(gates(&record, V36), "ooxxxx");
+    assert_eq!(
+        gates(&record, V35),
+        "--ooo-",
+        "proven on the running version by the packages of the next"
+    );
+}
+
+#[test]
+fn a_bump_of_a_completed_cluster_begins_a_new_record() {
+    let before = completed_at_35();
+    let mut scene = Scene::ready().with_package(0, PackageState::Pending);
+    scene.cluster.generation = 9;
+    scene.now = at(NOW + 500);
+    let record = scene.advance(Some(&before));
+    assert_eq!(
+        (
+            record.from.as_deref(),
+            record.outcome,
+            record.completed_at.clone()
+        ),
+        (Some(V35), None, None)
+    );
+    assert_eq!(record.started_at, Some(Time(at(NOW + 500))));
+    assert_eq!(gates(&record, V36), "xxxxxx");
+    assert_eq!(
+        gates(&record, V35),
+        "ooooo-",
+        "a hook of the running version may still be pending"
+    );
+}
+
+#[test]
+fn a_target_moved_back_closes_the_record_and_keeps_the_packages() {
+    let begun = Scene::ready()
+        .with_package(1, PackageState::Reconciling)
+        .advance(None);
+    let mut scene = Scene::ready();
+    scene.cluster.topology_version = V35;
+    scene.cluster.generation = 8;
+    scene.cluster.label = "35-1";
+    scene.tkr = Err(Hold::new(HoldReason::NoTKRForHop, ""));
+    scene = scene.with_package(1, PackageState::Reconciling);
+    let record = scene.advance(Some(&begun));
+    assert_eq!(record.outcome, Some(Outcome::Cancelled));
+    assert_eq!(
+        (record.to.as_str(), record.hop.as_deref(), record.tkr.as_deref()),
+        (V35, Some(V36), Some("36-1"))
+    );
+    assert_eq!(
+        gates(&record, V36),
+        "------",
+        "nothing of the cancelled version is released"
+    );
+    assert_eq!(gates(&record, V35), "--xxxx");
+
+    scene.judged = Scene::ready().judged;
+    let record = scene.advance(Some(&record));
+    assert_eq!(
+        (record.outcome, gates(&record, V35).as_str()),
+        (Some(Outcome::Cancelled), "--oooo")
+    );
+
+    let mut again = Scene::ready().with_package(0, PackageState::Pending);
+    again.cluster.generation = 9;
+    let record = again.advance(Some(&record));
+    assert_eq!(
+        (record.outcome, record.to.as_str(), gates(&record, V36).as_str()),
+        (None, V36, "xxxxxx")
+    );
+}
+
+#[test]
+fn another_release_of_the_same_version_begins_a_new_record() {
+    let before = completed_at_35();
+    let mut scene = Scene::ready()
+        .toward(V35, "35-2")
+        .with_package(1, PackageState::Pending);
+    scene.cluster.label = "35-2";
+    let record = scene.advance(Some(&before));
+    assert_eq!((record.outcome, record.tkr.as_deref()), (None, Some("35-2")));
+    assert_eq!(gates(&record, V35), "oooooo", "what is released stays released");
+}
+
+#[test]
+fn a_completed_record_is_not_reopened_by_a_resync_a_failure_or_a_label_that_comes_early() {
+    let before = completed_at_35();
+    let mut scene = Scene::ready().toward(V35, "35-1");
+    assert_eq!(scene.advance(Some(&before)), before);
+    scene = scene.with_package(1, PackageState::Failed);
+    let failed = scene.advance(Some(&before));
+    assert_eq!(
+        (failed.outcome, &failed.gates),
+        (Some(Outcome::Completed), &before.gates)
+    );
+    scene.tkr = Err(Hold::new(HoldReason::NoTKRForHop, ""));
+    scene.judged = None;
+    scene.cluster.label = "36-1";
+    let early = scene.advance(Some(&before));
+    assert_eq!(
+        (early.outcome, early.tkr.as_deref(), early.label.as_str()),
+        (Some(Outcome::Completed), Some("35-1"), "36-1")
+    );
+    assert_eq!(early.packages, before.packages);
+}
+
+#[test]
+fn a_status_that_goes_missing_turns_nothing_back() {
+    let begun = Scene::ready().advance(None);
+    let record = Scene::ready().with_control_plane(V35, "").advance(Some(&begun));
+    assert_eq!(record.hop.as_deref(), Some(V36));
+    assert_eq!(
+        answer(&record, Hook::BeforeControlPlaneUpgrade, V36),
+        held_by(HoldReason::ControlPlaneCreating)
+    );
+    assert_eq!(Scene::ready().advance(Some(&record)).gates, begun.gates);
+}
+
+#[test]
+fn a_record_that_was_lost_in_a_chain_still_answers_what_is_pending() {
+    let mut scene = Scene::ready();
+    scene.plan = Some([V34, V35, V36].map(str::to_owned).to_vec());
+    let record = scene
+        .clone()
+        .with_package(1, PackageState::Reconciling)
+        .advance(None);
+    assert_eq!(
+        (record.hop.as_deref(), gates(&record, V35).as_str()),
+        (Some(V36), "--xxx-")
+    );
+    let record = scene.advance(Some(&record));
+    assert_eq!(
+        (gates(&record, V35).as_str(), gates(&record, V36).as_str()),
+        ("--ooo-", "ooxxxx")
+    );
+}
+
+#[test]
+fn a_deletion_waits_for_the_packages_to_be_gone() {
+    let mut scene = Scene::ready();
+    assert_eq!(
+        answer(&scene.advance(None), Hook::BeforeClusterDelete, V36),
+        Err("not listed".into())
+    );
+    scene.cluster.deleting = true;
+    let record = scene.advance(None);
+    assert_eq!(
+        answer(&record, Hook::BeforeClusterDelete, V36),
+        held_by(HoldReason::UninstallRunning)
+    );
+    assert_eq!(
+        answer(&record, Hook::BeforeControlPlaneUpgrade, V36),
+        held_by(HoldReason::ClusterDeleting)
+    );
+    scene.uninstalled = true;
+    assert_eq!(
+        answer(&scene.advance(Some(&record)), Hook::BeforeClusterDelete, V36),
+        Ok(())
+    );
+
+    let mut completed = Scene::ready().toward(V35, "35-1");
+    completed.cluster.deleting = true;
+    let record = completed.advance(Some(&completed_at_35()));
+    assert_eq!(
+        answer(&record, Hook::BeforeClusterDelete, V35),
+        held_by(HoldReason::UninstallRunning)
+    );
+}
+
+#[test]
+fn times_are_of_the_first_time() {
+    let first = Scene::ready().advance(None);
+    let mut later = Scene::ready();
+    later.now = at(NOW + 100);
+    assert_eq!(later.advance(Some(&first)), first);
+
+    let again = later
+        .clone()
+        .with_package(1, PackageState::Reconciling)
+        .advance(Some(&first));
+    assert_eq!(
+        (again.ready_at.clone(), again.started_at.clone()),
+        (None, first.started_at.clone())
+    );
+    assert_eq!(later.advance(Some(&again)).ready_at, Some(Time(at(NOW + 100))));
+    let mut redigested = later.clone();
+    redigested.judged.as_mut().unwrap()[1].record.values_digest = "e".into();
+    assert_eq!(
+        redigested.advance(Some(&first)).ready_at,
+        Some(Time(at(NOW + 100)))
+    );
+}

@@ -1,0 +1,201 @@
+//! What holds of every record, whatever is seen in whatever order.
+
+use super::*;
+
+fn any_version() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![V34, V35, V36])
+}
+
+prop_compose! {
+    fn any_package(name: &'static str)(
+        state in prop::sample::select(vec![
+            PackageState::Pending, PackageState::Applied, PackageState::Reconciling, PackageState::Ready, PackageState::Ready,
+            PackageState::Failed,
+        ]),
+        after in any::<bool>(),
+        settled in any::<bool>(),
+    ) -> Judgement {
+        let judgement = judged(name, state);
+        let phase = if after { Phase::AfterControlPlane } else { Phase::BeforeControlPlane };
+        Judgement { phase, settled: settled && judgement.ready(), ..judgement }
+    }
+}
+
+prop_compose! {
+    fn any_scene()(
+        generation in 1_i64..5,
+        bootstrap_generation in 1_i64..3,
+        to in any_version(),
+        spec in prop::sample::select(vec!["", V34, V35, V36]),
+        status in prop::sample::select(vec!["", V34, V35, V36]),
+        workers in prop::collection::vec((any_version(), any::<bool>()), 0..2),
+        planned in any::<bool>(),
+        tkr in prop::sample::select(vec![Ok("34-1"), Ok("35-1"), Ok("36-1"), Err(())]),
+        merged in prop::sample::select(vec![true, true, true, false]),
+        silent in prop::option::weighted(0.2, 0_i64..120),
+        kapp in any_package("kapp-controller"),
+        antrea in any_package("antrea"),
+        known in prop::sample::select(vec![true, true, true, false]),
+        flags in prop::array::uniform6(prop::sample::select(vec![true, false, false, false, false, false])),
+        settling in prop::option::weighted(0.1, 0_i64..4000),
+    ) -> Scene {
+        let [paused, bootstrap_paused, start_held, deleting, incomplete, uninstalled] = flags;
+        Scene {
+            cluster: ClusterFacts {
+                generation, topology_version: to, paused, start_held, deleting, ..Scene::ready().cluster
+            },
+            control_plane: versions(spec, status),
+            workers: workers
+                .into_iter()
+                .map(|(version, rolling)| WorkerFacts { rolling, ..worker(version) })
+                .collect(),
+            plan: planned.then(|| [V34, V35, V36].map(str::to_owned).to_vec()),
+            bootstrap: BootstrapFacts {
+                generation: bootstrap_generation,
+                paused: bootstrap_paused,
+                complete: !incomplete,
+                resolved_tkr: tkr.ok().filter(|_| merged),
+            },
+            tkr: tkr.map(str::to_owned).map_err(|()| Hold::new(HoldReason::NoTKRForHop, "")),
+            workload: match silent {
+                Some(seconds) => Workload::Unreachable { since: at(NOW - seconds) },
+                None => Workload::Reached { uid: "kube-system" },
+            },
+            judged: known.then(|| vec![kapp, antrea]),
+            settling_since: settling.map(|seconds| at(NOW - seconds)),
+            uninstalled,
+            ..Scene::ready()
+        }
+    }
+}
+
+fn is_open(record: &UpgradeRecord, hook: Hook, version: &str) -> bool {
+    answer(record, hook, version) == Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// The same look twice gives the same record, at any point of any history.
+    #[test]
+    fn a_second_look_changes_nothing(scenes in prop::collection::vec(any_scene(), 1..6)) {
+        let mut record = None;
+        for scene in &scenes {
+            let next = scene.advance(record.as_ref());
+            // The packages of the new hop may not be known; the same observation is what counts.
+            let fixed = Scene { judged_for: judged_for(scene, record.as_ref()), ..scene.clone() };
+            prop_assert_eq!(&fixed.advance(Some(&next)), &next);
+            record = Some(next);
+        }
+    }
+
+    /// Within one upgrade, what is released after a step stays released, unless the control plane goes back behind it.
+    #[test]
+    fn after_gates_never_close(scenes in prop::collection::vec(any_scene(), 2..7)) {
+        let mut record = scenes[0].advance(None);
+        for scene in &scenes[1..] {
+            let next = scene.advance(Some(&record));
+            let same = next.to == record.to && next.outcome.is_none() && record.outcome.is_none();
+            let ControlPlaneFacts { spec_version, status_version } = &scene.control_plane;
+            let there = |version: &str| {
+                let is_there = |at: &String| crate::version::reached(at, version);
+                spec_version.as_ref().is_some_and(is_there) && status_version.as_ref().is_none_or(is_there)
+            };
+            for gate in record.gates.iter().filter(|gate| gate.open && same && there(&gate.version)) {
+                // A control plane that was moved past the target by hand leaves its end unanswered.
+                let after = match gate.hook {
+                    Hook::AfterControlPlaneUpgrade | Hook::AfterWorkersUpgrade => true,
+                    Hook::AfterClusterUpgrade => next.hop == record.hop,
+                    _ => false,
+                };
+                prop_assert!(!after || is_open(&next, gate.hook, &gate.version), "{:?}\n{:?}", record, next);
+            }
+            record = next;
+        }
+    }
+
+    /// Gates open in the order in which Cluster API asks.
+    #[test]
+    fn gates_open_in_order(scenes in prop::collection::vec(any_scene(), 1..6)) {
+        let mut record = None;
+        for scene in &scenes {
+            let next = scene.advance(record.as_ref());
+            for version in [V34, V35, V36] {
+                let open = |hook| is_open(&next, hook, version);
+                let closed = |hook| answer(&next, hook, version).is_err_and(|reason| reason != "not listed");
+                prop_assert!(!open(Hook::BeforeWorkersUpgrade) || open(Hook::AfterControlPlaneUpgrade));
+                prop_assert!(!open(Hook::AfterWorkersUpgrade) || open(Hook::AfterControlPlaneUpgrade));
+                prop_assert!(!open(Hook::AfterControlPlaneUpgrade) || !closed(Hook::BeforeControlPlaneUpgrade));
+                prop_assert!(!open(Hook::AfterClusterUpgrade) || open(Hook::AfterWorkersUpgrade));
+                prop_assert_eq!(open(Hook::BeforeClusterUpgrade), open(Hook::BeforeControlPlaneUpgrade));
+            }
+            record = Some(next);
+        }
+    }
+
+    /// A gate that lets a control plane take a version stands on packages that are all proven for just that.
+    #[test]
+    fn a_start_stands_on_proof(scenes in prop::collection::vec(any_scene(), 1..6)) {
+        let mut record: Option<UpgradeRecord> = None;
+        for scene in &scenes {
+            let next = scene.advance(record.as_ref());
+            let older = record.as_ref() == Some(&next);
+            for gate in next.gates.iter().filter(|gate| gate.open && gate.hook == Hook::BeforeControlPlaneUpgrade) {
+                let taken = scene.control_plane.spec_version.as_deref() == Some(gate.version.as_str());
+                let passed = next.hop.as_deref() != Some(gate.version.as_str());
+                let proven = scene.judged.iter().flatten().all(|judgement| {
+                    judgement.ready() || judgement.phase == Phase::AfterControlPlane
+                });
+                prop_assert!(older || taken || passed || next.outcome.is_some() || proven && scene.judged.is_some());
+            }
+            record = Some(next);
+        }
+    }
+
+    /// Progress of a package that does not end its wait leaves every answer as it is: each change costs Cluster API a
+    /// write and a reconcile.
+    #[test]
+    fn a_step_of_a_package_changes_no_message(
+        scene in any_scene(),
+        before in prop::sample::select(vec![PackageState::Pending, PackageState::Applied, PackageState::Reconciling]),
+        after in prop::sample::select(vec![PackageState::Pending, PackageState::Applied, PackageState::Reconciling]),
+    ) {
+        // A package that was written shows that the upgrade had begun.
+        let cluster = ClusterFacts { start_held: false, ..scene.cluster.clone() };
+        let scene = Scene { cluster, judged: Scene::ready().judged, ..scene };
+        let one = scene.clone().with_package(1, before).advance(None);
+        let other = scene.with_package(1, after).advance(Some(&one));
+        prop_assert_eq!(one.gates, other.gates);
+    }
+
+    /// A closed gate says why; an open one says nothing.
+    #[test]
+    fn only_closed_gates_give_reasons(scenes in prop::collection::vec(any_scene(), 1..4)) {
+        let mut record = None;
+        for scene in &scenes {
+            let next = scene.advance(record.as_ref());
+            for gate in &next.gates {
+                prop_assert_eq!(gate.open, gate.reason.is_empty());
+                prop_assert!(!gate.open || gate.message.is_empty());
+                prop_assert!(gate.open || HoldReason::parse(&gate.reason).is_some());
+            }
+            record = Some(next);
+        }
+    }
+}
+
+/// What the packages of a scene are judged for, seen from a record.
+fn judged_for(
+    scene: &Scene,
+    previous: Option<&UpgradeRecord>,
+) -> (Option<&'static str>, Option<&'static str>, Option<&'static str>) {
+    let spelled = |version: &str| [V34, V35, V36].into_iter().find(|known| *known == version);
+    let found = crate::hop::progress(
+        Some(&scene.control_plane),
+        &scene.workers,
+        scene.cluster.topology_version,
+        scene.plan.as_deref(),
+        of_cluster(previous, scene.cluster.uid),
+    );
+    (None, spelled(&found.hop), found.stage().and_then(spelled))
+}
