@@ -1,12 +1,23 @@
-# One profile for the product, its tests and the harness: what is tested is what ships.
+# One build for everything: the same profile, and the same features of every dependency because all targets of the whole
+# workspace are built together. `cargo build -p` of a single crate would resolve other features and build them again.
 CARGO ?= cargo
 NAME ?=
+BUILT := $(or $(CARGO_TARGET_DIR),target)/release
+
+# Tests that start real components, and all others.
+REAL := stack crds cleanup missing extension
+TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
+         $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))
+PURE := $(sort $(filter-out $(REAL) scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help lint test unit real scenarios scenario demo demo-up demo-down demo-20 bench generate
+.PHONY: help build lint test unit real scenarios scenario demo demo-up demo-down demo-20 bench generate
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## Build the product, its tests and the harness
+	$(CARGO) build --release --workspace --all-targets
 
 lint: ## Formatting and lints, warnings denied
 	$(CARGO) fmt --all --check
@@ -14,39 +25,32 @@ lint: ## Formatting and lints, warnings denied
 
 test: unit real scenarios ## Everything: unit, property and model tests, then the real stack
 
-unit: ## Unit, property and model tests; no server is contacted
-	$(CARGO) test --release --workspace --exclude sluice-tests
-	$(CARGO) test --release -p sluice-tests --lib --bins
-	$(CARGO) test --release -p sluice-tests --test crate_edges --test docs
+unit: build ## Unit, property and model tests; no cluster is needed
+	$(CARGO) test --release --workspace --lib --bins $(addprefix --test ,$(PURE))
 
-# Tests of the harness itself: it builds and starts real components, and leaves nothing behind.
-real: build
-	$(CARGO) test --release -p sluice-tests --test stack --test crds --test cleanup --test missing --test extension -- --test-threads 1
+real: build ## Tests of the harness: real components come up, and nothing stays behind
+	$(CARGO) test --release --workspace $(addprefix --test ,$(REAL)) -- --test-threads 1
 
 scenarios: build ## Every scenario on the real stack
-	$(CARGO) test --release -p sluice-tests --test scenarios
+	$(CARGO) test --release --workspace --test scenarios
 
 scenario: build ## One scenario by NAME=…, its logs kept
-	KEEP=1 $(CARGO) test --release -p sluice-tests --test scenarios -- $(NAME)
+	KEEP=1 $(CARGO) test --release --workspace --test scenarios -- $(NAME)
 
 demo: build ## One upgrade that waits for its packages, told as it happens
-	$(CARGO) run --release -q -p sluice-tests --bin demo
+	$(BUILT)/demo
 
 demo-up: build ## Leave the demo's stack running and print how to look at it
-	$(CARGO) run --release -q -p sluice-tests --bin demo -- up
+	$(BUILT)/demo up
 
-demo-down: ## Remove what demo-up left
-	$(CARGO) run --release -q -p sluice-tests --bin demo -- down
+demo-down: build ## Remove what demo-up left
+	$(BUILT)/demo down
 
 demo-20: build ## Twenty upgrades in a row; fails unless order and pace were kept
-	$(CARGO) run --release -q -p sluice-tests --bin demo -- repeat --times 20
+	$(BUILT)/demo repeat --times 20
 
 bench: ## Criterion benches of the hook path
-	$(CARGO) bench -p sluice-benches
+	$(CARGO) bench --workspace --bench hook_path
 
-generate: ## Write the CRD YAML anew from the Rust types
-	$(CARGO) run --release -q -p sluice-crds --example generate
-
-.PHONY: build
-build:
-	$(CARGO) build --release -p sluice
+generate: build ## Write the CRD YAML anew from the Rust types
+	$(BUILT)/examples/generate
