@@ -54,7 +54,7 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
         "--format-version",
         "1",
         "--no-deps",
-        "--offline",
+        "--locked",
     ]))
     .expect("cargo prints JSON");
     let packages = metadata["packages"].as_array().expect("a list of packages");
@@ -102,7 +102,7 @@ fn the_pure_crates_cannot_do_io() {
     for package in ["sluice-core", "sluice-hooks"] {
         let tree = cargo(&[
             "tree",
-            "--offline",
+            "--locked",
             "-p",
             package,
             "-e",
