@@ -1,6 +1,9 @@
 //! Which TanzuKubernetesRelease belongs to a hop.
 
+use sluice_crds::run::UpgradeRecord;
+
 use crate::hold::{Hold, HoldReason};
+use crate::hop::{Course, Progress};
 
 /// What is read of a TanzuKubernetesRelease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -56,6 +59,25 @@ pub fn for_hop(
     }
 }
 
+/// The release whose packages belong to what comes next; see [`for_hop`].
+///
+/// An upgrade that was cancelled keeps the release that it had begun, whatever the label says by now: its packages stay,
+/// and nobody asks for other ones.
+pub fn for_progress(
+    progress: &Progress,
+    previous: Option<&UpgradeRecord>,
+    to: &str,
+    pinned: Option<&str>,
+    label: &str,
+    known: &[TkrFacts],
+) -> Result<String, Hold> {
+    let of_hop = previous.filter(|record| record.hop.as_deref() == Some(progress.hop.as_str()));
+    match of_hop.and_then(|record| record.tkr.clone()) {
+        Some(begun) if progress.course == Course::Cancelled => Ok(begun),
+        _ => for_hop(&progress.hop, to, pinned, label, known),
+    }
+}
+
 fn find<'a>(name: &str, known: &'a [TkrFacts]) -> Result<&'a TkrFacts, Hold> {
     known.iter().find(|release| release.name == name).ok_or_else(|| {
         Hold::new(
@@ -82,6 +104,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::hop::{ControlPlaneFacts, progress};
 
     const V35: &str = "v1.35.4";
     const V36: &str = "v1.36.3";
@@ -131,6 +154,27 @@ mod tests {
             for_hop(V35, V36, Some("35-2"), "36-1", &several),
             Ok("35-2".to_owned())
         );
+    }
+
+    #[test]
+    fn a_cancelled_upgrade_keeps_the_release_that_it_had_begun() {
+        let begun = UpgradeRecord {
+            hop: Some(V36.into()),
+            tkr: Some("36-1".into()),
+            ..UpgradeRecord::default()
+        };
+        let settled = ControlPlaneFacts {
+            spec_version: Some(V35.into()),
+            status_version: Some(V35.into()),
+        };
+        let of = |previous: Option<&UpgradeRecord>, to: &str, label: &str| {
+            let progress = progress(Some(&settled), &[], to, None, previous);
+            let several = [known(), vec![release("36-2", V36)]].concat();
+            for_progress(&progress, previous, to, None, label, &several)
+        };
+        assert_eq!(of(Some(&begun), V35, "35-1"), Ok("36-1".to_owned()));
+        assert_eq!(of(Some(&begun), V36, "36-2"), Ok("36-2".to_owned()));
+        assert_eq!(of(None, V35, "35-1"), Ok("35-1".to_owned()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use sluice_core::proof::{Judgement, judge};
 use sluice_core::record::{
     BootstrapFacts, ClusterFacts, Observed, PackageSet, Workload, advance, latch, pause, progress_of,
 };
-use sluice_core::tkr::{TkrFacts, for_hop};
+use sluice_core::tkr::{TkrFacts, for_progress};
 use sluice_crds::run::{Phase, UpgradeRecord};
 
 use crate::capi::Plan;
@@ -52,8 +52,9 @@ impl<'a> Sight<'a> {
         };
         sight.progress = progress_of(sight.previous(), &sight.observed(None));
         let to = version(read.cluster.to);
-        sight.tkr = for_hop(
-            &sight.progress.hop,
+        sight.tkr = for_progress(
+            &sight.progress,
+            sight.previous(),
             to,
             None,
             RELEASES[usize::from(read.cluster.label)].0,
@@ -114,11 +115,7 @@ impl<'a> Sight<'a> {
 
     /// The release to merge into the ClusterBootstrap, if another one is in it.
     fn to_merge(&self) -> Option<u8> {
-        let wanted = self
-            .tkr
-            .as_ref()
-            .ok()
-            .filter(|_| self.progress.course != Course::Cancelled)?;
+        let wanted = self.tkr.as_ref().ok()?;
         let release = RELEASES.iter().position(|(name, _)| name == wanted)?;
         let release = u8::try_from(release).ok()?;
         (release != self.read.bootstrap.release).then_some(release)
@@ -147,8 +144,7 @@ impl<'a> Sight<'a> {
         let judged: Vec<Judgement> = (0..self.leader.installs.len())
             .map(|package| self.judged(package))
             .collect();
-        let merged =
-            self.to_merge().is_none() && (self.tkr.is_ok() || self.progress.course == Course::Cancelled);
+        let merged = self.to_merge().is_none() && self.tkr.is_ok();
         let set = PackageSet {
             tkr: RELEASES[usize::from(self.read.bootstrap.release)].0,
             hop: &self.progress.hop,
@@ -200,7 +196,7 @@ pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFac
             return;
         }
         let wish = sight.wish();
-        let may_install = sight.tkr.is_ok() || sight.progress.course == Course::Cancelled;
+        let may_install = sight.tkr.is_ok();
         for package in 0..world.packages.len() {
             // kapp-controller gives the proof of all others, so it is proven before they are touched.
             let ours = package == 0 || sight.judged(0).ready();

@@ -1,6 +1,6 @@
 //! A model of one Cluster's upgrade, explored exhaustively by `stateright`.
 //!
-//! The functions of the product run in it as they are: `progress`, `for_hop`, `judge`, `advance`, `pause` and `decide`.
+//! The functions of the product run in it as they are: `progress`, `for_progress`, `judge`, `advance`, `pause` and `decide`.
 //! Around them are small models of Cluster API ([`capi`]), kapp-controller ([`kapp`]), users ([`users`]) and of our
 //! controller's writes ([`leader`]). Nothing here stands for them in a test that claims to run them.
 //!
@@ -210,6 +210,7 @@ fn two_leaders_in_a_chain() {
         "two leaders in a chain",
         Upgrade {
             rivals: 2,
+            workers: false,
             ..Upgrade::new(Plan::Versions, edits)
         },
     );
