@@ -205,13 +205,12 @@ fn two_leaders() {
 
 #[test]
 fn two_leaders_in_a_chain() {
-    let edits = &[Edit::Version(2), Edit::Label(2)];
     check(
         "two leaders in a chain",
         Upgrade {
             rivals: 2,
-            workers: false,
-            ..Upgrade::new(Plan::Versions, edits)
+            begins_with: &[Edit::Version(2), Edit::Label(2)],
+            ..Upgrade::new(Plan::Versions, &[])
         },
     );
 }

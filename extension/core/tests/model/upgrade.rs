@@ -24,6 +24,9 @@ pub(crate) struct Upgrade {
     pub(crate) plan: Plan,
     pub(crate) workers: bool,
     pub(crate) packages: usize,
+    /// Edits that were made before anything else happens.
+    pub(crate) begins_with: &'static [Edit],
+    /// Edits that may be made at any time.
     pub(crate) edits: &'static [Edit],
     pub(crate) failures: u8,
     pub(crate) resyncs: u8,
@@ -46,6 +49,7 @@ impl Upgrade {
             plan,
             workers: true,
             packages: 1,
+            begins_with: &[],
             edits,
             failures: 0,
             resyncs: 0,
@@ -234,6 +238,9 @@ impl Upgrade {
         };
         leader::pass(&mut world, 0, self.plan, &self.releases);
         world.replicas = vec![world.index(); self.replicas.max(1)];
+        for edit in self.begins_with {
+            users::make(&mut world, *edit);
+        }
         world
     }
 
