@@ -101,16 +101,7 @@ fn crates_depend_only_in_the_allowed_direction() {
 fn the_pure_crates_cannot_do_io() {
     for package in ["sluice-core", "sluice-hooks"] {
         let tree = cargo(&[
-            "tree",
-            "--locked",
-            "-p",
-            package,
-            "-e",
-            "normal",
-            "--prefix",
-            "none",
-            "--format",
-            "{p}",
+            "tree", "--locked", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}",
         ]);
         let used: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
         assert!(
