@@ -120,6 +120,9 @@ pub mod annotation {
     /// clusterctl: its presence keeps `clusterctl move` waiting.
     pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 
+    /// On a Cluster: when Sluice last had Cluster API repeat a call that had failed.
+    pub const RECALLED_AT: &str = "lifecycle.sluice.dev/recalled-at";
+
     /// kapp-controller, on an App: version of the Package that it works on.
     pub const PACKAGE_VERSION: &str = "packaging.carvel.dev/package-version";
     /// kapp-controller, on an App: `spec.refName` of the Package that it works on.

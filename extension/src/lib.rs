@@ -8,6 +8,7 @@ pub mod health;
 pub mod index;
 pub mod leader;
 pub mod metrics;
+pub mod recall;
 pub mod remote;
 pub mod run;
 pub mod serve;

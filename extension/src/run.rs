@@ -20,6 +20,7 @@ use crate::{
     index::Index,
     leader::{self, Elector},
     metrics::HookMetrics,
+    recall,
     remote::Remotes,
     serve::{self, CertificateFiles, Limits, Server, TlsConfig},
     stores::Stores,
@@ -125,12 +126,13 @@ async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow:
     let context = Arc::new(bootstrap::Context::new(
         client.clone(),
         settings,
-        stores,
-        ControlPlanes::new(client, triggers.clone()),
+        stores.clone(),
+        ControlPlanes::new(client.clone(), triggers.clone()),
         Remotes::new(args.system_namespace.clone(), triggers),
         index,
     ));
     info!("Reconciling");
+    let _recall = AbortOnDrop(tokio::spawn(recall::run(client.clone(), stores.clusters.clone())));
     // The controller finishes what it has begun, but a request that hangs must not keep the process.
     let patience = async {
         stop.cancelled().await;
