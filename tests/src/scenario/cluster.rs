@@ -63,6 +63,15 @@ impl NewCluster {
         self
     }
 
+    /// Creates it and waits until everything of `release` is proven and the topology at rest.
+    pub async fn create_settled(self, release: &Release) -> Result<Cluster> {
+        let cluster = self.at(release).create().await?;
+        cluster.packages_proven(release, 0, super::PATIENCE).await?;
+        cluster.is_available(super::PATIENCE).await?;
+        cluster.is_settled(super::PATIENCE).await?;
+        Ok(cluster)
+    }
+
     /// Creates it; does not wait.
     pub async fn create(self) -> Result<Cluster> {
         let Self {
@@ -134,9 +143,21 @@ impl Cluster {
         Ok(before)
     }
 
+    /// Merges a patch into the Cluster, once: what is refused is an error.
+    pub async fn try_patch(&self, patch: &Value) -> Result<()> {
+        super::disturb::merge(&self.scene.client(), &self.path(), patch).await
+    }
+
     /// Deletes the Cluster and waits until it is gone.
     pub async fn delete(&self) -> Result<()> {
-        let request = http::Request::delete(self.path()).body(Vec::new())?;
+        self.delete_with(&serde_json::json!({})).await
+    }
+
+    /// The same with options of the deletion.
+    pub async fn delete_with(&self, options: &Value) -> Result<()> {
+        let request = http::Request::delete(self.path())
+            .header("content-type", "application/json")
+            .body(serde_json::to_vec(options)?)?;
         self.scene.client().request_text(request).await?;
         wait::until(
             format!("Cluster {} to be deleted", self.name),
@@ -173,12 +194,7 @@ impl Cluster {
 
     /// The ClusterBootstrap of the Cluster.
     pub async fn bootstrap(&self) -> Result<Value> {
-        let namespace = self.scene.namespace();
-        let path = format!(
-            "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/{namespace}/clusterbootstraps/{}",
-            self.name
-        );
-        read::get(&self.scene.client(), &path).await
+        read::get(&self.scene.client(), &self.bootstrap_path()).await
     }
 
     /// The workload cluster.

@@ -2,6 +2,7 @@
 //! created, upgraded and waited for.
 
 mod cluster;
+mod disturb;
 mod hook_log;
 mod read;
 mod runner;
@@ -9,6 +10,7 @@ mod scene;
 mod world;
 
 pub use cluster::{Cluster, NewCluster};
+pub use disturb::Work;
 pub use hook_log::HookAnswer;
 pub use runner::{PATIENCE, Scenario, main};
 pub use scene::Scene;

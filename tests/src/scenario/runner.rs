@@ -31,8 +31,54 @@ pub struct Scenario {
     pub asks_sluice: bool,
     /// Whether it wants the machine for itself.
     pub alone: bool,
+    /// Whether it takes too long to be run with every change.
+    pub long: bool,
     /// Runs it.
     pub run: fn(Scene) -> Running,
+}
+
+impl Scenario {
+    /// A short scenario that runs beside others and has Sluice asked.
+    #[must_use]
+    pub fn new(name: &'static str, proves: &'static str, run: fn(Scene) -> Running) -> Self {
+        Self {
+            name,
+            proves,
+            class: Class::default(),
+            asks_sluice: true,
+            alone: false,
+            long: false,
+            run,
+        }
+    }
+
+    /// With another ClusterClass.
+    #[must_use]
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// Wants the machine and everything that scenarios share for itself.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+
+    /// Takes too long to be run with every change.
+    #[must_use]
+    pub fn long(mut self) -> Self {
+        self.long = true;
+        self
+    }
+
+    /// Cluster API does not ask Sluice.
+    #[must_use]
+    pub fn without_sluice(mut self) -> Self {
+        self.asks_sluice = false;
+        self
+    }
 }
 
 /// Real components, one scenario each: `cargo test -p sluice-tests --test scenarios -- [NAME]...`
@@ -45,8 +91,11 @@ struct Arguments {
     /// Lists the scenarios and what each proves.
     #[arg(long)]
     list: bool,
+    /// Leaves out those that take long.
+    #[arg(long)]
+    short: bool,
     /// How many scenarios run side by side.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 3)]
     jobs: usize,
     // What cargo and test runners pass to every test program.
     #[arg(long, hide = true)]
@@ -65,7 +114,7 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let arguments = Arguments::parse();
     let chosen: Vec<Scenario> = scenarios
         .iter()
-        .filter(|scenario| arguments.chooses(scenario.name))
+        .filter(|scenario| arguments.chooses(scenario.name) && !(arguments.short && scenario.long))
         .cloned()
         .collect();
     if arguments.list {

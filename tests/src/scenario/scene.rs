@@ -1,7 +1,7 @@
 //! One scenario's part of the world.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -22,6 +22,8 @@ use crate::wait;
 pub struct Scene {
     world: Arc<World>,
     namespace: String,
+    /// Names of the releases that the scenario has published.
+    releases: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Scene {
@@ -30,6 +32,7 @@ impl Scene {
         let scene = Self {
             world: world.clone(),
             namespace: namespace.to_owned(),
+            releases: Arc::default(),
         };
         apply::namespace(&scene.client(), namespace).await?;
         apply::apply_all(&scene.client(), &class.objects(namespace)).await?;
@@ -103,6 +106,10 @@ impl Scene {
 
     /// Applies everything that belongs to a release.
     pub async fn publish(&self, release: &Release) -> Result<()> {
+        self.releases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(release.name());
         self.apply(&release.objects()).await
     }
 
@@ -134,8 +141,46 @@ impl Scene {
         }
     }
 
-    /// Deletes the scenario's Clusters and waits until they are gone.
+    /// Deletes the scenario's namespace; does not wait.
+    pub async fn delete_namespace(&self) -> Result<()> {
+        let request = http::Request::delete(self.namespace_path()).body(Vec::new())?;
+        self.client().request_text(request).await?;
+        Ok(())
+    }
+
+    /// Waits until the scenario's namespace is gone.
+    pub async fn namespace_is_gone(&self) -> Result<()> {
+        let what = format!("namespace {} to be gone", self.namespace);
+        wait::until(what, Duration::from_mins(2), || async {
+            let request = http::Request::get(self.namespace_path()).body(Vec::new())?;
+            match self.client().request::<Value>(request).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                Err(error) => Err(error.into()),
+                Ok(namespace) => wait::not_yet(&namespace["status"]),
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    fn namespace_path(&self) -> String {
+        format!("/api/v1/namespaces/{}", self.namespace)
+    }
+
+    /// Deletes the scenario's Clusters, waits until they are gone, and withdraws its releases.
     pub async fn close(&self) -> Result<()> {
+        self.delete_clusters().await?;
+        let releases = std::mem::take(&mut *self.releases.lock().unwrap_or_else(PoisonError::into_inner));
+        for release in releases {
+            let path = format!("/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases/{release}");
+            self.client()
+                .request_text(http::Request::delete(path).body(Vec::new())?)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_clusters(&self) -> Result<()> {
         let clusters = format!(
             "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/clusters",
             self.namespace

@@ -2,21 +2,18 @@
 
 use anyhow::{Result, ensure};
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::{Class, Release};
+use sluice_tests::objects::Release;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::wait;
 
 const COMPLAINT: &str = "metrics 2.0.0 needs a value that nobody gives";
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario {
-        name: "broken-package",
-        proves: "a package with a broken template holds its Cluster with a visible reason, no other Cluster; a corrected Package releases it",
-        class: Class::default(),
-        asks_sluice: true,
-        alone: false,
-        run: |scene| Box::pin(run(scene)),
-    }
+    Scenario::new(
+        "broken-package",
+        "a package with a broken template holds its Cluster with a visible reason, no other Cluster; a corrected Package releases it",
+        |scene| Box::pin(run(scene)),
+    )
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -3,20 +3,17 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::{Class, Values};
+use sluice_tests::objects::Values;
 use sluice_tests::observer::{Event, Milestone};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::wait;
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario {
-        name: "create",
-        proves: "a new Cluster gets its ClusterBootstrap first and its packages once the control plane is initialized",
-        class: Class::default(),
-        asks_sluice: true,
-        alone: false,
-        run: |scene| Box::pin(run(scene)),
-    }
+    Scenario::new(
+        "create",
+        "a new Cluster gets its ClusterBootstrap first and its packages once the control plane is initialized",
+        |scene| Box::pin(run(scene)),
+    )
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::{Class, Release};
+use sluice_tests::objects::Release;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 
@@ -16,14 +16,12 @@ const AT_ONCE: usize = 3;
 const ADDITIONAL: [&str; 6] = ["metrics", "secretgen", "pinniped", "contour", "harbor", "fluent"];
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario {
-        name: "false-ready",
-        proves: "eight packages bumped at once, 20 upgrades: no release while an App still works on the new version",
-        class: Class::default(),
-        asks_sluice: true,
-        alone: true,
-        run: |scene| Box::pin(run(scene)),
-    }
+    Scenario::new(
+        "false-ready",
+        "eight packages bumped at once, 20 upgrades: no release while an App still works on the new version",
+        |scene| Box::pin(run(scene)),
+    )
+    .alone()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -6,21 +6,13 @@ use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_tests::apply;
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::Class;
 use sluice_tests::observer::Event;
 use sluice_tests::packages::{NAMESPACE, TestPackage};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario {
-        name: "harness-installs",
-        proves: "the harness: a package brings a real kapp-controller into a workload cluster, and that one installs packages",
-        class: Class::default(),
-        asks_sluice: false,
-        alone: false,
-        run: |scene| Box::pin(run(scene)),
-    }
+    Scenario::new("harness-installs", "the harness: a package brings a real kapp-controller into a workload cluster, and that one installs packages", |scene| Box::pin(run(scene))).without_sluice()
 }
 
 async fn run(scene: Scene) -> Result<()> {

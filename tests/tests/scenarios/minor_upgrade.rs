@@ -2,19 +2,15 @@
 
 use anyhow::{Result, ensure};
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::Class;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario {
-        name: "minor-upgrade",
-        proves: "the control plane waits for the slowest package, workers for new proof on the new control plane; the Cluster says what is waited for",
-        class: Class::default(),
-        asks_sluice: true,
-        alone: false,
-        run: |scene| Box::pin(run(scene)),
-    }
+    Scenario::new(
+        "minor-upgrade",
+        "the control plane waits for the slowest package, workers for new proof on the new control plane; the Cluster says what is waited for",
+        |scene| Box::pin(run(scene)),
+    )
 }
 
 async fn run(scene: Scene) -> Result<()> {

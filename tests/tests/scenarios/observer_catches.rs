@@ -2,18 +2,15 @@
 
 use anyhow::{Result, ensure};
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::Class;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario {
-        name: "observer-catches",
-        proves: "an upgrade that nobody holds is seen by the observer as too early, control plane and workers alike",
-        class: Class::default(),
-        asks_sluice: false,
-        alone: false,
-        run: |scene| Box::pin(run(scene)),
-    }
+    Scenario::new(
+        "observer-catches",
+        "an upgrade that nobody holds is seen by the observer as too early, control plane and workers alike",
+        |scene| Box::pin(run(scene)),
+    )
+    .without_sluice()
 }
 
 async fn run(scene: Scene) -> Result<()> {

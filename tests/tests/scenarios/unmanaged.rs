@@ -3,19 +3,11 @@
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::Class;
 use sluice_tests::observer::{Milestone, Revision};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario {
-        name: "unmanaged",
-        proves: "a Cluster without a release is never held; of ten Clusters upgraded at once the five managed ones wait, the others do not",
-        class: Class::default(),
-        asks_sluice: true,
-        alone: true,
-        run: |scene| Box::pin(run(scene)),
-    }
+    Scenario::new("unmanaged", "a Cluster without a release is never held; of ten Clusters upgraded at once the five managed ones wait, the others do not", |scene| Box::pin(run(scene))).alone()
 }
 
 async fn run(scene: Scene) -> Result<()> {

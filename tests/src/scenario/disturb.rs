@@ -1,0 +1,147 @@
+//! What people and accidents do to a Cluster: edits of its ClusterBootstrap, of PackageInstalls and Apps, of its kubeconfig.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::read;
+use crate::packages::{KAPP_CONTROLLER_NAMESPACE, TestPackage};
+use crate::stack::SYSTEM_NAMESPACE;
+
+/// What kapp-controller works on for one package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// The PackageInstall.
+    PackageInstall,
+    /// The App of the same name.
+    App,
+}
+
+impl Work {
+    fn path(self) -> &'static str {
+        match self {
+            Self::PackageInstall => "packaging.carvel.dev/v1alpha1",
+            Self::App => "kappctrl.k14s.io/v1alpha1",
+        }
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Self::PackageInstall => "packageinstalls",
+            Self::App => "apps",
+        }
+    }
+}
+
+impl Cluster {
+    /// Merges a patch into the ClusterBootstrap.
+    pub async fn patch_bootstrap(&self, patch: &Value) -> Result<()> {
+        merge(&self.scene().client(), &self.bootstrap_path(), patch).await
+    }
+
+    /// Deletes the ClusterBootstrap without waiting for whoever has a finalizer on it.
+    pub async fn force_bootstrap_away(&self) -> Result<()> {
+        let request = http::Request::delete(self.bootstrap_path()).body(Vec::new())?;
+        self.scene().client().request_text(request).await?;
+        match self
+            .patch_bootstrap(&json!({"metadata": {"finalizers": null}}))
+            .await
+        {
+            Ok(()) => Ok(()),
+            // Nobody had one.
+            Err(error) if is_not_found(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Merges a patch into what installs a package inside the workload cluster.
+    pub async fn patch_package(&self, package: &TestPackage, work: Work, patch: &Value) -> Result<()> {
+        let path = format!(
+            "/apis/{}/namespaces/{SYSTEM_NAMESPACE}/{}/{}-{}",
+            work.path(),
+            work.plural(),
+            self.name(),
+            package.short()
+        );
+        merge(&self.workload()?.api.admin_client(), &path, patch).await
+    }
+
+    /// Names and generations of all PackageInstalls inside the workload cluster, and of the one beside the Cluster.
+    pub async fn installs(&self) -> Result<BTreeMap<String, i64>> {
+        let (workload, management) = (self.workload()?.api.admin_client(), self.scene().client());
+        let mut installs = BTreeMap::new();
+        for (client, namespace) in [
+            (workload, SYSTEM_NAMESPACE),
+            (management, self.scene().namespace()),
+        ] {
+            let work = Work::PackageInstall;
+            let path = format!("/apis/{}/namespaces/{namespace}/{}", work.path(), work.plural());
+            let listed = read::get(&client, &path).await?;
+            for install in listed["items"].as_array().into_iter().flatten() {
+                let name = install["metadata"]["name"].as_str().unwrap_or_default();
+                if name.starts_with(&format!("{}-", self.name())) {
+                    let generation = install["metadata"]["generation"].as_i64().unwrap_or_default();
+                    installs.insert(name.to_owned(), generation);
+                }
+            }
+        }
+        Ok(installs)
+    }
+
+    /// Replaces the kubeconfig that everybody reaches the workload cluster with; returns the one before.
+    pub async fn swap_kubeconfig(&self, kubeconfig: &str) -> Result<String> {
+        let name = format!("{}-kubeconfig", self.name());
+        let secrets: Api<Secret> = Api::namespaced(self.scene().client(), self.scene().namespace());
+        let before = secrets.get(&name).await?;
+        let patch = json!({"data": {"value": BASE64_STANDARD.encode(kubeconfig)}});
+        secrets
+            .patch(&before.name_any(), &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        let data = before.data.and_then(|mut data| data.remove("value"));
+        let data = data.with_context(|| format!("Secret {name} has no key value"))?;
+        Ok(String::from_utf8(data.0)?)
+    }
+
+    /// Restarts kapp-controller inside the workload cluster, as a rollout of its Deployment does. It then works on every
+    /// package again, at unchanged generations.
+    pub async fn restart_kapp_controller(&self) -> Result<()> {
+        let path =
+            format!("/apis/apps/v1/namespaces/{KAPP_CONTROLLER_NAMESPACE}/deployments/kapp-controller");
+        let stamp = json!({"kubectl.kubernetes.io/restartedAt": jiff::Timestamp::now().to_string()});
+        let patch = json!({"spec": {"template": {"metadata": {"annotations": stamp}}}});
+        merge(&self.workload()?.api.admin_client(), &path, &patch).await
+    }
+
+    pub(super) fn bootstrap_path(&self) -> String {
+        format!(
+            "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/{}/clusterbootstraps/{}",
+            self.scene().namespace(),
+            self.name()
+        )
+    }
+}
+
+pub(super) async fn merge(client: &Client, path: &str, patch: &Value) -> Result<()> {
+    let request = http::Request::patch(path)
+        .header("content-type", "application/merge-patch+json")
+        .body(serde_json::to_vec(patch)?)?;
+    client
+        .request_text(request)
+        .await
+        .map(drop)
+        .with_context(|| format!("patch {path}"))
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref::<kube::Error>(),
+        Some(kube::Error::Api(status)) if status.is_not_found()
+    )
+}

@@ -1,0 +1,103 @@
+//! The upgrade that most scenarios disturb: held by one package that gets ready when it is told to.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::Release;
+use sluice_tests::observer::{Milestone, Revision};
+use sluice_tests::packages::TestPackage;
+use sluice_tests::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
+
+/// Label of a Cluster that names its release.
+pub(crate) const TKR: &str = "run.tanzu.vmware.com/tkr";
+
+/// Two published releases, one minor apart. At the new one antrea never gets ready by itself.
+pub(crate) async fn releases(scene: &Scene) -> Result<(Release, Release)> {
+    let old = release(scene, VERSIONS[1], "1.0.0", Delay::NONE)?;
+    let new = release(scene, VERSIONS[2], "2.0.0", Delay::Never)?;
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+    Ok((old, new))
+}
+
+/// A release with kapp-controller, antrea and metrics.
+pub(crate) fn release(scene: &Scene, kubernetes: &str, version: &str, antrea: Delay) -> Result<Release> {
+    Ok(scene
+        .release(kubernetes, version, antrea)?
+        .additional(metrics(scene, version)))
+}
+
+/// The additional package of [`release`].
+pub(crate) fn metrics(scene: &Scene, version: &str) -> TestPackage {
+    scene.package("metrics", version)
+}
+
+/// Upgrades and returns once nothing but antrea is waited for, with the revision from before.
+pub(crate) async fn held(cluster: &Cluster, new: &Release) -> Result<Revision> {
+    let before = cluster.upgrade(new).await?;
+    is_held(cluster, new, before).await?;
+    Ok(before)
+}
+
+/// Returns once nothing but antrea is waited for.
+pub(crate) async fn is_held(cluster: &Cluster, new: &Release, before: Revision) -> Result<()> {
+    cluster.says("antrea 2.0.0", PATIENCE).await?;
+    let others: Vec<String> = new
+        .packages()
+        .filter(|package| package.short() != "antrea")
+        .map(|package| package.short().to_owned())
+        .collect();
+    for short in &others {
+        record_says(cluster, short, "Ready").await?;
+    }
+    cluster.control_plane_is_untouched(before).await
+}
+
+/// Waits until the record says that a package is in `state`.
+pub(crate) async fn record_says(cluster: &Cluster, package: &str, state: &str) -> Result<()> {
+    let what = format!(
+        "the record of {} to say that {package} is {state}",
+        cluster.name()
+    );
+    cluster
+        .bootstrap_until(what, PATIENCE, |bootstrap| {
+            let packages = &bootstrap["status"]["upgrade"]["packages"];
+            let found = packages
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|found| found["name"] == package);
+            match found {
+                Some(found) if found["state"] == state => Ok(()),
+                _ => sluice_tests::wait::not_yet(packages),
+            }
+        })
+        .await
+}
+
+/// Lets antrea get ready, and returns the write of the control plane once all is at rest.
+pub(crate) async fn released(cluster: &Cluster, new: &Release, before: Revision) -> Result<Milestone> {
+    cluster.control_plane_is_untouched(before).await?;
+    cluster.delay("antrea", Delay::NONE);
+    let written = cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    let proven = cluster.packages_proven(new, before, PATIENCE).await?;
+    ensure!(
+        proven.revision < written.revision,
+        "{} was written to {} at revision {}, the last package had proof only at {}",
+        new.kubernetes(),
+        cluster.name(),
+        written.revision,
+        proven.revision
+    );
+    cluster.is_settled(PATIENCE).await?;
+    Ok(written)
+}
+
+/// The `additionalPackages` of a ClusterBootstrap, changed by `edit`, as a merge patch.
+pub(crate) async fn additional(cluster: &Cluster, edit: impl Fn(&mut Value)) -> Result<Value> {
+    let mut packages = cluster.bootstrap().await?["spec"]["additionalPackages"].take();
+    packages.as_array_mut().into_iter().flatten().for_each(edit);
+    Ok(json!({"spec": {"additionalPackages": packages}}))
+}

@@ -1,0 +1,107 @@
+//! Somebody stops the work on a package by hand.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use sluice_tests::observer::{Event, Revision};
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, Work};
+
+use crate::common::{additional, held, metrics, record_says, released, releases};
+
+pub(crate) fn stopped() -> Scenario {
+    Scenario::new(
+        "package-stopped",
+        "a package paused or cancelled by hand is no proof, whatever its conditions say, also after the extension was killed",
+        |scene| Box::pin(run_stopped(scene)),
+    )
+    .alone()
+}
+
+async fn run_stopped(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    let before = held(&cluster, &new).await?;
+    let metrics = metrics(&scene, "2.0.0");
+    let ways = [
+        (Work::PackageInstall, "paused"),
+        (Work::PackageInstall, "canceled"),
+        (Work::App, "paused"),
+        (Work::App, "canceled"),
+    ];
+    for (work, field) in ways {
+        let stop = |value: Value| json!({"spec": {field: value}});
+        cluster.patch_package(&metrics, work, &stop(json!(true))).await?;
+        record_is_not_ready(&cluster).await?;
+        if field == "paused" {
+            scene.world().extension()?.restart().await?;
+        }
+        cluster.control_plane_is_untouched(before).await?;
+        cluster.patch_package(&metrics, work, &stop(Value::Null)).await?;
+        record_says(&cluster, "metrics", "Ready").await?;
+    }
+    released(&cluster, &new, before).await?;
+    Ok(())
+}
+
+async fn record_is_not_ready(cluster: &Cluster) -> Result<()> {
+    let what = "metrics to have lost its proof".to_owned();
+    cluster
+        .bootstrap_until(what, PATIENCE, |bootstrap| {
+            let packages = &bootstrap["status"]["upgrade"]["packages"];
+            let ready = packages
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|package| package["name"] == "metrics" && package["state"] == "Ready");
+            if ready {
+                sluice_tests::wait::not_yet(packages)
+            } else {
+                Ok(())
+            }
+        })
+        .await
+}
+
+pub(crate) fn values() -> Scenario {
+    Scenario::new(
+        "values-only",
+        "new values at an unchanged package version wait for their own deploy, also across a kill of the extension",
+        |scene| Box::pin(run_values(scene)),
+    )
+    .alone()
+}
+
+async fn run_values(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    let before = held(&cluster, &new).await?;
+    let edited = scene.world().observer().catch_up().await?;
+    let patch = additional(&cluster, |package| {
+        package["valuesFrom"] = json!({"inline": {"colour": "green"}});
+    })
+    .await?;
+    cluster.patch_bootstrap(&patch).await?;
+    scene.world().extension()?.restart().await?;
+    let proven = proven_again(&cluster, edited).await?;
+    let written = released(&cluster, &new, before).await?;
+    ensure!(
+        proven < written.revision,
+        "released before the new values were deployed"
+    );
+    let echoed = cluster.echoed(&metrics(&scene, "2.0.0")).await?;
+    ensure!(
+        echoed["values"]
+            .as_str()
+            .is_some_and(|values| values.contains("green")),
+        "metrics runs with {echoed}"
+    );
+    Ok(())
+}
+
+async fn proven_again(cluster: &Cluster, since: Revision) -> Result<Revision> {
+    let milestone = cluster
+        .milestone("metrics to be proven with its new values", PATIENCE, since, |event| {
+            matches!(event, Event::PackageProven { ref_name, .. } if ref_name.starts_with("metrics."))
+        })
+        .await?;
+    Ok(milestone.revision)
+}

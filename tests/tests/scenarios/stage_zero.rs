@@ -1,0 +1,42 @@
+//! kapp-controller is a package too, and the one that gives the proof of all others.
+
+use anyhow::{Result, ensure};
+use sluice_tests::kubelet::Delay;
+use sluice_tests::observer::Event;
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+
+use crate::common::{is_held, released, releases};
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario::new(
+        "kapp-controller-changes",
+        "a new kapp-controller is proven, its process restarted, before any other package of the hop is touched",
+        |scene| Box::pin(run(scene)),
+    )
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    cluster.delay("kapp-controller", Delay::Never);
+    let before = cluster.upgrade(&new).await?;
+    let message = cluster.says("kapp-controller 2.0.0", PATIENCE).await?;
+    let working = |event: &Event| matches!(event, Event::PackageWorking { ref_name, version } if ref_name.starts_with("kapp-controller.") && version == "2.0.0");
+    cluster
+        .milestone("kapp-controller to be worked on", PATIENCE, before, working)
+        .await?;
+    let others = |event: &Event| matches!(event, Event::PackageWorking { ref_name, version } if !ref_name.starts_with("kapp-controller.") && version == "2.0.0");
+    scene.world().observer().catch_up().await?;
+    let touched = cluster
+        .milestones()
+        .into_iter()
+        .find(|milestone| others(&milestone.event));
+    ensure!(
+        touched.is_none(),
+        "while the Cluster says {message:?}: {touched:?}"
+    );
+    cluster.delay("kapp-controller", Delay::NONE);
+    is_held(&cluster, &new, before).await?;
+    released(&cluster, &new, before).await?;
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! The workload API server is away, or another one.
+
+use anyhow::Result;
+use sluice_tests::apiserver::ApiServer;
+use sluice_tests::kubelet::Delay;
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+
+use crate::common::{held, is_held, record_says, released, releases};
+
+pub(crate) fn silent() -> Scenario {
+    Scenario::new(
+        "workload-silent",
+        "the workload API server is stopped in mid-hold: held for that reason, and the upgrade goes on when it is back",
+        |scene| Box::pin(run_silent(scene)),
+    )
+}
+
+async fn run_silent(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    let before = held(&cluster, &new).await?;
+    let workload = cluster.workload()?;
+    workload.api.kill().await?;
+    cluster.says("WorkloadUnreachable", PATIENCE).await?;
+    cluster.control_plane_is_untouched(before).await?;
+    workload.api.restart().await?;
+    is_held(&cluster, &new, before).await?;
+    released(&cluster, &new, before).await?;
+    Ok(())
+}
+
+pub(crate) fn swapped() -> Scenario {
+    Scenario::new(
+        "kubeconfig-swapped",
+        "the kubeconfig leads to another API server in mid-hold: no proof is taken over to it",
+        |scene| Box::pin(run_swapped(scene)),
+    )
+}
+
+async fn run_swapped(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    let before = held(&cluster, &new).await?;
+    let prefix = format!("spare/{}", scene.namespace());
+    let spare = ApiServer::start(scene.world().stack().core(), &prefix, old.kubernetes()).await?;
+    let own = cluster.swap_kubeconfig(&spare.admin_kubeconfig()).await?;
+    record_says(&cluster, "metrics", "Pending").await?;
+    // By now every package is proven where the kubeconfig led before.
+    cluster.delay("antrea", Delay::NONE);
+    cluster.packages_proven(&new, before, PATIENCE).await?;
+    cluster.control_plane_is_untouched(before).await?;
+    cluster.swap_kubeconfig(&own).await?;
+    released(&cluster, &new, before).await?;
+    spare.kill().await
+}
