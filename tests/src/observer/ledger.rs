@@ -320,7 +320,8 @@ impl Ledger {
         }
     }
 
-    /// The template's packages, and those that only the ClusterBootstrap has, with refName and version.
+    /// The template's packages, and those that only the ClusterBootstrap has, with refName and version. A package of the
+    /// ClusterBootstrap that no template names was chosen by its user, and stands for the template's.
     fn wanted(
         &self,
         template: &[WantedPackage],
@@ -328,7 +329,14 @@ impl Ledger {
         missing: &mut Vec<String>,
     ) -> Vec<(WantedPackage, (String, String))> {
         let mut wanted: Vec<(WantedPackage, (String, String))> = Vec::new();
-        for package in template.iter().chain(own) {
+        let named = |package: &&WantedPackage| {
+            self.templates
+                .values()
+                .flatten()
+                .any(|known| known.name == package.name)
+        };
+        let chosen = own.iter().filter(|package| !named(package));
+        for package in chosen.chain(template).chain(own) {
             match self.packages.get(&package.name) {
                 None => missing.push(format!("a Package {}", package.name)),
                 Some(found) if wanted.iter().any(|(_, (ref_name, _))| *ref_name == found.0) => {}

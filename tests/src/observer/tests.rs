@@ -301,6 +301,35 @@ fn a_version_without_a_release_is_early() {
 }
 
 #[test]
+fn a_version_that_its_user_chose_stands_for_that_of_the_template() {
+    let mut story = Story::until_bump();
+    story.write(
+        "/mgmt/internal.packaging.carvel.dev/internalpackages/tkg-system/2.0.1",
+        json!({"spec": {"refName": "antrea.a.test", "version": "2.0.1"}}),
+    );
+    for chosen in ["1.0.0", "2.0.1"] {
+        story.write(
+            "/mgmt/run.tanzu.vmware.com/clusterbootstraps/a/one",
+            json!({"spec": {"cni": {"refName": format!("antrea.a.test.{chosen}")}}}),
+        );
+    }
+    story.bump();
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "antrea.a.test.2.0.1");
+}
+
+#[test]
+fn what_is_left_of_the_release_before_is_no_choice() {
+    let mut story = Story::until_bump();
+    story.write(
+        "/mgmt/run.tanzu.vmware.com/clusterbootstraps/a/one",
+        json!({"spec": {"cni": {"refName": "antrea.a.test.1.0.0"}}}),
+    );
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "antrea.a.test.2.0.0");
+}
+
+#[test]
 fn a_cluster_without_a_release_may_do_as_it_likes() {
     let mut story = Story::created();
     story.cluster("");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::read;
-use crate::packages::{KAPP_CONTROLLER_NAMESPACE, TestPackage};
+use crate::packages::TestPackage;
 use crate::stack::SYSTEM_NAMESPACE;
 
 /// What kapp-controller works on for one package.
@@ -63,13 +63,7 @@ impl Cluster {
 
     /// Merges a patch into what installs a package inside the workload cluster.
     pub async fn patch_package(&self, package: &TestPackage, work: Work, patch: &Value) -> Result<()> {
-        let path = format!(
-            "/apis/{}/namespaces/{SYSTEM_NAMESPACE}/{}/{}-{}",
-            work.path(),
-            work.plural(),
-            self.name(),
-            package.short()
-        );
+        let path = self.work_path(package, work);
         merge(&self.workload()?.api.admin_client(), &path, patch).await
     }
 
@@ -109,14 +103,23 @@ impl Cluster {
         Ok(String::from_utf8(data.0)?)
     }
 
-    /// Restarts kapp-controller inside the workload cluster, as a rollout of its Deployment does. It then works on every
-    /// package again, at unchanged generations.
-    pub async fn restart_kapp_controller(&self) -> Result<()> {
-        let path =
-            format!("/apis/apps/v1/namespaces/{KAPP_CONTROLLER_NAMESPACE}/deployments/kapp-controller");
-        let stamp = json!({"kubectl.kubernetes.io/restartedAt": jiff::Timestamp::now().to_string()});
-        let patch = json!({"spec": {"template": {"metadata": {"annotations": stamp}}}});
-        merge(&self.workload()?.api.admin_client(), &path, &patch).await
+    /// Has kapp-controller work on a package again at its unchanged generation, as it does whenever its sync period is over:
+    /// the App says that this was long ago.
+    pub async fn resync(&self, package: &TestPackage) -> Result<()> {
+        let path = format!("{}/status", self.work_path(package, Work::App));
+        let long_ago = json!({"updatedAt": "2020-01-01T00:00:00Z"});
+        let long_ago = json!({"status": {"fetch": long_ago, "template": long_ago, "deploy": long_ago}});
+        merge(&self.workload()?.api.admin_client(), &path, &long_ago).await
+    }
+
+    fn work_path(&self, package: &TestPackage, work: Work) -> String {
+        format!(
+            "/apis/{}/namespaces/{SYSTEM_NAMESPACE}/{}/{}-{}",
+            work.path(),
+            work.plural(),
+            self.name(),
+            package.short()
+        )
     }
 
     pub(super) fn bootstrap_path(&self) -> String {

@@ -7,6 +7,9 @@ use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, Work};
 
 use crate::common::{additional, held, metrics, record_says, released, releases};
 
+/// On an App: cuts it off from its PackageInstall.
+const BY_HAND: &str = "ext.packaging.carvel.dev/manually-controlled";
+
 pub(crate) fn stopped() -> Scenario {
     Scenario::new(
         "package-stopped",
@@ -28,14 +31,26 @@ async fn run_stopped(scene: Scene) -> Result<()> {
         (Work::App, "canceled"),
     ];
     for (work, field) in ways {
-        let stop = |value: Value| json!({"spec": {field: value}});
-        cluster.patch_package(&metrics, work, &stop(json!(true))).await?;
+        let stop = |value: Value, by_hand: Value| {
+            // Without this annotation the PackageInstall takes back at once what somebody does to its App.
+            let annotations = if work == Work::App {
+                json!({BY_HAND: by_hand})
+            } else {
+                json!({})
+            };
+            json!({"metadata": {"annotations": annotations}, "spec": {field: value}})
+        };
+        cluster
+            .patch_package(&metrics, work, &stop(json!(true), json!("")))
+            .await?;
         record_is_not_ready(&cluster).await?;
         if field == "paused" {
             scene.world().extension()?.restart().await?;
         }
         cluster.control_plane_is_untouched(before).await?;
-        cluster.patch_package(&metrics, work, &stop(Value::Null)).await?;
+        cluster
+            .patch_package(&metrics, work, &stop(Value::Null, Value::Null))
+            .await?;
         record_says(&cluster, "metrics", "Ready").await?;
     }
     released(&cluster, &new, before).await?;

@@ -29,18 +29,23 @@ async fn run(scene: Scene) -> Result<()> {
     let open = is_open(&cluster, new.kubernetes()).await?;
 
     let since = scene.world().observer().catch_up().await?;
-    cluster.restart_kapp_controller().await?;
-    for package in ["antrea", "metrics"] {
-        let what = format!("{package} to be worked on again");
-        let prefix = format!("{package}.");
+    let packages: Vec<_> = new
+        .packages()
+        .filter(|package| package.short() != "kapp-controller")
+        .collect();
+    for package in &packages {
+        cluster.resync(package).await?;
+    }
+    for package in packages {
+        let what = format!("{} to be worked on again", package.name());
         let worked = cluster
             .milestone(&what, PATIENCE, since, |event| {
-                matches!(event, Event::PackageWorking { ref_name, .. } if ref_name.starts_with(&prefix))
+                matches!(event, Event::PackageWorking { ref_name, .. } if ref_name == package.ref_name())
             })
             .await?;
         cluster
-            .milestone(&format!("{package} to be done again"), PATIENCE, worked.revision, |event| {
-                matches!(event, Event::PackageProven { ref_name, .. } if ref_name.starts_with(&prefix))
+            .milestone(&format!("{} to be done again", package.name()), PATIENCE, worked.revision, |event| {
+                matches!(event, Event::PackageProven { ref_name, .. } if ref_name == package.ref_name())
             })
             .await?;
     }
