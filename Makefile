@@ -11,7 +11,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out $(REAL) scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit real scenarios scenario demo demo-up demo-down demo-20 bench generate
+.PHONY: help build lint test unit real scenarios short-scenarios scenario demo demo-up demo-down demo-20 bench generate
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,7 +23,7 @@ lint: ## Formatting and lints, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
-test: unit real scenarios ## Everything: unit, property and model tests, then the real stack
+test: unit real short-scenarios ## Unit, property and model tests, then the real stack, without the scenarios that take long
 
 unit: build ## Unit, property and model tests; no cluster is needed
 	$(CARGO) test --release --workspace --lib --bins $(addprefix --test ,$(PURE))
@@ -33,6 +33,9 @@ real: build ## Tests of the harness: real components come up, and nothing stays 
 
 scenarios: build ## Every scenario on the real stack
 	$(CARGO) test --release --workspace --test scenarios
+
+short-scenarios: build ## The scenarios that `make test` runs
+	$(CARGO) test --release --workspace --test scenarios -- --short
 
 scenario: build ## One scenario by NAME=…, its logs kept
 	KEEP=1 $(CARGO) test --release --workspace --test scenarios -- $(NAME)

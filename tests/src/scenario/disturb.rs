@@ -1,6 +1,7 @@
 //! What people and accidents do to a Cluster: edits of its ClusterBootstrap, of PackageInstalls and Apps, of its kubeconfig.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -14,6 +15,7 @@ use super::cluster::Cluster;
 use super::read;
 use crate::packages::TestPackage;
 use crate::stack::SYSTEM_NAMESPACE;
+use crate::wait;
 
 /// What kapp-controller works on for one package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,13 +105,34 @@ impl Cluster {
         Ok(String::from_utf8(data.0)?)
     }
 
-    /// Has kapp-controller work on a package again at its unchanged generation, as it does whenever its sync period is over:
-    /// the App says that this was long ago.
+    /// Has kapp-controller deploy a package again at its unchanged generation, as it does after each sync period, and waits
+    /// until it has: the Secret with its values is touched.
     pub async fn resync(&self, package: &TestPackage) -> Result<()> {
-        let path = format!("{}/status", self.work_path(package, Work::App));
-        let long_ago = json!({"updatedAt": "2020-01-01T00:00:00Z"});
-        let long_ago = json!({"status": {"fetch": long_ago, "template": long_ago, "deploy": long_ago}});
-        merge(&self.workload()?.api.admin_client(), &path, &long_ago).await
+        let client = self.workload()?.api.admin_client();
+        let install = read::get(&client, &self.work_path(package, Work::PackageInstall)).await?;
+        let secret = install["spec"]["values"][0]["secretRef"]["name"]
+            .as_str()
+            .context("a PackageInstall without values")?;
+        let secret = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/{secret}");
+        let app = self.work_path(package, Work::App);
+        let before = read::get(&client, &app).await?["status"]["deploy"]["updatedAt"].take();
+        // The App tells only the second of its deploy: it may take two tries until another one is seen.
+        wait::until(
+            format!("{} to be deployed again", package.name()),
+            Duration::from_secs(30),
+            || async {
+                let touched = json!({"harness.test/touched": jiff::Timestamp::now().to_string()});
+                merge(&client, &secret, &json!({"metadata": {"annotations": touched}})).await?;
+                let deploy = read::get(&client, &app).await?["status"]["deploy"].take();
+                if deploy["finished"] == true && deploy["updatedAt"] != before {
+                    Ok(())
+                } else {
+                    wait::not_yet(deploy)
+                }
+            },
+        )
+        .await?;
+        Ok(())
     }
 
     fn work_path(&self, package: &TestPackage, work: Work) -> String {

@@ -20,6 +20,7 @@ pub(crate) fn scenario() -> Scenario {
     })
     // The release of the step between is found by its Kubernetes version: no other of that version may exist.
     .alone()
+    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -21,7 +21,6 @@ pub(crate) fn scenario() -> Scenario {
         "eight packages bumped at once, 20 upgrades: no release while an App still works on the new version",
         |scene| Box::pin(run(scene)),
     )
-    .alone()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -12,7 +12,12 @@ use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario::new("harness-installs", "the harness: a package brings a real kapp-controller into a workload cluster, and that one installs packages", |scene| Box::pin(run(scene))).without_sluice()
+    Scenario::new(
+        "harness-installs",
+        "the harness: a package brings a real kapp-controller into a workload cluster, and that one installs packages",
+        |scene| Box::pin(run(scene)),
+    )
+    .without_sluice()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -63,6 +63,7 @@ pub(crate) fn outage() -> Scenario {
         |scene| Box::pin(run_outage(scene)),
     )
     .alone()
+    .long()
 }
 
 async fn run_outage(scene: Scene) -> Result<()> {

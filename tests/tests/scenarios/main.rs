@@ -27,6 +27,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     sluice_tests::scenario::main(&[
+        // The longest one first, so that others run beside it.
+        false_ready::scenario(),
         harness_installs::scenario(),
         observer_catches::scenario(),
         create::scenario(),
@@ -46,7 +48,6 @@ fn main() -> ExitCode {
         workers::slow_control_plane(),
         resync::scenario(),
         unmanaged::scenario(),
-        false_ready::scenario(),
         chained::scenario(),
         killed::killed(),
         killed::outage(),

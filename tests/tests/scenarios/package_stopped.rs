@@ -17,6 +17,7 @@ pub(crate) fn stopped() -> Scenario {
         |scene| Box::pin(run_stopped(scene)),
     )
     .alone()
+    .long()
 }
 
 async fn run_stopped(scene: Scene) -> Result<()> {

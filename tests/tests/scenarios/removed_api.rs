@@ -17,10 +17,15 @@ const REMOVED: &str = "resource.k8s.io/v1beta1";
 const SUCCESSOR: &str = "resource.k8s.io/v1";
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario::new("removed-api", "a package that uses an API which the new control plane does not serve stops the workers, by name; a corrected one lets them go", |scene| Box::pin(run(scene))).class(Class {
-            runtime_config: BTreeMap::from([(VERSIONS[1].to_owned(), vec![format!("{REMOVED}=true")])]),
-            ..Class::default()
-        })
+    Scenario::new(
+        "removed-api",
+        "a package that uses an API which the new control plane does not serve stops the workers, by name; a corrected one lets them go",
+        |scene| Box::pin(run(scene)),
+    )
+    .class(Class {
+        runtime_config: BTreeMap::from([(VERSIONS[1].to_owned(), vec![format!("{REMOVED}=true")])]),
+        ..Class::default()
+    })
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -3,7 +3,6 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::kubelet::Delay;
-use sluice_tests::observer::Event;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
 
 use crate::common::{held, releases};
@@ -28,26 +27,11 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     let open = is_open(&cluster, new.kubernetes()).await?;
 
-    let since = scene.world().observer().catch_up().await?;
-    let packages: Vec<_> = new
+    let all = new
         .packages()
-        .filter(|package| package.short() != "kapp-controller")
-        .collect();
-    for package in &packages {
+        .filter(|package| package.short() != "kapp-controller");
+    for package in all {
         cluster.resync(package).await?;
-    }
-    for package in packages {
-        let what = format!("{} to be worked on again", package.name());
-        let worked = cluster
-            .milestone(&what, PATIENCE, since, |event| {
-                matches!(event, Event::PackageWorking { ref_name, .. } if ref_name == package.ref_name())
-            })
-            .await?;
-        cluster
-            .milestone(&format!("{} to be done again", package.name()), PATIENCE, worked.revision, |event| {
-                matches!(event, Event::PackageProven { ref_name, .. } if ref_name == package.ref_name())
-            })
-            .await?;
     }
     let after = cluster.bootstrap().await?;
     ensure!(

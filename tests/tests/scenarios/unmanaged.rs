@@ -7,7 +7,12 @@ use sluice_tests::observer::{Milestone, Revision};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 
 pub(crate) fn scenario() -> Scenario {
-    Scenario::new("unmanaged", "a Cluster without a release is never held; of ten Clusters upgraded at once the five managed ones wait, the others do not", |scene| Box::pin(run(scene))).alone()
+    Scenario::new(
+        "unmanaged",
+        "a Cluster without a release is never held; of ten Clusters upgraded at once the five managed ones wait, the others do not",
+        |scene| Box::pin(run(scene)),
+    )
+    .alone()
 }
 
 async fn run(scene: Scene) -> Result<()> {

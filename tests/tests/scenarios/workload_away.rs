@@ -35,6 +35,7 @@ pub(crate) fn swapped() -> Scenario {
         "the kubeconfig leads to another API server in mid-hold: no proof is taken over to it",
         |scene| Box::pin(run_swapped(scene)),
     )
+    .long()
 }
 
 async fn run_swapped(scene: Scene) -> Result<()> {
