@@ -64,9 +64,9 @@ impl Cluster {
     }
 
     /// Merges a patch into what installs a package inside the workload cluster.
-    pub async fn patch_package(&self, package: &TestPackage, work: Work, patch: &Value) -> Result<()> {
+    pub async fn patch_package(&self, package: &TestPackage, work: Work, change: &Value) -> Result<()> {
         let path = self.work_path(package, work);
-        merge(&self.workload()?.api.admin_client(), &path, patch).await
+        merge(&self.workload()?.api.admin_client(), &path, change).await
     }
 
     /// Names and generations of all PackageInstalls inside the workload cluster, and of the one beside the Cluster.
@@ -154,10 +154,10 @@ impl Cluster {
     }
 }
 
-pub(super) async fn merge(client: &Client, path: &str, patch: &Value) -> Result<()> {
+pub(super) async fn merge(client: &Client, path: &str, change: &Value) -> Result<()> {
     let request = http::Request::patch(path)
         .header("content-type", "application/merge-patch+json")
-        .body(serde_json::to_vec(patch)?)?;
+        .body(serde_json::to_vec(change)?)?;
     client
         .request_text(request)
         .await

@@ -1,6 +1,6 @@
 //! Many Clusters at once, one of them with a package that never gets ready.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use sluice_tests::kubelet::Delay;
@@ -37,7 +37,7 @@ async fn run(scene: Scene) -> Result<()> {
         .buffered(AT_ONCE)
         .try_collect()
         .await?;
-    let (stuck, others) = clusters.split_first().expect("twenty of them");
+    let (stuck, others) = clusters.split_first().context("no Cluster was created")?;
     stuck.delay("antrea", Delay::Never);
 
     let before = scene.world().observer().catch_up().await?;
