@@ -90,17 +90,19 @@ mod tests {
     use super::*;
 
     fn says(reason: &str, message: &str) -> Cluster {
-        let mut cluster = Cluster::new("c", sluice_crds::foreign::cluster::ClusterSpec::default());
-        cluster.status = Some(ClusterStatus {
-            conditions: vec![Condition {
-                type_: "TopologyReconciled".to_owned(),
-                status: "False".to_owned(),
-                reason: reason.to_owned(),
-                message: message.to_owned(),
-            }],
-            ..ClusterStatus::default()
-        });
-        cluster
+        let condition = Condition {
+            type_: "TopologyReconciled".to_owned(),
+            status: "False".to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        };
+        Cluster {
+            status: Some(ClusterStatus {
+                conditions: vec![condition],
+                ..ClusterStatus::default()
+            }),
+            ..Cluster::default()
+        }
     }
 
     #[test]
