@@ -2,6 +2,9 @@
 # workspace are built together. `cargo build -p` of a single crate would resolve other features and build them again.
 CARGO ?= cargo
 NAME ?=
+RUNS ?= 10
+SEED ?=
+FIRST ?= 0
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 # Tests that start real components, and all others.
@@ -11,10 +14,10 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out $(REAL) scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit real scenarios short-scenarios scenario demo demo-up demo-down demo-20 bench generate
+.PHONY: help build lint test unit real scenarios short-scenarios scenario soak demo demo-up demo-down demo-20 bench generate
 
 help: ## List the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 build: ## Build the product, its tests and the harness
 	$(CARGO) build --release --workspace --all-targets
@@ -39,6 +42,9 @@ short-scenarios: build ## The scenarios that `make test` runs
 
 scenario: build ## One scenario by NAME=…, its logs kept
 	KEEP=1 $(CARGO) test --release --workspace --test scenarios -- $(NAME)
+
+soak: build ## RUNS random upgrades with random disturbances; SEED and FIRST make them again
+	$(BUILT)/soak --runs $(RUNS) --first $(FIRST) $(if $(SEED),--seed $(SEED))
 
 demo: build ## One upgrade that waits for its packages, told as it happens
 	$(BUILT)/demo

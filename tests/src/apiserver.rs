@@ -68,8 +68,12 @@ impl ApiServer {
     /// Kills the running server, if there is one, and starts one of `version` on the same port, prefix and
     /// authority; returns when it is ready. Nothing is lost: etcd holds the state.
     pub async fn swap(&self, version: &str) -> Result<()> {
-        let program = self.core.binaries().kube_apiserver_for(version).await?;
         let mut slot = self.process.lock().await;
+        self.replace(&mut slot, version).await
+    }
+
+    async fn replace(&self, slot: &mut Option<Process>, version: &str) -> Result<()> {
+        let program = self.core.binaries().kube_apiserver_for(version).await?;
         if let Some(mut old) = slot.take() {
             old.kill().await?;
         }
@@ -96,7 +100,10 @@ impl ApiServer {
 
     /// Starts the server again after [`Self::kill`], in the version that it had.
     pub async fn restart(&self) -> Result<()> {
-        self.swap(&self.version()).await
+        // The version is read behind the lock: a swap that is under way must not be taken back.
+        let mut slot = self.process.lock().await;
+        let version = self.version();
+        self.replace(&mut slot, &version).await
     }
 
     /// Name of its log: `apiserver-<prefix>`.

@@ -54,6 +54,8 @@ pub struct Settings {
     pub packaging_global_namespace: String,
     /// More arguments of the main process; a later one wins over the ones given here.
     pub arguments: Vec<String>,
+    /// Whether somebody starts it again when it ends, so that its end is no failure of the stack.
+    pub kept_alive: bool,
 }
 
 impl Settings {
@@ -66,6 +68,7 @@ impl Settings {
             service_account: "kapp-controller-sa".to_owned(),
             packaging_global_namespace: packaging_global_namespace.into(),
             arguments: Vec::new(),
+            kept_alive: false,
         }
     }
 }
@@ -178,9 +181,17 @@ impl KappController {
                 Err(error) => return Err(error),
             }
         };
-        main.may_end(false);
+        main.may_end(self.settings.kept_alive);
         *self.processes.lock().await = Some(Processes { sidecar, main });
         Ok(())
+    }
+
+    /// Whether the main process has ended, or none runs.
+    pub(crate) async fn has_ended(&self) -> bool {
+        let processes = self.processes.lock().await;
+        processes
+            .as_ref()
+            .is_none_or(|processes| processes.main.exited().is_some())
     }
 
     /// Kills both processes.

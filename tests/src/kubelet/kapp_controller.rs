@@ -31,7 +31,10 @@ impl Pod {
         Self {
             core: core.clone(),
             api: api.clone(),
-            settings: Settings::new(format!("kapp-{namespace}-{cluster}"), SYSTEM_NAMESPACE),
+            settings: Settings {
+                kept_alive: true,
+                ..Settings::new(format!("kapp-{namespace}-{cluster}"), SYSTEM_NAMESPACE)
+            },
             running: Mutex::new(None),
         }
     }
@@ -53,6 +56,22 @@ impl Pod {
             }
         }
         Ok(())
+    }
+
+    /// Starts the process again if it has ended by itself, as it does when its API server goes away while it starts.
+    pub(super) async fn keep_alive(&self) -> Result<()> {
+        match self.running.lock().await.as_ref() {
+            Some(running) if running.controller.has_ended().await => running.controller.restart().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Restarts the process; false if none runs.
+    pub(super) async fn restart(&self) -> Result<bool> {
+        match self.running.lock().await.as_ref() {
+            Some(running) => running.controller.restart().await.map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Ends the process, if one runs.

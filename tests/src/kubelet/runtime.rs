@@ -30,7 +30,10 @@ pub struct Kubelet {
     loops: Mutex<JoinSet<()>>,
 }
 
-/// What both loops share.
+/// How soon it is noticed that a process has ended.
+const ALIVE: Duration = Duration::from_secs(1);
+
+/// What the loops share.
 struct Node {
     api: Arc<ApiServer>,
     namespace: String,
@@ -65,10 +68,16 @@ impl Kubelet {
         let mut loops = JoinSet::new();
         loops.spawn(node.clone().run::<Deployment>());
         loops.spawn(node.clone().run::<DaemonSet>());
+        loops.spawn(node.clone().keep_alive());
         Self {
             node,
             loops: Mutex::new(loops),
         }
+    }
+
+    /// Restarts kapp-controller, which then looks at every App again. False if it does not run.
+    pub async fn restart_kapp_controller(&self) -> Result<bool> {
+        self.node.kapp_controller.restart().await
     }
 
     /// Ends the loops and the processes.
@@ -79,6 +88,20 @@ impl Kubelet {
 }
 
 impl Node {
+    async fn keep_alive(self: Arc<Self>) {
+        let mut tick = tokio::time::interval(ALIVE);
+        loop {
+            tick.tick().await;
+            if let Err(error) = self.kapp_controller.keep_alive().await {
+                tracing::debug!(
+                    "kapp-controller of {}/{}: {error:#}",
+                    self.namespace,
+                    self.cluster
+                );
+            }
+        }
+    }
+
     async fn run<K: WorkloadKind>(self: Arc<Self>) {
         let mut waiting: HashMap<String, Rollout<K>> = HashMap::new();
         let mut changes = self.delays.changes();

@@ -8,7 +8,7 @@ use super::class::Class;
 pub const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
 
 /// Label that names the release of a Cluster.
-const TKR: &str = "run.tanzu.vmware.com/tkr";
+pub const TKR: &str = "run.tanzu.vmware.com/tkr";
 
 /// A Cluster of the harness's class. Without `tkr` it is none of Sluice's business.
 #[must_use]

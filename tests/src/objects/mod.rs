@@ -5,5 +5,5 @@ mod cluster;
 mod release;
 
 pub use class::Class;
-pub use cluster::{CLUSTER_API, cluster, upgrade};
+pub use cluster::{CLUSTER_API, TKR, cluster, upgrade};
 pub use release::{Release, Values};

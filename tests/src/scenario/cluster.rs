@@ -179,7 +179,8 @@ impl Cluster {
         Ok(())
     }
 
-    fn path(&self) -> String {
+    /// Where the Cluster is on the management API server.
+    pub(crate) fn path(&self) -> String {
         let namespace = self.scene.namespace();
         format!(
             "/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/clusters/{}",

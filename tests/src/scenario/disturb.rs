@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::read;
+use crate::edit;
 use crate::packages::TestPackage;
 use crate::stack::SYSTEM_NAMESPACE;
 use crate::wait;
@@ -50,17 +51,7 @@ impl Cluster {
 
     /// Deletes the ClusterBootstrap without waiting for whoever has a finalizer on it.
     pub async fn force_bootstrap_away(&self) -> Result<()> {
-        let request = http::Request::delete(self.bootstrap_path()).body(Vec::new())?;
-        self.scene().client().request_text(request).await?;
-        match self
-            .patch_bootstrap(&json!({"metadata": {"finalizers": null}}))
-            .await
-        {
-            Ok(()) => Ok(()),
-            // Nobody had one.
-            Err(error) if is_not_found(&error) => Ok(()),
-            Err(error) => Err(error),
-        }
+        edit::delete_by_force(&self.scene().client(), &self.bootstrap_path()).await
     }
 
     /// Merges a patch into what installs a package inside the workload cluster.
@@ -145,7 +136,8 @@ impl Cluster {
         )
     }
 
-    pub(super) fn bootstrap_path(&self) -> String {
+    /// Where the ClusterBootstrap is on the management API server.
+    pub(crate) fn bootstrap_path(&self) -> String {
         format!(
             "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/{}/clusterbootstraps/{}",
             self.scene().namespace(),
@@ -154,20 +146,8 @@ impl Cluster {
     }
 }
 
+/// Merges a patch into an object that has to exist.
 pub(super) async fn merge(client: &Client, path: &str, change: &Value) -> Result<()> {
-    let request = http::Request::patch(path)
-        .header("content-type", "application/merge-patch+json")
-        .body(serde_json::to_vec(change)?)?;
-    client
-        .request_text(request)
-        .await
-        .map(drop)
-        .with_context(|| format!("patch {path}"))
-}
-
-fn is_not_found(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref::<kube::Error>(),
-        Some(kube::Error::Api(status)) if status.is_not_found()
-    )
+    let found = edit::merge(client, path, change).await?;
+    found.map(drop).with_context(|| format!("{path} does not exist"))
 }

@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
-use sluice_tests::objects::Release;
+use sluice_tests::objects::{Release, TKR};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
 
-use crate::common::{TKR, held, is_held, released, releases};
+use crate::common::{held, is_held, released, releases};
 
 /// Cluster API's way to move a version back, at one's own risk.
 const UNSAFE: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";

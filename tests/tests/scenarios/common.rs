@@ -8,9 +8,6 @@ use sluice_tests::observer::{Milestone, Revision};
 use sluice_tests::packages::TestPackage;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
 
-/// Label of a Cluster that names its release.
-pub(crate) const TKR: &str = "run.tanzu.vmware.com/tkr";
-
 /// Two published releases, one minor apart. At the new one antrea never gets ready by itself.
 pub(crate) async fn releases(scene: &Scene) -> Result<(Release, Release)> {
     let old = release(scene, VERSIONS[1], "1.0.0", Delay::NONE)?;

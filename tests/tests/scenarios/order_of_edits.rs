@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use serde_json::json;
-use sluice_tests::objects::{self, Release};
+use sluice_tests::objects::{self, Release, TKR};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 
-use crate::common::{TKR, held, is_held, metrics, released, releases};
+use crate::common::{held, is_held, metrics, released, releases};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(

@@ -1,0 +1,37 @@
+//! Single requests on objects as JSON.
+
+use anyhow::Result;
+use kube::Client;
+use serde_json::{Value, json};
+
+/// GETs an object; none if it does not exist.
+pub(crate) async fn get(client: &Client, path: &str) -> Result<Option<Value>> {
+    existing(client.request(http::Request::get(path).body(Vec::new())?).await)
+}
+
+/// Merges a patch into an object; none if it does not exist.
+pub(crate) async fn merge(client: &Client, path: &str, change: &Value) -> Result<Option<Value>> {
+    let request = http::Request::patch(path)
+        .header("content-type", "application/merge-patch+json")
+        .body(change.to_string().into_bytes())?;
+    existing(client.request(request).await)
+}
+
+/// Deletes an object whatever its finalizers say.
+pub(crate) async fn delete_by_force(client: &Client, path: &str) -> Result<()> {
+    merge(client, path, &json!({"metadata": {"finalizers": null}})).await?;
+    existing(
+        client
+            .request::<Value>(http::Request::delete(path).body(Vec::new())?)
+            .await,
+    )?;
+    Ok(())
+}
+
+fn existing(answer: kube::Result<Value>) -> Result<Option<Value>> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,227 @@
+//! Disturbances as they happen, and how each is taken back.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::bump;
+use super::disturbance::Kind;
+use super::plan::Planned;
+use super::subject::{Found, Subject};
+use crate::apply;
+use crate::edit;
+use crate::objects::{self, TKR};
+
+/// Keeps Cluster API from starting an upgrade while it is set.
+const START_HELD: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/soak";
+
+/// A disturbance that has been taken back.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(super) struct Happened {
+    pub(super) kind: &'static str,
+    pub(super) package: Option<&'static str>,
+    pub(super) withdraws_proof: bool,
+    pub(super) began: Timestamp,
+    pub(super) ended: Timestamp,
+}
+
+/// Waits for its time, disturbs, and takes it back.
+pub(super) async fn perform(subject: &Subject, planned: &Planned) -> Result<Happened> {
+    let Planned {
+        kind,
+        after,
+        lasts,
+        package,
+    } = *planned;
+    sleep(after).await;
+    let began = Timestamp::now();
+    happen(subject, kind, lasts, package)
+        .await
+        .with_context(|| format!("disturbance {}", kind.name()))?;
+    Ok(Happened {
+        kind: kind.name(),
+        package: kind.has_package().then_some(package),
+        withdraws_proof: kind.withdraws_proof(),
+        began,
+        ended: Timestamp::now(),
+    })
+}
+
+async fn happen(subject: &Subject, kind: Kind, lasts: Duration, package: &'static str) -> Result<()> {
+    match kind {
+        Kind::ExtensionRestart => extension_away(subject, Duration::ZERO).await,
+        Kind::ExtensionDown => extension_away(subject, lasts).await,
+        Kind::ClusterApiRestart => {
+            let _alone = subject.shared.lock().await;
+            subject.world().stack().cluster_api().restart().await
+        }
+        Kind::WorkloadApiDown => {
+            let api = subject.cluster.workload()?.api.clone();
+            api.kill().await?;
+            sleep(lasts).await;
+            api.restart().await
+        }
+        Kind::PackageResync => {
+            let workload = subject.cluster.workload()?;
+            subject
+                .persist("restart of kapp-controller", || {
+                    workload.kubelet.restart_kapp_controller()
+                })
+                .await
+                .map(drop)
+        }
+        Kind::PackageInstallPaused => flag(subject, Object::PackageInstall(package), "paused", lasts).await,
+        Kind::PackageInstallCanceled => {
+            flag(subject, Object::PackageInstall(package), "canceled", lasts).await
+        }
+        Kind::AppPaused => flag(subject, Object::App(package), "paused", lasts).await,
+        Kind::AppCanceled => flag(subject, Object::App(package), "canceled", lasts).await,
+        Kind::ClusterBootstrapPaused => {
+            let edits = [
+                json!({"spec": {"paused": true}}),
+                json!({"spec": {"paused": false}}),
+            ];
+            there_and_back(subject, &subject.bootstrap_path(), &edits, lasts).await
+        }
+        Kind::InlineValuesEdited => {
+            let values = |soak: Value| json!({"spec": {"cni": {"valuesFrom": {"inline": {"antrea": {"config": {"soak": soak}}}}}}});
+            let edits = [values(json!("edited")), values(Value::Null)];
+            there_and_back(subject, &subject.bootstrap_path(), &edits, lasts).await
+        }
+        Kind::ClusterPaused => {
+            let edits = [
+                json!({"spec": {"paused": true}}),
+                json!({"spec": {"paused": null}}),
+            ];
+            there_and_back(subject, &subject.path(), &edits, lasts).await
+        }
+        Kind::StartHeld => {
+            let annotation = |value: Value| json!({"metadata": {"annotations": {START_HELD: value}}});
+            let edits = [annotation(json!("")), annotation(Value::Null)];
+            there_and_back(subject, &subject.path(), &edits, lasts).await
+        }
+        Kind::ClusterBootstrapDeleted => {
+            subject
+                .persist("deletion of the ClusterBootstrap", || async {
+                    edit::delete_by_force(&subject.management(), &subject.bootstrap_path()).await
+                })
+                .await
+        }
+        Kind::ValuesSecretEdited => values_secret(subject, lasts).await,
+        Kind::LabelRemoved => label(subject, lasts).await,
+        Kind::ManifestReapplied => subject
+            .persist("manifest", || async {
+                let target = subject.target();
+                let (namespace, name) = (subject.namespace(), subject.cluster.name());
+                let manifest =
+                    objects::cluster(namespace, name, target.kubernetes(), Some(&target.name()), 0);
+                apply::apply(&subject.management(), &manifest).await
+            })
+            .await
+            .map(drop),
+        Kind::SecondBump => bump::second(subject).await,
+        // Done by the bump itself.
+        Kind::VersionBeforeLabel | Kind::LabelBeforeVersion => Ok(()),
+    }
+}
+
+/// An object whose name depends on a package.
+#[derive(Clone, Copy)]
+enum Object {
+    PackageInstall(&'static str),
+    App(&'static str),
+}
+
+impl Object {
+    async fn find(self, subject: &Subject) -> Result<Option<Found>> {
+        match self {
+            Self::PackageInstall(package) => subject.package_install(package).await,
+            Self::App(package) => subject.app(package).await,
+        }
+    }
+}
+
+/// Sets a field of the spec, and removes it again.
+async fn flag(subject: &Subject, object: Object, field: &str, lasts: Duration) -> Result<()> {
+    let set = async |value: Value| {
+        subject
+            .persist(&format!("{field}: {value}"), || async {
+                match object.find(subject).await? {
+                    Some(found) => {
+                        let patch = json!({"spec": {field: value}});
+                        edit::merge(&found.client, &found.path, &patch).await.map(drop)
+                    }
+                    None => Ok(()),
+                }
+            })
+            .await
+    };
+    set(json!(true)).await?;
+    sleep(lasts).await;
+    set(Value::Null).await
+}
+
+/// Merges one patch, waits, and merges the other.
+async fn there_and_back(subject: &Subject, path: &str, edits: &[Value; 2], lasts: Duration) -> Result<()> {
+    let [there, back] = edits;
+    let merge = async |patch: &Value| {
+        subject
+            .persist(&patch.to_string(), || async {
+                edit::merge(&subject.management(), path, patch).await.map(drop)
+            })
+            .await
+    };
+    merge(there).await?;
+    sleep(lasts).await;
+    merge(back).await
+}
+
+async fn extension_away(subject: &Subject, lasts: Duration) -> Result<()> {
+    let _alone = subject.shared.lock().await;
+    let extension = subject.world().extension()?;
+    extension.kill().await?;
+    sleep(lasts).await;
+    extension.restart().await
+}
+
+async fn label(subject: &Subject, lasts: Duration) -> Result<()> {
+    let set = async |label: fn(&Subject) -> Value| {
+        subject
+            .persist("label", || async {
+                let patch = json!({"metadata": {"labels": {TKR: label(subject)}}});
+                edit::merge(&subject.management(), &subject.path(), &patch).await
+            })
+            .await
+    };
+    set(|_| Value::Null).await?;
+    sleep(lasts).await;
+    set(|subject| json!(subject.target().name())).await.map(drop)
+}
+
+/// The values of the package that has them in a Secret.
+async fn values_secret(subject: &Subject, lasts: Duration) -> Result<()> {
+    let secret = subject
+        .persist("look for a Secret with values", || async {
+            let bootstrap = edit::get(&subject.management(), &subject.bootstrap_path())
+                .await?
+                .context("no ClusterBootstrap")?;
+            let packages = bootstrap["spec"]["additionalPackages"].as_array().cloned();
+            packages
+                .into_iter()
+                .flatten()
+                .find_map(|package| package["valuesFrom"]["secretRef"].as_str().map(str::to_owned))
+                .context("no values in a Secret")
+        })
+        .await?;
+    let path = format!("/api/v1/namespaces/{}/secrets/{secret}", subject.namespace());
+    let values = |replicas: u32| {
+        let document = json!({"metricsServer": {"replicas": replicas}}).to_string();
+        json!({"data": {"values.yaml": BASE64_STANDARD.encode(document)}})
+    };
+    there_and_back(subject, &path, &[values(2), values(1)], lasts).await
+}

@@ -1,0 +1,225 @@
+//! The soak's command line.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use clap::Parser;
+use futures::StreamExt as _;
+use futures::stream;
+use serde_json::json;
+
+use super::plan::Plan;
+use super::report::{self, Report};
+use super::run::{self, Outcome, Stage};
+use crate::extension::Scope;
+use crate::kubelet::Delay;
+use crate::objects::{Class, Release, Values};
+use crate::scenario::{Hooks, Scene, VERSIONS, World};
+
+/// Upgrades that one stack serves. What deleted Clusters leave behind in etcd goes with it.
+const PER_STACK: u64 = 40;
+
+/// Makes random upgrades with random disturbances on the real stack.
+#[derive(Debug, Parser)]
+#[command(name = "soak", about)]
+struct Arguments {
+    /// How many upgrades.
+    #[arg(long, default_value_t = 10)]
+    runs: u64,
+    /// Seed of their plans; by default another one each time.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Number of the first one. With `--runs 1` it makes one run of a soak again.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// How many run side by side.
+    #[arg(long, default_value_t = 3)]
+    jobs: usize,
+    /// Only prints the plans.
+    #[arg(long)]
+    plans: bool,
+}
+
+/// The main function of the soak.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let seed = arguments.seed.unwrap_or_else(by_the_clock);
+    say(&format!("seed {seed}"));
+    if arguments.plans {
+        for plan in arguments.all(seed) {
+            say(&format!("run {:<4} {plan}", plan.index));
+        }
+        return ExitCode::SUCCESS;
+    }
+    let report = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(soak(&arguments, seed)));
+    match report {
+        Ok(report) if report.passed() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("the stack failed: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Arguments {
+    fn all(&self, seed: u64) -> impl Iterator<Item = Plan> + use<> {
+        (self.first..self.first.saturating_add(self.runs)).map(move |index| Plan::of(seed, index))
+    }
+}
+
+/// Seconds: short enough to be typed again.
+fn by_the_clock() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(1, |since| since.as_secs())
+}
+
+async fn soak(arguments: &Arguments, seed: u64) -> Result<Report> {
+    let began = Instant::now();
+    let mut plans = arguments.all(seed).peekable();
+    let mut outcomes = Vec::new();
+    while plans.peek().is_some() {
+        let part: Vec<Plan> = plans
+            .by_ref()
+            .take(usize::try_from(PER_STACK).unwrap_or(usize::MAX))
+            .collect();
+        outcomes.extend(on_one_stack(part, arguments.jobs.max(1)).await?);
+        // After each stack, so that a soak that is broken off leaves something.
+        report::write(&Report::of(seed, &outcomes), &outcomes)?;
+    }
+    let report = Report::of(seed, &outcomes);
+    let path = report::write(&report, &outcomes)?;
+    tell(&report, &outcomes, began.elapsed().as_secs_f64());
+    say(&path.display().to_string());
+    Ok(report)
+}
+
+/// Starts a stack, makes the runs, and removes it whatever came of them.
+async fn on_one_stack(plans: Vec<Plan>, jobs: usize) -> Result<Vec<Outcome>> {
+    let world = World::start("soak", &Hooks::AskedAbout(Scope::Everywhere)).await?;
+    let stage = Stage::open(&world).await?;
+    let outcomes: Vec<Outcome> = stream::iter(plans)
+        .map(|plan| run::perform(&stage, plan))
+        .buffer_unordered(jobs)
+        .inspect(tell_run)
+        .collect()
+        .await;
+    let exits = world.stack().core().directory().unexpected_exits();
+    for exit in &exits {
+        say(&format!("a process of the stack ended: {exit}"));
+    }
+    if !exits.is_empty() || !outcomes.iter().all(Outcome::is_good) {
+        let kept = world.stack().core().directory().keep_logs("soak");
+        say(&format!("logs are kept in {}", kept.display()));
+    }
+    world.stop().await?;
+    Ok(outcomes)
+}
+
+impl Stage {
+    async fn open(world: &Arc<World>) -> Result<Self> {
+        let scene = Scene::open(world, "soak", &Class::default()).await?;
+        let releases = VERSIONS
+            .iter()
+            .zip(["1.0.0", "2.0.0", "3.0.0"])
+            .map(|(kubernetes, version)| release(&scene, kubernetes, version))
+            .collect::<Result<Vec<Release>>>()?;
+        for release in &releases {
+            scene.publish(release).await?;
+        }
+        Ok(Self {
+            scene,
+            releases: Arc::new(releases),
+            shared: Arc::default(),
+        })
+    }
+}
+
+/// Four packages: from the management cluster, with values inline, with values in a Secret, without values.
+fn release(scene: &Scene, kubernetes: &str, version: &str) -> Result<Release> {
+    Ok(scene
+        .release(kubernetes, version, Delay::NONE)?
+        .additional(scene.slow_package("metrics-server", version, Delay::NONE))
+        .additional(scene.package("secretgen-controller", version))
+        .values(
+            "antrea",
+            Values::Inline(json!({"antrea": {"config": {"trafficEncapMode": "encap"}}})),
+        )
+        .values(
+            "metrics-server",
+            Values::Secret(json!({"metricsServer": {"replicas": 1}})),
+        ))
+}
+
+fn tell_run(outcome: &Outcome) {
+    let Outcome {
+        plan,
+        verdict,
+        stuck,
+        lag,
+        upgrade,
+        total,
+        ..
+    } = outcome;
+    let word = match (stuck, verdict.early.is_empty()) {
+        (_, false) => "EARLY",
+        (Some(_), true) => "STUCK",
+        (None, true) => "ok",
+    };
+    let lag = lag.map_or_else(|| "-".to_owned(), |lag| format!("{:.2} s", lag.since_proof));
+    say(&format!(
+        "{word:<5} run {:<4} {:>5.1} s of {:>5.1} s, lag {lag:>7}; {plan}",
+        plan.index,
+        upgrade.as_secs_f64(),
+        total.as_secs_f64(),
+    ));
+    for violation in &verdict.early {
+        say(&format!("      too early: {violation}"));
+    }
+    for violation in &verdict.overtaken {
+        say(&format!("      proof taken away after the answer: {violation}"));
+    }
+    if let Some(stuck) = stuck {
+        say(&format!("      {}", stuck.replace('\n', "\n      ")));
+    }
+}
+
+fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
+    let Report {
+        seed,
+        runs,
+        early_releases,
+        stuck,
+        release_lag: lag,
+        ..
+    } = report;
+    let count = u32::try_from((*runs).max(1)).unwrap_or(u32::MAX);
+    let good = report::lags(outcomes, |lag| lag.since_all_was_good);
+    say(&format!(
+        "\nseed {seed}: {runs} runs in {seconds:.0} s ({:.1} s each), {early_releases} early releases, {stuck} stuck",
+        seconds / f64::from(count)
+    ));
+    say(&format!(
+        "write after the last proof: p50 {:.2} s, p95 {:.2} s, max {:.2} s",
+        lag.p50, lag.p95, lag.max
+    ));
+    say(&format!(
+        "write after the last proof and disturbance: p50 {:.2} s, p95 {:.2} s, max {:.2} s",
+        good.p50, good.p95, good.max
+    ));
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody listens any more: nothing to do about it.
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+}

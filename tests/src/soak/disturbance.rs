@@ -1,0 +1,165 @@
+//! What can happen to an upgrade.
+
+use std::time::Duration;
+
+/// A disturbance. Each takes itself back after a time that the plan gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The extension is killed and started again.
+    ExtensionRestart,
+    /// The extension is killed and stays away.
+    ExtensionDown,
+    /// Cluster API is killed and started again.
+    ClusterApiRestart,
+    /// The workload's API server is killed and stays away.
+    WorkloadApiDown,
+    /// kapp-controller of the workload is restarted, which looks at every App again at the same generation.
+    PackageResync,
+    /// `spec.paused` of a PackageInstall.
+    PackageInstallPaused,
+    /// `spec.paused` of an App.
+    AppPaused,
+    /// `spec.canceled` of a PackageInstall.
+    PackageInstallCanceled,
+    /// `spec.canceled` of an App.
+    AppCanceled,
+    /// Inline values in the ClusterBootstrap.
+    InlineValuesEdited,
+    /// A Secret with values.
+    ValuesSecretEdited,
+    /// `spec.paused` of the ClusterBootstrap.
+    ClusterBootstrapPaused,
+    /// The ClusterBootstrap is deleted, its finalizers forced off.
+    ClusterBootstrapDeleted,
+    /// `spec.paused` of the Cluster.
+    ClusterPaused,
+    /// The release label is taken away.
+    LabelRemoved,
+    /// Somebody's annotation that holds the start of upgrades.
+    StartHeld,
+    /// The Cluster's manifest is applied again.
+    ManifestReapplied,
+    /// Another change of version while one is under way.
+    SecondBump,
+    /// The version changes some time before the label does.
+    VersionBeforeLabel,
+    /// The label changes some time before the version does.
+    LabelBeforeVersion,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 20] = [
+        Self::ExtensionRestart,
+        Self::ExtensionDown,
+        Self::ClusterApiRestart,
+        Self::WorkloadApiDown,
+        Self::PackageResync,
+        Self::PackageInstallPaused,
+        Self::AppPaused,
+        Self::PackageInstallCanceled,
+        Self::AppCanceled,
+        Self::InlineValuesEdited,
+        Self::ValuesSecretEdited,
+        Self::ClusterBootstrapPaused,
+        Self::ClusterBootstrapDeleted,
+        Self::ClusterPaused,
+        Self::LabelRemoved,
+        Self::StartHeld,
+        Self::ManifestReapplied,
+        Self::SecondBump,
+        Self::VersionBeforeLabel,
+        Self::LabelBeforeVersion,
+    ];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ExtensionRestart => "extension-restart",
+            Self::ExtensionDown => "extension-down",
+            Self::ClusterApiRestart => "cluster-api-restart",
+            Self::WorkloadApiDown => "workload-api-down",
+            Self::PackageResync => "package-resync",
+            Self::PackageInstallPaused => "package-install-paused",
+            Self::AppPaused => "app-paused",
+            Self::PackageInstallCanceled => "package-install-canceled",
+            Self::AppCanceled => "app-canceled",
+            Self::InlineValuesEdited => "inline-values-edited",
+            Self::ValuesSecretEdited => "values-secret-edited",
+            Self::ClusterBootstrapPaused => "cluster-bootstrap-paused",
+            Self::ClusterBootstrapDeleted => "cluster-bootstrap-deleted",
+            Self::ClusterPaused => "cluster-paused",
+            Self::LabelRemoved => "label-removed",
+            Self::StartHeld => "start-held",
+            Self::ManifestReapplied => "manifest-reapplied",
+            Self::SecondBump => "second-bump",
+            Self::VersionBeforeLabel => "version-before-label",
+            Self::LabelBeforeVersion => "label-before-version",
+        }
+    }
+
+    /// Whether it is a way to begin the upgrade rather than something that happens to it.
+    #[must_use]
+    pub fn is_bump(self) -> bool {
+        matches!(self, Self::VersionBeforeLabel | Self::LabelBeforeVersion)
+    }
+
+    /// Whether it concerns one package of the release.
+    #[must_use]
+    pub fn has_package(self) -> bool {
+        matches!(
+            self,
+            Self::PackageInstallPaused | Self::AppPaused | Self::PackageInstallCanceled | Self::AppCanceled
+        )
+    }
+
+    /// Whether it can take a proof away that was given before.
+    #[must_use]
+    pub fn withdraws_proof(self) -> bool {
+        self.has_package()
+            || matches!(
+                self,
+                Self::InlineValuesEdited
+                    | Self::ValuesSecretEdited
+                    | Self::ClusterBootstrapDeleted
+                    | Self::WorkloadApiDown
+                    | Self::PackageResync
+            )
+    }
+
+    /// Whether both may happen to one upgrade. A Cluster without label and without ClusterBootstrap is nobody's: by design it is
+    /// not held at all.
+    #[must_use]
+    pub fn goes_with(self, other: Self) -> bool {
+        let pair = |a, b| (self == a && other == b) || (self == b && other == a);
+        self != other
+            && !(self.is_bump() && other.is_bump())
+            && !pair(Self::LabelRemoved, Self::ClusterBootstrapDeleted)
+    }
+
+    /// The longest time that it lasts.
+    pub(super) fn longest(self) -> Duration {
+        match self {
+            Self::ExtensionDown => Duration::from_secs(10),
+            _ => Duration::from_secs(5),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!(names.len(), Kind::ALL.len());
+        assert!(names.iter().all(|name| {
+            name.chars()
+                .all(|letter| letter.is_ascii_lowercase() || letter == '-')
+        }));
+    }
+}

@@ -1,0 +1,204 @@
+//! One run: a Cluster is created, upgraded while it is disturbed, judged and deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+
+use super::act::{self, Happened};
+use super::bump;
+use super::figures::Lag;
+use super::judge::Verdict;
+use super::plan::Plan;
+use super::subject::Subject;
+use crate::edit;
+use crate::objects::Release;
+use crate::observer::{Milestone, Revision, Violation};
+use crate::scenario::{Cluster, Scene};
+use crate::wait;
+
+/// How long an upgrade may take after everything is good again. Cluster API's own back-off after errors has to fit in.
+const PATIENCE: Duration = Duration::from_mins(4);
+
+/// What runs share.
+pub(super) struct Stage {
+    pub(super) scene: Scene,
+    pub(super) releases: Arc<Vec<Release>>,
+    pub(super) shared: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) plan: Plan,
+    pub(super) verdict: Verdict,
+    /// Why the upgrade did not come to its end; none if it did.
+    pub(super) stuck: Option<String>,
+    pub(super) happened: Vec<Happened>,
+    pub(super) lag: Option<Lag>,
+    /// From the change of version to the end of the upgrade.
+    pub(super) upgrade: Duration,
+    pub(super) total: Duration,
+    /// What the objects look like, where something is wrong.
+    pub(super) evidence: Option<Value>,
+}
+
+impl Outcome {
+    pub(super) fn is_good(&self) -> bool {
+        self.stuck.is_none() && self.verdict.early.is_empty()
+    }
+}
+
+/// Makes one run.
+pub(super) async fn perform(stage: &Stage, plan: Plan) -> Outcome {
+    let began = Instant::now();
+    let mut outcome = Outcome {
+        plan,
+        verdict: Verdict::default(),
+        stuck: None,
+        happened: Vec::new(),
+        lag: None,
+        upgrade: Duration::ZERO,
+        total: Duration::ZERO,
+        evidence: None,
+    };
+    if let Err(error) = upgrade(stage, &mut outcome).await {
+        outcome.stuck = Some(format!("{error:#}"));
+    }
+    outcome.total = began.elapsed();
+    outcome
+}
+
+async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
+    let Stage {
+        scene,
+        releases,
+        shared,
+    } = stage;
+    let plan = outcome.plan.clone();
+    let old = &releases[plan.from];
+    let cluster = scene
+        .cluster(&format!("r{}", plan.index))
+        .at(old)
+        .create()
+        .await?;
+    cluster
+        .packages_proven(old, 0, PATIENCE)
+        .await
+        .context("creation")?;
+    cluster.is_settled(PATIENCE).await.context("creation")?;
+    for (name, delay) in plan.delays() {
+        cluster.delay(name, delay);
+    }
+
+    let since = scene.world().observer().catch_up().await?;
+    let subject = Subject::new(cluster, releases.clone(), plan.from + 1, shared.clone());
+    let began = Instant::now();
+    let disturbed = try_join_all(
+        plan.disturbances
+            .iter()
+            .map(|planned| act::perform(&subject, planned)),
+    );
+    let (bumped, happened) = tokio::join!(bump::first(&subject, plan.bump()), disturbed);
+    let disturbed = happened.map(|happened| outcome.happened = happened);
+    let settled = match bumped.and(disturbed) {
+        Ok(()) => settled(&subject).await,
+        Err(error) => Err(error),
+    };
+    outcome.upgrade = began.elapsed();
+    judge(outcome, &subject, since).await?;
+    if settled.is_err() || !outcome.is_good() {
+        outcome.evidence = Some(evidence(&subject, outcome, since).await);
+    }
+    settled?;
+    subject.cluster.delete().await.context("deletion")
+}
+
+/// Waits until the Cluster is where it is meant to be, and the record says so.
+async fn settled(subject: &Subject) -> Result<()> {
+    let Subject { cluster, .. } = subject;
+    let began = Instant::now();
+    let left = || PATIENCE.saturating_sub(began.elapsed());
+    let version = subject.target().kubernetes();
+    wait::until(format!("the control plane to run {version}"), left(), || async {
+        let running = cluster.workload()?.api.version();
+        if running == version {
+            return Ok(());
+        }
+        let cluster = cluster.object().await?;
+        let conditions = &cluster["status"]["conditions"];
+        let reconciled = conditions
+            .as_array()
+            .and_then(|all| all.iter().find(|each| each["type"] == "TopologyReconciled"));
+        wait::not_yet(format!("{running}, {}", reconciled.unwrap_or(&Value::Null)))
+    })
+    .await?;
+    cluster.is_settled(left()).await?;
+    let what = format!("the record of Cluster {} to be completed", cluster.name());
+    cluster
+        .bootstrap_until(what, left(), |bootstrap| {
+            let record = &bootstrap["status"]["upgrade"];
+            if record["outcome"] == "Completed" && record["to"] == version {
+                Ok(())
+            } else {
+                wait::not_yet(record)
+            }
+        })
+        .await
+}
+
+async fn judge(outcome: &mut Outcome, subject: &Subject, since: Revision) -> Result<()> {
+    let cluster = &subject.cluster;
+    let observer = cluster.scene().world().observer();
+    observer.catch_up().await?;
+    let violations: Vec<Violation> = observer
+        .violations(subject.namespace())
+        .into_iter()
+        .filter(|violation| violation.cluster == cluster.name())
+        .collect();
+    let milestones = after(cluster, since);
+    let answers = cluster.hook_answers()?;
+    outcome.verdict = Verdict::of(violations, &milestones, &answers, &outcome.happened);
+    let target = &subject.releases[outcome.plan.from + 1];
+    outcome.lag = Lag::of(target, &milestones, &outcome.happened);
+    Ok(())
+}
+
+fn after(cluster: &Cluster, since: Revision) -> Vec<Milestone> {
+    let all = cluster.milestones().into_iter();
+    all.filter(|milestone| milestone.revision > since).collect()
+}
+
+/// Everything that helps to find out why.
+async fn evidence(subject: &Subject, outcome: &Outcome, since: Revision) -> Value {
+    let cluster = &subject.cluster;
+    let mut packages = BTreeMap::new();
+    for package in super::plan::PACKAGES {
+        let install = subject.package_install(package).await.ok().flatten();
+        let app = subject.app(package).await.ok().flatten();
+        let objects = [install, app].map(|found| found.map(|found| found.object));
+        packages.insert(package, objects);
+    }
+    let answers = cluster.hook_answers().unwrap_or_default();
+    let object = edit::get(&subject.management(), &subject.path()).await;
+    let bootstrap = edit::get(&subject.management(), &subject.bootstrap_path()).await;
+    json!({
+        "plan": outcome.plan.to_string(),
+        "happened": outcome.happened,
+        "violations": outcome.verdict.early.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "cluster": object.ok(),
+        "bootstrap": bootstrap.ok(),
+        "packages": packages,
+        "answers": answers
+            .iter()
+            .map(|answer| format!("{} {} {} {}", answer.timestamp, answer.hook, answer.answer, answer.reason))
+            .collect::<Vec<_>>(),
+        "milestones": after(cluster, since)
+            .iter()
+            .map(|milestone| format!("{} {} {:?}", milestone.revision, milestone.seen, milestone.event))
+            .collect::<Vec<_>>(),
+    })
+}
