@@ -6,12 +6,13 @@
 //! [`Port`] lives: stacks side by side never meet.
 
 use std::fs::{self, File, OpenOptions};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
+use tokio::net::TcpSocket;
 
 const LOWEST: u16 = 10_240;
 
@@ -41,7 +42,7 @@ impl Port {
                 .write(true)
                 .open(&path)
                 .with_context(|| format!("open {}", path.display()))?;
-            if file.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
+            if file.try_lock().is_ok() && can_be_bound(number) {
                 return Ok(Self {
                     number,
                     _reservation: file,
@@ -56,6 +57,19 @@ impl Port {
     pub fn number(&self) -> u16 {
         self.number
     }
+}
+
+/// Whether nothing listens on a port.
+///
+/// The probe binds and never listens: a child that is being started at this moment by another thread keeps a copy of the
+/// socket until its `exec`, and a copy that listens would keep the port from its server.
+fn can_be_bound(number: u16) -> bool {
+    let bind = || {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, number)))
+    };
+    bind().is_ok()
 }
 
 /// First port and number of ports, below the range that outgoing connections use where that leaves room.
@@ -81,6 +95,8 @@ fn next_candidate() -> u16 {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::net::TcpListener;
+    use std::process::Command;
 
     use super::*;
 
@@ -95,17 +111,39 @@ mod tests {
     }
 
     #[test]
+    fn a_port_with_a_listener_is_not_free() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert!(!can_be_bound(listener.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn ports_can_be_bound_while_other_threads_start_children() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    assert!(Command::new("true").status().unwrap().success());
+                }
+            });
+            for _ in 0..500 {
+                let port = Port::reserve().unwrap();
+                TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
+            }
+        });
+    }
+
+    #[test]
     fn a_reservation_is_seen_by_other_processes() {
         let port = Port::reserve().unwrap();
         let path = format!("/tmp/sluice-ports-{}/{}", Uid::effective(), port.number());
-        let busy = std::process::Command::new("flock")
+        let busy = Command::new("flock")
             .args(["--nonblock", &path, "true"])
             .status()
             .unwrap();
         assert!(!busy.success());
         drop(port);
-        let free = std::process::Command::new("flock")
-            .args(["--nonblock", &path, "true"])
+        // A child that another test starts at this moment keeps the lock until its exec.
+        let free = Command::new("flock")
+            .args(["--timeout", "10", &path, "true"])
             .status()
             .unwrap();
         assert!(free.success());
