@@ -123,6 +123,9 @@ pub mod annotation {
     /// On a Cluster: when Sluice last had Cluster API repeat a call that had failed.
     pub const RECALLED_AT: &str = "lifecycle.sluice.dev/recalled-at";
 
+    /// On a ClusterBootstrap: the release whose packages are in its spec.
+    pub const RESOLVED_TKR: &str = "lifecycle.sluice.dev/resolved-tkr";
+
     /// kapp-controller, on an App: version of the Package that it works on.
     pub const PACKAGE_VERSION: &str = "packaging.carvel.dev/package-version";
     /// kapp-controller, on an App: `spec.refName` of the Package that it works on.

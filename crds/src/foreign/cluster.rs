@@ -128,6 +128,12 @@ pub struct ClusterStatus {
     /// Whether the infrastructure is there (v1beta1).
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub infrastructure_ready: Option<bool>,
+    /// What is observed of the control plane (v1beta2).
+    #[serde(deserialize_with = "or_default")]
+    pub control_plane: PlannedUpgrade,
+    /// What is observed of the workers (v1beta2).
+    #[serde(deserialize_with = "or_default")]
+    pub workers: PlannedUpgrade,
     /// Conditions of either version.
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -143,6 +149,35 @@ pub struct Initialization {
     /// Whether the API server of the workload has answered once.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub control_plane_initialized: Option<bool>,
+}
+
+/// The steps that are still before a control plane or before workers, since Cluster API 1.14.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlannedUpgrade {
+    /// In the order in which they are taken.
+    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    pub upgrade_plan: Vec<PlannedVersion>,
+}
+
+/// One step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlannedVersion {
+    /// The Kubernetes version.
+    #[serde(deserialize_with = "or_default")]
+    pub version: String,
+}
+
+impl PlannedUpgrade {
+    /// The versions, in the order in which they are taken.
+    #[must_use]
+    pub fn versions(&self) -> Vec<String> {
+        self.upgrade_plan
+            .iter()
+            .map(|step| step.version.clone())
+            .collect()
+    }
 }
 
 impl ClusterStatus {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::kind::foreign_kind;
-use super::lenient::each;
+use super::lenient::{each, or_default};
 
 foreign_kind! {
     /// A ClusterClass.
@@ -18,4 +18,25 @@ pub struct ClusterClassSpec {
     /// Versions that clusters of the class can have, ascending; empty means any.
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub kubernetes_versions: Vec<String>,
+    /// How clusters of the class are upgraded.
+    #[serde(deserialize_with = "or_default")]
+    pub upgrade: ClusterClassUpgrade,
+}
+
+/// How clusters of a class are upgraded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterClassUpgrade {
+    /// What extensions decide.
+    #[serde(deserialize_with = "or_default")]
+    pub external: ExternalUpgrade,
+}
+
+/// What extensions decide of an upgrade.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExternalUpgrade {
+    /// Handler that plans the steps; it takes precedence over `kubernetesVersions`.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub generate_upgrade_plan_extension: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The digest that names a values Secret: new values, or a new stage, are a new name.
+//! The digest that names a values Secret: new values, or new ground under their proof, are a new name.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,26 @@ use sha2::{Digest as _, Sha256};
 /// Hexadecimal digits of a digest: 80 bits, short enough for a name.
 pub const DIGITS: usize = 20;
 
-/// The digest of a package's values and of the stage they are to be proven on.
-///
-/// The stage is the version of the API server, `v1.36.3`. It makes kapp-controller deploy again when the control plane
-/// has taken a new version, although no value changed.
+/// What the proof of a package stands on. When it changes, kapp-controller deploys again, although no value did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ground<'a> {
+    /// Version of the API server, `v1.36.3`.
+    pub stage: Option<&'a str>,
+    /// UID of the workload's namespace `kube-system`: a kubeconfig may lead to another cluster than before.
+    pub workload: Option<&'a str>,
+    /// Version and digest of the kapp-controller that installs the package; nothing for itself. A kapp-controller that is
+    /// restarted leaves what it was deploying untouched for a whole sync period, unless it is asked anew.
+    pub installer: Option<&'a str>,
+}
+
+/// The digest of a package's values and of the ground under their proof.
 #[must_use]
-pub fn values(stage: Option<&str>, files: &BTreeMap<String, Vec<u8>>) -> String {
+pub fn values(ground: &Ground<'_>, files: &BTreeMap<String, Vec<u8>>) -> String {
     let mut hash = Sha256::new();
     // Lengths keep one field from running into the next.
-    field(&mut hash, stage.unwrap_or_default().as_bytes());
+    for part in [ground.stage, ground.workload, ground.installer] {
+        field(&mut hash, part.unwrap_or_default().as_bytes());
+    }
     for (name, content) in files {
         field(&mut hash, name.as_bytes());
         field(&mut hash, content);
@@ -54,31 +65,70 @@ mod tests {
 
     #[test]
     fn a_digest_is_the_same_on_every_replica_and_in_every_release() {
-        let digest = values(Some("v1.36.3"), &files(&[("values.yaml", "a: 1\n")]));
+        let ground = Ground {
+            stage: Some("v1.36.3"),
+            workload: Some("uid"),
+            installer: None,
+        };
+        let digest = values(&ground, &files(&[("values.yaml", "a: 1\n")]));
         assert_eq!(digest, "51c06128fbabeae255b8");
         assert_eq!(digest.len(), DIGITS);
     }
 
     #[test]
     fn stage_content_and_file_names_all_count() {
-        let base = values(Some("v1.35.4"), &files(&[("values.yaml", "a: 1\n")]));
+        let of = |stage, pairs: &[(&str, &str)]| {
+            let ground = Ground {
+                stage,
+                ..Ground::default()
+            };
+            values(&ground, &files(pairs))
+        };
+        let base = of(Some("v1.35.4"), &[("values.yaml", "a: 1\n")]);
+        for other in [
+            of(Some("v1.36.3"), &[("values.yaml", "a: 1\n")]),
+            of(None, &[("values.yaml", "a: 1\n")]),
+            of(Some("v1.35.4"), &[("values.yaml", "a: 2\n")]),
+            of(Some("v1.35.4"), &[("tkgs-values.yaml", "a: 1\n")]),
+            of(Some("v1.35.4"), &[("values.yaml", "a: 1\n"), ("x", "")]),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+
+    /// Found by a soak run: values of kapp-controller, edited while it deployed the other packages, restarted it, and it
+    /// took them up again only ten minutes later.
+    #[test]
+    fn another_kapp_controller_is_asked_anew_for_everything_it_installs() {
+        let by = |installer| {
+            let ground = Ground {
+                installer,
+                ..Ground::default()
+            };
+            values(&ground, &files(&[("values.yaml", "a: 1\n")]))
+        };
         assert_ne!(
-            base,
-            values(Some("v1.36.3"), &files(&[("values.yaml", "a: 1\n")]))
-        );
-        assert_ne!(base, values(None, &files(&[("values.yaml", "a: 1\n")])));
-        assert_ne!(
-            base,
-            values(Some("v1.35.4"), &files(&[("values.yaml", "a: 2\n")]))
+            by(Some("3.0.0 51c06128fbabeae255b8")),
+            by(Some("3.0.0 0d6d1e4d5e7a1b2c3d4e"))
         );
         assert_ne!(
-            base,
-            values(Some("v1.35.4"), &files(&[("tkgs-values.yaml", "a: 1\n")]))
+            by(Some("3.0.0 51c06128fbabeae255b8")),
+            by(Some("3.0.1 51c06128fbabeae255b8"))
         );
-        assert_ne!(
-            base,
-            values(Some("v1.35.4"), &files(&[("values.yaml", "a: 1\n"), ("x", "")]))
-        );
+    }
+
+    /// Found by the model: kapp-controller is judged where its kubeconfig lies, so its proof outlived a swap of the API
+    /// server that it was deployed to.
+    #[test]
+    fn another_api_server_needs_another_proof() {
+        let on = |workload| {
+            let ground = Ground {
+                workload,
+                ..Ground::default()
+            };
+            values(&ground, &files(&[("values.yaml", "a: 1\n")]))
+        };
+        assert_ne!(on(Some("uid")), on(Some("another")));
     }
 
     proptest! {
@@ -87,7 +137,8 @@ mod tests {
             one in prop::collection::btree_map("[a-z.]{0,6}", prop::collection::vec(any::<u8>(), 0..6), 0..4),
             other in prop::collection::btree_map("[a-z.]{0,6}", prop::collection::vec(any::<u8>(), 0..6), 0..4),
         ) {
-            prop_assert_eq!(one == other, values(None, &one) == values(None, &other));
+            let ground = Ground::default();
+            prop_assert_eq!(one == other, values(&ground, &one) == values(&ground, &other));
         }
     }
 }

@@ -52,6 +52,8 @@ reasons! {
     TKRNotFound,
     /// No release, or no single one, belongs to the version that comes next.
     NoTKRForHop,
+    /// The ClusterClass leaves the steps to an extension, and Cluster API has not shown them yet.
+    UpgradePlanUnknown,
     /// The version on the Cluster is lower than that of its control plane.
     VersionBelowControlPlane,
     /// The release has no ClusterBootstrapTemplate.

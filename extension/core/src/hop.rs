@@ -1,15 +1,13 @@
 //! Which Kubernetes version comes next: the hop.
 
+mod plan;
+
 use std::cmp::Ordering;
 
 use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 
+pub use self::plan::Plan;
 use crate::version::{KubernetesVersion, reached, same};
-
-/// Minor versions that workers may be behind the control plane before they have to follow.
-///
-/// Cluster API plans a worker step at every third minor, counted from the oldest worker.
-const WORKER_SKEW: u64 = 3;
 
 /// What is read of the control plane object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -61,6 +59,8 @@ pub enum Course {
     Cancelled,
     /// Below the control plane's version, where Cluster API does not go.
     Below,
+    /// Above the control plane's version, by steps that are not known yet. The hop is the target, and nothing is done for it.
+    Unplanned,
 }
 
 /// How far an upgrade is, and what comes next.
@@ -107,14 +107,13 @@ impl Progress {
 
 /// How far an upgrade to a target is.
 ///
-/// `plan` is the ordered list of versions that the way may use (`spec.kubernetesVersions` of the ClusterClass, or our
-/// own plan); without one the target is the next step. `previous` is the record of this very Cluster.
+/// `previous` is the record of this very Cluster.
 #[must_use]
 pub fn progress(
     control_plane: Option<&ControlPlaneFacts>,
     workers: &[WorkerFacts],
     to: &str,
-    plan: Option<&[String]>,
+    plan: &Plan,
     previous: Option<&UpgradeRecord>,
 ) -> Progress {
     let spec = control_plane.and_then(|facts| facts.spec_version.as_deref());
@@ -152,7 +151,7 @@ fn after_settling(
     version: &str,
     workers: &[WorkerFacts],
     to: &str,
-    plan: Option<&[String]>,
+    plan: &Plan,
     previous: Option<&UpgradeRecord>,
 ) -> (String, Course) {
     if same(version, to) {
@@ -167,10 +166,13 @@ fn after_settling(
             Course::Below,
         );
     }
-    if unproven_hop(version, to, previous) || workers_first(version, workers, to) {
+    if unproven_hop(version, to, previous) || plan.workers_first(version, workers, to) {
         return (version.to_owned(), Course::Forward);
     }
-    (next_step(version, to, plan), Course::Forward)
+    match plan.next_step(version, to) {
+        Some(next) => (next, Course::Forward),
+        None => (to.to_owned(), Course::Unplanned),
+    }
 }
 
 /// The hop above the control plane's version whose packages were begun and not completed.
@@ -208,62 +210,6 @@ fn unproven_hop(version: &str, to: &str, previous: Option<&UpgradeRecord>) -> bo
                 .any(|gate| gate.hook == *hook && same(&gate.version, version) && gate.open)
         });
     at_hop && !proven
-}
-
-/// Whether workers take the control plane's version before it takes the next one.
-fn workers_first(version: &str, workers: &[WorkerFacts], to: &str) -> bool {
-    let at_version = |worker: &WorkerFacts| {
-        worker
-            .spec_version
-            .as_deref()
-            .is_some_and(|spec| same(spec, version))
-    };
-    if workers.iter().any(|worker| worker.rolling && at_version(worker)) {
-        return true;
-    }
-    let (Ok(version), Ok(to)) = (
-        version.parse::<KubernetesVersion>(),
-        to.parse::<KubernetesVersion>(),
-    ) else {
-        return false;
-    };
-    to.minors_ahead_of(&version) > 0
-        && workers
-            .iter()
-            .filter_map(|worker| worker.spec_version.as_deref()?.parse::<KubernetesVersion>().ok())
-            .any(|worker| version.minors_ahead_of(&worker) >= WORKER_SKEW)
-}
-
-/// The first step of the plan, as Cluster API takes it: of each minor version on the way the last one listed.
-fn next_step(version: &str, to: &str, plan: Option<&[String]>) -> String {
-    step_of_plan(version, to, plan.unwrap_or_default()).unwrap_or_else(|| to.to_owned())
-}
-
-fn step_of_plan(version: &str, to: &str, plan: &[String]) -> Option<String> {
-    let version: KubernetesVersion = version.parse().ok()?;
-    let to: KubernetesVersion = to.parse().ok()?;
-    let mut steps = Vec::new();
-    for listed in plan {
-        let listed: KubernetesVersion = listed.parse().ok()?;
-        if listed.cmp_release(&version) != Ordering::Greater {
-            continue;
-        }
-        if listed.cmp_release(&to) == Ordering::Greater {
-            break;
-        }
-        let last = listed.means(&to);
-        steps.push(listed);
-        if last {
-            break;
-        }
-    }
-    let first = if to.same_minor(&version) {
-        steps.first()
-    } else {
-        steps.iter().find(|step| step.minor() > version.minor())
-    }?;
-    let last_of_minor = steps.iter().rfind(|step| step.same_minor(first))?;
-    Some(last_of_minor.to_string())
 }
 
 #[cfg(test)]

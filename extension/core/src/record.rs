@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
 
 use crate::hold::Hold;
-use crate::hop::{ControlPlaneFacts, Course, Progress, WorkerFacts, progress};
+use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::proof::Judgement;
 
 /// What is read of the Cluster.
@@ -90,8 +90,8 @@ pub struct Observed<'a> {
     pub control_plane: Option<&'a ControlPlaneFacts>,
     /// MachineDeployments and MachinePools of the topology.
     pub workers: &'a [WorkerFacts],
-    /// Versions that the way may use; see [`progress`].
-    pub plan: Option<&'a [String]>,
+    /// The steps of the upgrade.
+    pub plan: &'a Plan,
     /// The ClusterBootstrap.
     pub bootstrap: BootstrapFacts<'a>,
     /// The release of the hop, from [`for_hop`](crate::tkr::for_hop).
@@ -238,10 +238,9 @@ fn frame(
         .and_then(|record| record.hop.clone())
         .unwrap_or_else(|| progress.hop.clone());
     let of_hop = previous.filter(|record| record.hop.as_deref() == Some(hop.as_str()));
-    let stays = progress.course == Course::Cancelled;
     let tkr = match seen.tkr {
-        Ok(tkr) if !stays => Some(tkr.to_owned()),
-        _ => of_hop.and_then(|record| record.tkr.clone()),
+        Ok(tkr) => Some(tkr.to_owned()),
+        Err(_) => of_hop.and_then(|record| record.tkr.clone()),
     };
     let packages = match fitting(seen, progress) {
         Some(judged) => judged.iter().map(|judgement| judgement.record.clone()).collect(),

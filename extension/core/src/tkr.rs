@@ -1,7 +1,5 @@
 //! Which TanzuKubernetesRelease belongs to a hop.
 
-use sluice_crds::run::UpgradeRecord;
-
 use crate::hold::{Hold, HoldReason};
 use crate::hop::{Course, Progress};
 
@@ -61,19 +59,22 @@ pub fn for_hop(
 
 /// The release whose packages belong to what comes next; see [`for_hop`].
 ///
-/// An upgrade that was cancelled keeps the release that it had begun, whatever the label says by now: its packages stay,
-/// and nobody asks for other ones.
+/// An upgrade that was cancelled keeps the release that is `resolved`, the one in the ClusterBootstrap, whatever the label
+/// says by now: packages that were merged stay, and others are not begun.
 pub fn for_progress(
     progress: &Progress,
-    previous: Option<&UpgradeRecord>,
+    resolved: Option<&str>,
     to: &str,
     pinned: Option<&str>,
     label: &str,
     known: &[TkrFacts],
 ) -> Result<String, Hold> {
-    let of_hop = previous.filter(|record| record.hop.as_deref() == Some(progress.hop.as_str()));
-    match of_hop.and_then(|record| record.tkr.clone()) {
-        Some(begun) if progress.course == Course::Cancelled => Ok(begun),
+    match (progress.course, resolved) {
+        (Course::Cancelled, Some(merged)) => Ok(merged.to_owned()),
+        (Course::Unplanned, _) => Err(Hold::new(
+            HoldReason::UpgradePlanUnknown,
+            format!("waiting for Cluster API to plan the way to {to}"),
+        )),
         _ => for_hop(&progress.hop, to, pinned, label, known),
     }
 }
@@ -104,7 +105,8 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::hop::{ControlPlaneFacts, progress};
+    use crate::hop::{ControlPlaneFacts, Plan, progress};
+    use sluice_crds::run::UpgradeRecord;
 
     const V35: &str = "v1.35.4";
     const V36: &str = "v1.36.3";
@@ -157,24 +159,56 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_upgrade_keeps_the_release_that_it_had_begun() {
+    fn a_cancelled_upgrade_keeps_the_release_that_is_merged() {
         let begun = UpgradeRecord {
             hop: Some(V36.into()),
-            tkr: Some("36-1".into()),
             ..UpgradeRecord::default()
         };
         let settled = ControlPlaneFacts {
             spec_version: Some(V35.into()),
             status_version: Some(V35.into()),
         };
-        let of = |previous: Option<&UpgradeRecord>, to: &str, label: &str| {
-            let progress = progress(Some(&settled), &[], to, None, previous);
+        let of = |previous: Option<&UpgradeRecord>, resolved: &str, to: &str, label: &str| {
+            let progress = progress(Some(&settled), &[], to, &Plan::Direct, previous);
             let several = [known(), vec![release("36-2", V36)]].concat();
-            for_progress(&progress, previous, to, None, label, &several)
+            for_progress(&progress, Some(resolved), to, None, label, &several)
         };
-        assert_eq!(of(Some(&begun), V35, "35-1"), Ok("36-1".to_owned()));
-        assert_eq!(of(Some(&begun), V36, "36-2"), Ok("36-2".to_owned()));
-        assert_eq!(of(None, V35, "35-1"), Ok("35-1".to_owned()));
+        assert_eq!(of(Some(&begun), "36-1", V35, "35-1"), Ok("36-1".to_owned()));
+        assert_eq!(of(Some(&begun), "36-1", V35, "36-2"), Ok("36-1".to_owned()));
+        assert_eq!(of(Some(&begun), "36-1", V36, "36-2"), Ok("36-2".to_owned()));
+        assert_eq!(of(None, "36-1", V35, "35-1"), Ok("35-1".to_owned()));
+    }
+
+    /// Found by reading: the target went up before its label and came back, and the packages of the target were installed.
+    #[test]
+    fn a_cancelled_upgrade_that_merged_nothing_begins_nothing() {
+        let held = UpgradeRecord {
+            hop: Some(V36.into()),
+            ..UpgradeRecord::default()
+        };
+        let settled = ControlPlaneFacts {
+            spec_version: Some(V35.into()),
+            status_version: Some(V35.into()),
+        };
+        let progress = progress(Some(&settled), &[], V35, &Plan::Direct, Some(&held));
+        assert_eq!(progress.course, Course::Cancelled);
+        let release = for_progress(&progress, Some("35-1"), V35, None, "35-1", &known());
+        assert_eq!(release, Ok("35-1".to_owned()));
+    }
+
+    #[test]
+    fn an_unplanned_way_has_no_release() {
+        let settled = ControlPlaneFacts {
+            spec_version: Some(V35.into()),
+            status_version: Some(V35.into()),
+        };
+        let unknown = Plan::Given {
+            control_plane: Vec::new(),
+            workers: Vec::new(),
+        };
+        let progress = progress(Some(&settled), &[], V36, &unknown, None);
+        let release = for_progress(&progress, Some("35-1"), V36, None, "36-1", &known());
+        assert_eq!(release.unwrap_err().reason, HoldReason::UpgradePlanUnknown);
     }
 
     #[test]

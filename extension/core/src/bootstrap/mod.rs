@@ -1,9 +1,11 @@
 //! What a ClusterBootstrap says: made from a template, carried over to another TanzuKubernetesRelease.
 
+mod belonging;
 mod create;
 mod merge;
 mod packages;
 
+pub use belonging::{Belonging, Change};
 pub use create::{Draft, ValuesClone, from_template};
 pub use merge::{Inputs, Release, merge};
 pub use packages::{Catalogue, PackageFacts, Role, packages};

@@ -1,6 +1,7 @@
 //! The ClusterBootstrap of a Cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use sluice_crds::labels::annotation;
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec};
 
 use super::Owner;
@@ -18,14 +19,15 @@ pub fn owner(cluster: &Owner, controller: bool) -> OwnerReference {
     }
 }
 
-/// The ClusterBootstrap of `cluster`, of the same name and namespace.
+/// The ClusterBootstrap of `cluster`, of the same name and namespace, with the packages of `release`.
 #[must_use]
-pub fn bootstrap(cluster: &Owner, spec: ClusterBootstrapSpec) -> ClusterBootstrap {
+pub fn bootstrap(cluster: &Owner, spec: ClusterBootstrapSpec, release: &str) -> ClusterBootstrap {
     ClusterBootstrap {
         metadata: ObjectMeta {
             name: Some(cluster.name.clone()),
             namespace: Some(cluster.namespace.clone()),
             owner_references: Some(vec![owner(cluster, true)]),
+            annotations: Some([(annotation::RESOLVED_TKR.to_owned(), release.to_owned())].into()),
             ..ObjectMeta::default()
         },
         spec,

@@ -26,8 +26,8 @@ fn worker(version: &str, rolling: bool) -> WorkerFacts {
     }
 }
 
-fn list(versions: &[&str]) -> Vec<String> {
-    versions.iter().map(|version| (*version).to_owned()).collect()
+fn list(versions: &[&str]) -> Plan {
+    Plan::Listed(versions.iter().map(|version| (*version).to_owned()).collect())
 }
 
 fn record(to: &str, hop: &str, proven_on: &[&str]) -> UpgradeRecord {
@@ -60,7 +60,7 @@ fn record(to: &str, hop: &str, proven_on: &[&str]) -> UpgradeRecord {
 #[case::taking_it(V35, V34, V35, true)]
 #[case::taking_a_version_that_is_not_the_target(V34, "v1.33.9", V34, true)]
 fn the_hop_of_one_minor(#[case] spec: &str, #[case] status: &str, #[case] hop: &str, #[case] taken: bool) {
-    let found = progress(Some(&at(spec, status)), &[], V35, None, None);
+    let found = progress(Some(&at(spec, status)), &[], V35, &Plan::Direct, None);
     assert_eq!(
         (found.hop.as_str(), found.taken, found.course),
         (hop, taken, Course::Forward)
@@ -69,14 +69,17 @@ fn the_hop_of_one_minor(#[case] spec: &str, #[case] status: &str, #[case] hop: &
 
 #[test]
 fn the_stage_is_what_the_api_server_runs() {
-    assert_eq!(progress(None, &[], V35, None, None).stage(), None);
-    assert_eq!(progress(Some(&at(V35, "")), &[], V35, None, None).stage(), None);
+    assert_eq!(progress(None, &[], V35, &Plan::Direct, None).stage(), None);
     assert_eq!(
-        progress(Some(&at(V35, V34)), &[], V35, None, None).stage(),
+        progress(Some(&at(V35, "")), &[], V35, &Plan::Direct, None).stage(),
+        None
+    );
+    assert_eq!(
+        progress(Some(&at(V35, V34)), &[], V35, &Plan::Direct, None).stage(),
         Some(V34)
     );
     assert_eq!(
-        progress(Some(&at(V35, V35)), &[], V35, None, None).stage(),
+        progress(Some(&at(V35, V35)), &[], V35, &Plan::Direct, None).stage(),
         Some(V35)
     );
 }
@@ -98,17 +101,14 @@ fn the_first_step_is_the_one_that_cluster_api_takes(
     #[case] hop: &str,
 ) {
     let plan = list(plan);
-    assert_eq!(
-        progress(Some(&at(from, from)), &[], to, Some(&plan), None).hop,
-        hop
-    );
+    assert_eq!(progress(Some(&at(from, from)), &[], to, &plan, None).hop, hop);
 }
 
 #[test]
 fn a_hop_is_proven_on_its_own_api_server_before_the_next_begins() {
     let plan = list(&[V34, V35, V36]);
     let settled = at(V35, V35);
-    let hop = |previous: &UpgradeRecord| progress(Some(&settled), &[], V36, Some(&plan), Some(previous)).hop;
+    let hop = |previous: &UpgradeRecord| progress(Some(&settled), &[], V36, &plan, Some(previous)).hop;
     assert_eq!(hop(&record(V36, V35, &[])), V35);
     assert_eq!(hop(&record(V36, V35, &[V34])), V35);
     assert_eq!(hop(&record(V36, V35, &[V35])), V36);
@@ -122,7 +122,7 @@ fn a_hop_whose_workers_may_not_go_yet_is_not_left() {
         .gates
         .retain(|gate| gate.hook != Hook::BeforeWorkersUpgrade);
     assert_eq!(
-        progress(Some(&at(V35, V35)), &[], V36, Some(&plan), Some(&previous)).hop,
+        progress(Some(&at(V35, V35)), &[], V36, &plan, Some(&previous)).hop,
         V35
     );
 }
@@ -131,7 +131,7 @@ fn a_hop_whose_workers_may_not_go_yet_is_not_left() {
 fn a_new_target_does_not_wait_for_the_proof_of_the_old_one() {
     let previous = record(V35, V35, &[]);
     assert_eq!(
-        progress(Some(&at(V35, V35)), &[], V36, None, Some(&previous)).hop,
+        progress(Some(&at(V35, V35)), &[], V36, &Plan::Direct, Some(&previous)).hop,
         V36
     );
 }
@@ -143,7 +143,7 @@ fn a_completed_record_starts_at_the_first_step() {
         ..record(V35, V35, &[])
     };
     assert_eq!(
-        progress(Some(&at(V35, V35)), &[], V36, None, Some(&previous)).hop,
+        progress(Some(&at(V35, V35)), &[], V36, &Plan::Direct, Some(&previous)).hop,
         V36
     );
 }
@@ -163,7 +163,7 @@ fn workers_follow_when_the_skew_is_used_up(
         Some(&at(control_plane_at, control_plane_at)),
         &[worker(workers_at, false)],
         to,
-        None,
+        &Plan::Direct,
         None,
     );
     assert_eq!(found.hop == control_plane_at, first, "{found:?}");
@@ -172,7 +172,7 @@ fn workers_follow_when_the_skew_is_used_up(
 #[test]
 fn workers_on_their_way_to_the_version_are_waited_for() {
     let settled = at(V35, V35);
-    let hop = |workers: &[WorkerFacts]| progress(Some(&settled), workers, V36, None, None).hop;
+    let hop = |workers: &[WorkerFacts]| progress(Some(&settled), workers, V36, &Plan::Direct, None).hop;
     assert_eq!(hop(&[worker(V35, true), worker(V34, false)]), V35);
     assert_eq!(hop(&[worker(V35, false), worker(V34, false)]), V36);
     assert_eq!(hop(&[worker(V34, true)]), V36);
@@ -182,7 +182,7 @@ fn workers_on_their_way_to_the_version_are_waited_for() {
 fn a_target_moved_back_cancels_and_packages_stay() {
     let settled = at(V34, V34);
     let previous = record(V35, V35, &[]);
-    let found = progress(Some(&settled), &[], V34, None, Some(&previous));
+    let found = progress(Some(&settled), &[], V34, &Plan::Direct, Some(&previous));
     assert_eq!(
         (found.hop.as_str(), found.course, found.taken),
         (V35, Course::Cancelled, false)
@@ -193,19 +193,22 @@ fn a_target_moved_back_cancels_and_packages_stay() {
         outcome: Some(Outcome::Cancelled),
         ..previous
     };
-    assert_eq!(progress(Some(&settled), &[], V34, None, Some(&cancelled)), found);
+    assert_eq!(
+        progress(Some(&settled), &[], V34, &Plan::Direct, Some(&cancelled)),
+        found
+    );
 }
 
 #[test]
 fn a_target_moved_back_to_a_hop_that_the_control_plane_took_is_a_shorter_upgrade() {
     let previous = record(V36, V35, &[]);
-    let found = progress(Some(&at(V35, V35)), &[], V35, None, Some(&previous));
+    let found = progress(Some(&at(V35, V35)), &[], V35, &Plan::Direct, Some(&previous));
     assert_eq!((found.hop.as_str(), found.course), (V35, Course::Forward));
 }
 
 #[test]
 fn a_target_below_the_control_plane_leads_nowhere() {
-    let found = progress(Some(&at(V35, V35)), &[], V34, None, None);
+    let found = progress(Some(&at(V35, V35)), &[], V34, &Plan::Direct, None);
     assert_eq!((found.hop.as_str(), found.course), (V35, Course::Below));
 }
 
@@ -213,9 +216,40 @@ fn a_target_below_the_control_plane_leads_nowhere() {
 fn without_a_record_the_next_step_is_taken() {
     let plan = list(&[V34, V35, V36]);
     assert_eq!(
-        progress(Some(&at(V35, V35)), &[worker(V34, false)], V36, Some(&plan), None).hop,
+        progress(Some(&at(V35, V35)), &[worker(V34, false)], V36, &plan, None).hop,
         V36
     );
+}
+
+#[rstest]
+#[case::not_asked_yet(V34, &[], &[], V36, Course::Unplanned)]
+#[case::of_an_earlier_target(V34, &[V35], &[V35], V36, Course::Unplanned)]
+#[case::first(V34, &[V35, V36], &[V35, V36], V35, Course::Forward)]
+#[case::workers_take_it_too(V35, &[V36], &[V35, V36], V35, Course::Forward)]
+#[case::seen_late(V35, &[V35, V36], &[V36], V36, Course::Forward)]
+#[case::last(V35, &[V36], &[V36], V36, Course::Forward)]
+fn steps_that_an_extension_has_planned(
+    #[case] version: &str,
+    #[case] control_plane: &[&str],
+    #[case] workers: &[&str],
+    #[case] hop: &str,
+    #[case] course: Course,
+) {
+    let owned = |versions: &[&str]| versions.iter().map(|version| (*version).to_owned()).collect();
+    let plan = Plan::Given {
+        control_plane: owned(control_plane),
+        workers: owned(workers),
+    };
+    let found = progress(
+        Some(&at(version, version)),
+        &[worker(V34, false)],
+        V36,
+        &plan,
+        None,
+    );
+    assert_eq!((found.hop.as_str(), found.course), (hop, course));
+    let found = progress(Some(&at(version, version)), &[], V36, &plan, None);
+    assert_ne!(found.hop, version, "without workers nobody is waited for");
 }
 
 proptest! {
@@ -232,7 +266,7 @@ proptest! {
         let to = format!("v1.{}.0", (from + ahead).min(31));
         let mut version = format!("v1.{from}.0");
         for _ in 0..20 {
-            let next = progress(Some(&at(&version, &version)), &[], &to, Some(&listed), None).hop;
+            let next = progress(Some(&at(&version, &version)), &[], &to, &Plan::Listed(listed.clone()), None).hop;
             if same(&version, &to) {
                 prop_assert_eq!(&next, &to);
                 return Ok(());
@@ -247,7 +281,7 @@ proptest! {
 
     #[test]
     fn progress_takes_whatever_it_is_given(spec in ".{0,12}", status in ".{0,12}", to in ".{0,12}", plan in prop::collection::vec(".{0,12}", 0..3)) {
-        let found = progress(Some(&at(&spec, &status)), &[worker(&spec, true)], &to, Some(&plan), None);
+        let found = progress(Some(&at(&spec, &status)), &[worker(&spec, true)], &to, &Plan::Listed(plan), None);
         prop_assert_eq!(found.taken, !spec.is_empty() && same(&spec, &found.hop));
     }
 }

@@ -57,7 +57,8 @@ impl<'a> View<'a> {
             .into_iter()
             .flat_map(|version| self.of_passed(version))
             .collect();
-        let hop_is_next = self.progress.course == Course::Forward || self.progress.taken;
+        let ahead = matches!(self.progress.course, Course::Forward | Course::Unplanned);
+        let hop_is_next = ahead || self.progress.taken;
         if hop_is_next {
             gates.extend(self.of_hop(record));
         }
@@ -100,7 +101,7 @@ impl<'a> View<'a> {
         match self.progress.course {
             Course::Forward => same(&self.progress.hop, self.seen.cluster.topology_version),
             Course::Cancelled => true,
-            Course::Below => false,
+            Course::Below | Course::Unplanned => false,
         }
     }
 

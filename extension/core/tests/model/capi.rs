@@ -8,7 +8,7 @@ use sluice_crds::run::Hook;
 
 use crate::objects::now;
 use crate::truth;
-use crate::world::{Index, RELEASES, World, version};
+use crate::world::{Index, Planned, Rollout, UIDS, World, label, version};
 
 /// How the ClusterClass plans steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum Plan {
     None,
     /// `spec.kubernetesVersions`: the control plane takes every minor version, workers the last.
     Versions,
-    /// A plan of somebody else, in which workers take every minor version, too.
+    /// The plan of an extension, in which workers take every minor version, too.
     WorkersToo,
 }
 
@@ -38,7 +38,7 @@ enum Next {
 
 /// One reconciliation of the Cluster's topology, with hooks answered by one replica.
 pub(crate) fn reconcile(world: &mut World, plan: Plan, replica: usize, floors: bool) {
-    if world.cluster.paused {
+    if world.cluster.paused || world.cluster.gone {
         return;
     }
     let mut this = Reconcile {
@@ -48,17 +48,31 @@ pub(crate) fn reconcile(world: &mut World, plan: Plan, replica: usize, floors: b
         floors,
         blocking: Vec::new(),
     };
+    if this.world.cluster.deleting {
+        if this.released(Hook::BeforeClusterDelete, this.world.cluster.to, None) {
+            truth::cluster_goes(this.world);
+            this.world.cluster.gone = true;
+        }
+        return;
+    }
+    let planned = Planned {
+        control_plane: this.control_plane_plan(),
+        workers: this.workers_plan(),
+    };
     let next = this.control_plane();
     let stable = match next {
         Next::Stay { stable } => stable,
         Next::Take(version) => {
-            truth::control_plane_takes(this.world, version);
+            let seen = this.world.replicas[replica].generation;
+            let fresh = seen == Some(this.world.bootstrap.generation);
+            truth::control_plane_takes(this.world, version, fresh);
             this.world.control_plane.spec = version;
             false
         }
     };
     let workers_pending = this.workers(stable);
     this.after_cluster_upgrade(stable && !workers_pending);
+    this.world.cluster.planned = planned;
 }
 
 impl Reconcile<'_> {
@@ -106,7 +120,7 @@ impl Reconcile<'_> {
         if self.workers_plan().first() == Some(&current.spec) {
             return Next::Stay { stable: true };
         }
-        if self.world.workers.is_some_and(super::world::Rollout::rolling) {
+        if self.world.workers.is_some_and(Rollout::rolling) {
             return at_target;
         }
         if !self.pending(Hook::AfterWorkersUpgrade, current.spec) || current.spec == to {
@@ -163,7 +177,7 @@ impl Reconcile<'_> {
             return true;
         }
         truth::workers_take(self.world, next);
-        self.world.workers = Some(super::world::Rollout {
+        self.world.workers = Some(Rollout {
             spec: next,
             ..workers
         });
@@ -194,28 +208,28 @@ impl Reconcile<'_> {
 
     fn answer(&self, hook: Hook, asked: u8, first_step: Option<u8>) -> Decision {
         let cluster = &self.world.cluster;
-        let label = RELEASES[usize::from(cluster.label)].0;
+        let label = Some(label(cluster.label)).filter(|label| !label.is_empty());
         let call = HookCall {
             hook,
             namespace: "team-a",
             name: "one",
-            uid: "cluster",
+            uid: UIDS[usize::from(cluster.uid)],
             generation: cluster.generation.into(),
-            label: Some(label),
+            label,
             version: version(asked),
             first_step: first_step.map(version),
-            deleted_at: None,
+            deleted_at: cluster.deleting.then(now),
             now: now(),
         };
         let Index { generation, record } = &self.world.replicas[self.replica];
         let known = Known {
             record: record.as_ref().map(|record| &*record.0),
-            bootstrap_generation: Some((*generation).into()),
+            bootstrap_generation: generation.map(Into::into),
             ..Known::default()
         };
         decide(
             &call,
-            &Knowledge::synced(Some(label), false, known),
+            &Knowledge::synced(label, false, known),
             &RetryPolicy::default(),
         )
     }

@@ -1,6 +1,6 @@
 //! kapp-controller v0.53.1, as far as its objects show it (`pkg/packageinstall`, `pkg/app`).
 
-use crate::world::{Deployed, Package, State, World};
+use crate::world::{Deployed, Package, State, Stop, World};
 
 /// Whether a look at the PackageInstall would change anything.
 pub(crate) fn install_has_work(package: &Package) -> bool {
@@ -12,45 +12,59 @@ pub(crate) fn install_has_work(package: &Package) -> bool {
 /// One reconciliation of a PackageInstall. It repeats the state of the App *before* it hands the App its new wish: this is
 /// where a success is shown that is not one.
 pub(crate) fn reconcile_install(package: &mut Package) {
+    if package.is_missing() {
+        return;
+    }
     let Package { install, app, .. } = package;
-    install.chosen = install.wish.release;
+    install.chosen = install.wish.package;
     install.state = if app.generation == app.observed {
         app.state
     } else {
         State::Reconciling
     };
     install.observed = install.generation;
-    if (app.wish, app.paused) != (install.wish, install.paused) {
+    if (app.wish, app.stop) != (install.wish, install.stop) {
         app.wish = install.wish;
-        app.paused = install.paused;
+        app.stop = install.stop;
         app.generation += 1;
     }
 }
 
-/// Whether the App may begin an attempt: for a change, or after a failure.
+/// Whether the App may begin an attempt: for a change, or after a failure. One that a restart cut short is left as it is
+/// until the sync period has passed.
 pub(crate) fn app_may_start(package: &Package) -> bool {
     let app = &package.app;
-    app.running.is_none() && (app.generation != app.observed || (app.state == State::Failed && !app.paused))
+    let failed = app.state == State::Failed && app.stop == Stop::No;
+    app.running.is_none() && (app.generation != app.observed || failed)
 }
 
-/// An attempt begins. A paused App only says that it has seen the change, and keeps showing its old state.
+/// An attempt begins. A stopped App only says that it has seen the change, and keeps showing its old state.
 pub(crate) fn start_app(package: &mut Package, api_server: u8) {
     let app = &mut package.app;
     app.observed = app.generation;
-    if !app.paused {
+    if app.stop == Stop::No {
         app.state = State::Reconciling;
         app.running = Some((app.wish, api_server));
     }
 }
 
-/// The running attempt ends. What it deployed is the wish that it began with.
-pub(crate) fn finish_app(package: &mut Package, succeeds: bool) {
-    let Some((wish, on)) = package.app.running.take() else {
+/// The running attempt of a package ends. What it deployed is the wish that it began with. When it was kapp-controller
+/// itself that changed, its process begins anew and no other attempt goes on.
+pub(crate) fn finish_app(world: &mut World, package: usize, succeeds: bool) {
+    let own = &mut world.packages[package];
+    let Some((wish, on)) = own.app.running.take() else {
         return;
     };
-    package.app.state = if succeeds { State::Succeeded } else { State::Failed };
-    if succeeds {
-        package.deployed = Deployed { wish, on };
+    own.app.state = if succeeds { State::Succeeded } else { State::Failed };
+    if !succeeds {
+        return;
+    }
+    let restarts = package == 0 && own.deployed.wish.package != wish.package;
+    own.deployed = Deployed { wish, on };
+    if restarts {
+        for other in &mut world.packages[1..] {
+            other.app.running = None;
+        }
     }
 }
 

@@ -2,159 +2,253 @@
 
 use std::sync::Arc;
 
-use sluice_core::hold::Hold;
-use sluice_core::hop::{ControlPlaneFacts, Course, Progress, WorkerFacts};
-use sluice_core::proof::{Judgement, judge};
+use jiff::SignedDuration;
+use sluice_core::bootstrap::{Belonging, Change};
+use sluice_core::hold::{Hold, HoldReason};
+use sluice_core::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
+use sluice_core::proof::{Judgement, judge, unseen};
 use sluice_core::record::{
-    BootstrapFacts, ClusterFacts, Observed, PackageSet, Workload, advance, latch, pause, progress_of,
+    BootstrapFacts, ClusterFacts, Observed, PackageSet, Workload, advance, latch, of_cluster, pause,
+    progress_of,
 };
 use sluice_core::tkr::{TkrFacts, for_progress};
 use sluice_crds::run::{Phase, UpgradeRecord};
 
 use crate::capi::Plan;
 use crate::objects::{self, NAMES, Names, now};
-use crate::world::{Leader, RELEASES, Read, Record, Rollout, VERSIONS, Wish, World, index_of, version};
-
-const WORKLOAD: &str = "kube-system";
+use crate::truth;
+use crate::world::{
+    Bootstrap, Contact, Leader, Package, RELEASES, Read, Record, Rollout, SERVERS, UIDS, VERSIONS, Wish,
+    World, index_of, label, packages_of, version,
+};
 
 /// What a leader works out from one look at the management cluster and from what its watches have shown.
 struct Sight<'a> {
     read: &'a Read,
     leader: &'a Leader,
+    contact: Contact,
+    /// Which of [`SERVERS`] the packages are for: the one that answers, else the one that did.
+    server: u8,
     control_plane: ControlPlaneFacts,
     workers: Vec<WorkerFacts>,
-    plan: Option<Vec<String>>,
+    plan: Steps,
     progress: Progress,
     tkr: Result<String, Hold>,
 }
 
 impl<'a> Sight<'a> {
-    fn new(read: &'a Read, leader: &'a Leader, plan: Plan, known: &[TkrFacts]) -> Self {
+    fn new(world: &World, read: &'a Read, leader: &'a Leader, plan: Plan, known: &[TkrFacts]) -> Self {
         let control_plane = ControlPlaneFacts {
             spec_version: Some(version(read.control_plane.spec).into()),
             status_version: Some(version(read.control_plane.status).into()),
         };
-        let workers = read.workers.map(worker).into_iter().collect();
-        let plan = (plan != Plan::None).then(|| VERSIONS.map(str::to_owned).to_vec());
-        let mut sight = Self {
+        let blank = Observed {
+            control_plane: Some(&control_plane),
+            ..blank(read)
+        };
+        let workers: Vec<WorkerFacts> = read.workers.map(worker).into_iter().collect();
+        let plan = steps(plan, read);
+        let progress = progress_of(
+            previous(read),
+            &Observed {
+                workers: &workers,
+                plan: &plan,
+                ..blank
+            },
+        );
+        let tkr = match label(read.cluster.label) {
+            "" => Err(Hold::new(HoldReason::TKRLabelRemoved, "no label")),
+            label => {
+                let resolved = belonging(&read.bootstrap).release();
+                for_progress(&progress, resolved, version(read.cluster.to), None, label, known)
+            }
+        };
+        Self {
             read,
             leader,
+            contact: world.contact,
+            server: server(world, read),
             control_plane,
             workers,
             plan,
-            progress: Progress {
-                phase: sluice_core::hop::ControlPlanePhase::Creating,
-                hop: String::new(),
-                course: Course::Forward,
-                taken: false,
+            progress,
+            tkr,
+        }
+    }
+
+    fn observed<'b>(&'b self, packages: Option<PackageSet<'b>>, uninstalled: bool) -> Observed<'b> {
+        let workload = match self.contact {
+            Contact::Answers => Workload::Reached {
+                uid: SERVERS[usize::from(self.server)],
             },
-            tkr: Ok(String::new()),
+            Contact::Silent => Workload::Unreachable { since: now() },
+            Contact::SilentForLong => Workload::Unreachable {
+                since: now() - SignedDuration::from_secs(61),
+            },
+            Contact::NeverAnswered => Workload::NotYet(Hold::new(HoldReason::WorkloadUnreachable, "never")),
         };
-        sight.progress = progress_of(sight.previous(), &sight.observed(None));
-        let to = version(read.cluster.to);
-        sight.tkr = for_progress(
-            &sight.progress,
-            sight.previous(),
-            to,
-            None,
-            RELEASES[usize::from(read.cluster.label)].0,
-            known,
-        );
-        sight
-    }
-
-    fn previous(&self) -> Option<&'a UpgradeRecord> {
-        self.read.bootstrap.record.as_ref().map(|record| &*record.0)
-    }
-
-    fn observed<'b>(&'b self, packages: Option<PackageSet<'b>>) -> Observed<'b> {
-        let Read {
-            cluster, bootstrap, ..
-        } = self.read;
+        let blank = blank(self.read);
         Observed {
-            cluster: ClusterFacts {
-                namespace: "team-a",
-                name: "one",
-                uid: "cluster",
-                generation: cluster.generation.into(),
-                label: RELEASES[usize::from(cluster.label)].0,
-                topology_version: version(cluster.to),
-                paused: cluster.paused,
-                start_held: cluster.start_held,
-                deleting: false,
-            },
             control_plane: Some(&self.control_plane),
             workers: &self.workers,
-            plan: self.plan.as_deref(),
+            plan: &self.plan,
             bootstrap: BootstrapFacts {
-                generation: bootstrap.generation.into(),
-                paused: bootstrap.paused,
-                complete: true,
-                resolved_tkr: Some(RELEASES[usize::from(bootstrap.release)].0),
+                resolved_tkr: self.resolved().map(|release| RELEASES[usize::from(release)].0),
+                ..blank.bootstrap
             },
             tkr: self.tkr.as_deref(),
-            workload: Workload::Reached { uid: WORKLOAD },
+            workload,
             packages,
-            problem: None,
-            settling_since: None,
-            uninstalled: false,
-            now: now(),
+            uninstalled,
+            ..blank
         }
     }
 
     fn paused(&self) -> bool {
-        let seen = self.observed(None);
         pause(
-            self.previous(),
+            previous(self.read),
             &self.progress,
-            &seen.cluster,
-            seen.bootstrap.paused,
+            &blank(self.read).cluster,
+            self.read.bootstrap.paused,
         )
         .is_some()
     }
 
-    /// The release to merge into the ClusterBootstrap, if another one is in it.
-    fn to_merge(&self) -> Option<u8> {
-        let wanted = self.tkr.as_ref().ok()?;
-        let release = RELEASES.iter().position(|(name, _)| name == wanted)?;
-        let release = u8::try_from(release).ok()?;
-        (release != self.read.bootstrap.release).then_some(release)
+    fn wanted(&self) -> Option<u8> {
+        release_named(self.tkr.as_deref().ok()?)
+    }
+
+    /// What has to be written for the ClusterBootstrap to be that of the wanted release.
+    fn change(&self) -> Option<(u8, Change)> {
+        let change = belonging(&self.read.bootstrap).change(self.tkr.as_deref().ok()?, &self.progress);
+        Some((self.wanted()?, change)).filter(|(_, change)| *change != Change::Nothing)
+    }
+
+    /// The release that the spec is of, once what has to be written is.
+    fn resolved(&self) -> Option<u8> {
+        match self.wanted() {
+            Some(wanted) if self.change().is_none() || !self.paused() => Some(wanted),
+            _ => belonging(&self.read.bootstrap).release().and_then(release_named),
+        }
     }
 
     fn wish(&self) -> Wish {
-        let stage = self.progress.stage().map_or(0, index_of);
         Wish {
-            release: self.read.bootstrap.release,
+            package: packages_of(self.read.bootstrap.release),
             values: self.read.bootstrap.values,
-            stage,
+            stage: self.progress.stage().map_or(0, index_of),
+            server: self.server,
         }
     }
 
     fn judged(&self, package: usize) -> Judgement {
         let names = Names::of(package, self.wish());
         let target = objects::target(package, self.wish(), &names, Phase::BeforeControlPlane);
+        let silent = package > 0 && self.contact != Contact::Answers;
+        let latch = latch(
+            previous(self.read),
+            SERVERS[usize::from(self.server)],
+            NAMES[package],
+        );
+        if silent {
+            return unseen(&target, latch);
+        }
         let install = objects::install(package, &self.leader.installs[package]);
         let app = objects::app(package, &self.leader.apps[package]);
-        let latch = latch(self.previous(), WORKLOAD, NAMES[package]);
-        judge(&target, Some(&install), Some(&app), latch)
+        judge(&target, install.as_ref(), app.as_ref(), latch)
     }
 
     /// The record, and whether a second look at the same would leave it as it is.
-    fn record(&self) -> (UpgradeRecord, bool) {
+    fn record(&self, uninstalled: bool) -> (UpgradeRecord, bool) {
         let judged: Vec<Judgement> = (0..self.leader.installs.len())
             .map(|package| self.judged(package))
             .collect();
-        let merged = self.to_merge().is_none() && self.tkr.is_ok();
-        let set = PackageSet {
-            tkr: RELEASES[usize::from(self.read.bootstrap.release)].0,
+        let set = self.resolved().map(|release| PackageSet {
+            tkr: RELEASES[usize::from(release)].0,
             hop: &self.progress.hop,
             stage: self.progress.stage(),
             judged: &judged,
-        };
-        let seen = self.observed(merged.then_some(set));
-        let record = advance(self.previous(), &seen);
+        });
+        let seen = self.observed(set.filter(|_| !self.read.cluster.deleting), uninstalled);
+        let record = advance(previous(self.read), &seen);
         let rests = advance(Some(&record), &seen) == record;
         (record, rests)
+    }
+}
+
+/// What a look alone says.
+fn blank(read: &Read) -> Observed<'_> {
+    let Read {
+        cluster, bootstrap, ..
+    } = read;
+    Observed {
+        cluster: ClusterFacts {
+            namespace: "team-a",
+            name: "one",
+            uid: UIDS[usize::from(cluster.uid)],
+            generation: cluster.generation.into(),
+            label: label(cluster.label),
+            topology_version: version(cluster.to),
+            paused: cluster.paused,
+            start_held: cluster.start_held,
+            deleting: cluster.deleting,
+        },
+        control_plane: None,
+        workers: &[],
+        plan: &Steps::Direct,
+        bootstrap: BootstrapFacts {
+            generation: bootstrap.generation.into(),
+            paused: bootstrap.paused,
+            complete: true,
+            resolved_tkr: None,
+        },
+        tkr: Ok(""),
+        workload: Workload::NotYet(Hold::new(HoldReason::ClusterDeleting, "")),
+        packages: None,
+        problem: None,
+        settling_since: None,
+        uninstalled: false,
+        now: now(),
+    }
+}
+
+/// The record of this very Cluster.
+fn previous(read: &Read) -> Option<&UpgradeRecord> {
+    let record = read.bootstrap.record.as_ref().map(|record| &*record.0);
+    of_cluster(record, UIDS[usize::from(read.cluster.uid)])
+}
+
+fn server(world: &World, read: &Read) -> u8 {
+    let last = previous(read).and_then(|record| record.workload_uid.as_deref());
+    let recorded = SERVERS.iter().zip(0..).find(|(known, _)| Some(**known) == last);
+    match recorded {
+        Some((_, recorded)) if !world.answers() => recorded,
+        _ => world.server,
+    }
+}
+
+fn belonging(bootstrap: &Bootstrap) -> Belonging<'static> {
+    let named = |release: u8| RELEASES[usize::from(release)].0;
+    Belonging {
+        marked: bootstrap.marked.map(named),
+        reported: bootstrap.resolved.map(named),
+    }
+}
+
+fn release_named(name: &str) -> Option<u8> {
+    let index = RELEASES.iter().position(|(known, _)| *known == name)?;
+    u8::try_from(index).ok()
+}
+
+fn steps(plan: Plan, read: &Read) -> Steps {
+    let named = |versions: &[u8]| versions.iter().map(|step| version(*step).to_owned()).collect();
+    match plan {
+        Plan::None => Steps::Direct,
+        Plan::Versions => Steps::Listed(VERSIONS.map(str::to_owned).to_vec()),
+        Plan::WorkersToo => Steps::Given {
+            control_plane: named(&read.cluster.planned.control_plane),
+            workers: named(&read.cluster.planned.workers),
+        },
     }
 }
 
@@ -185,34 +279,83 @@ pub(crate) fn catalogue(releases: &[u8]) -> Vec<TkrFacts> {
 pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFacts]) {
     let me = world.leaders[leader].clone();
     let read = me.read.as_deref().cloned().unwrap_or_else(|| world.read());
-    if read.bootstrap != world.bootstrap {
+    if read.cluster.gone || world.cluster.gone || read.bootstrap != world.bootstrap {
         return;
     }
-    let sight = Sight::new(&read, &me, plan, known);
-    if !sight.paused() {
-        if let Some(release) = sight.to_merge() {
-            world.bootstrap.release = release;
-            world.bootstrap.generation += 1;
-            return;
-        }
-        let wish = sight.wish();
-        let may_install = sight.tkr.is_ok();
-        for package in 0..world.packages.len() {
-            // kapp-controller gives the proof of all others, so it is proven before they are touched.
-            let ours = package == 0 || sight.judged(0).ready();
-            let install = &mut world.packages[package].install;
-            if may_install && ours && install.wish != wish {
-                install.wish = wish;
-                install.generation += 1;
-                return;
-            }
-        }
+    let sight = Sight::new(world, &read, &me, plan, known);
+    if read.cluster.deleting {
+        pass_deletion(world, &sight);
+        return;
     }
-    let (record, rests) = sight.record();
+    let free = !sight.paused();
+    if !read.bootstrap.exists {
+        if let Some(release) = sight.wanted().filter(|_| free) {
+            world.bootstrap = Bootstrap::made(world.bootstrap.incarnation + 1, release);
+        }
+        return;
+    }
+    if let Some((release, change)) = sight.change().filter(|_| free) {
+        let bootstrap = &mut world.bootstrap;
+        if change == Change::Merge && bootstrap.release != release {
+            bootstrap.release = release;
+            bootstrap.generation += 1;
+        }
+        bootstrap.marked = Some(release);
+        return;
+    }
+    let reached = world.answers() && sight.tkr.is_ok();
+    if free && reached && write_package(world, &sight, me.read.is_none()) {
+        return;
+    }
+    write_record(world, &sight, false);
+}
+
+/// Writes the first PackageInstall that is another one than it shall be.
+fn write_package(world: &mut World, sight: &Sight<'_>, at_once: bool) -> bool {
+    let wish = sight.wish();
+    for package in 0..world.packages.len() {
+        // kapp-controller gives the proof of all others, so it is proven before they are touched.
+        let ours = package == 0 || sight.judged(0).ready();
+        if !ours || world.packages[package].install.wish == wish {
+            continue;
+        }
+        world.packages[package].install.wish = wish;
+        world.packages[package].install.generation += 1;
+        // What was read a while ago may have been paused since.
+        if at_once {
+            truth::package_is_written(world, package);
+        }
+        return true;
+    }
+    false
+}
+
+fn pass_deletion(world: &mut World, sight: &Sight<'_>) {
+    if !world.bootstrap.exists {
+        return;
+    }
+    let left = |package: &Package| !package.is_missing();
+    let uninstalled = world.answers() && !world.packages[1..].iter().any(left);
+    if world.answers()
+        && let Some(package) = world.packages[1..]
+            .iter_mut()
+            .find(|package| left(package) && !package.deleting)
+    {
+        package.deleting = true;
+        return;
+    }
+    write_record(world, sight, uninstalled);
+}
+
+fn write_record(world: &mut World, sight: &Sight<'_>, uninstalled: bool) {
+    let (record, rests) = sight.record(uninstalled);
     if !rests {
         world.broken = Some("the same look twice gave two records");
     }
-    if sight.previous() != Some(&record) {
+    if !sight.read.cluster.deleting {
+        world.bootstrap.resolved = sight.resolved();
+    }
+    if previous(sight.read) != Some(&record) {
         world.bootstrap.record = Some(Record(Arc::new(record)));
     }
 }

@@ -36,6 +36,7 @@ use capi::Plan;
 use leader::catalogue;
 use upgrade::{Upgrade, check};
 use users::Edit;
+use world::{Contact, Stop};
 
 const BUMP: [Edit; 2] = [Edit::Version(1), Edit::Label(1)];
 
@@ -153,11 +154,154 @@ fn pauses_of_every_kind() {
 }
 
 #[test]
+fn a_label_that_is_taken_away() {
+    let edits = &[Edit::Version(1), Edit::Label(1), Edit::NoLabel, Edit::Label(5)];
+    let releases = catalogue(&[0, 1, 5]);
+    check(
+        "label removed",
+        Upgrade {
+            releases,
+            failures: 1,
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
+fn a_bootstrap_that_is_forced_away() {
+    let edits = &[
+        Edit::Version(1),
+        Edit::Label(1),
+        Edit::Label(3),
+        Edit::DeleteBootstrap,
+    ];
+    let releases = catalogue(&[0, 1, 3]);
+    check(
+        "bootstrap deleted",
+        Upgrade {
+            releases,
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
+fn a_cluster_that_is_moved() {
+    let edits = &[Edit::Version(1), Edit::Label(1), Edit::Label(3), Edit::Move];
+    let releases = catalogue(&[0, 1, 3]);
+    check(
+        "moved",
+        Upgrade {
+            releases,
+            failures: 1,
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
+fn a_cluster_that_is_moved_in_a_chain_before_a_replica_sees_it() {
+    let edits = &[Edit::Version(2), Edit::Label(2), Edit::Move];
+    check(
+        "moved in a chain",
+        Upgrade {
+            replicas: 1,
+            ..Upgrade::new(Plan::WorkersToo, edits)
+        },
+    );
+}
+
+#[test]
+fn a_cluster_that_is_made_anew_under_its_name() {
+    let edits = &[
+        Edit::Version(1),
+        Edit::Label(1),
+        Edit::MakeAnew,
+        Edit::DeleteBootstrap,
+    ];
+    check(
+        "made anew",
+        Upgrade {
+            packages: 2,
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
+fn a_cluster_that_is_deleted() {
+    let edits = &[
+        Edit::Version(1),
+        Edit::Label(1),
+        Edit::Contact(Contact::Silent),
+        Edit::Delete,
+        Edit::DeleteBootstrap,
+    ];
+    check(
+        "deleted",
+        Upgrade {
+            packages: 2,
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
+fn a_workload_that_falls_silent() {
+    let edits = &[
+        Edit::Version(1),
+        Edit::Label(1),
+        Edit::Contact(Contact::Silent),
+        Edit::Contact(Contact::SilentForLong),
+        Edit::Contact(Contact::NeverAnswered),
+        Edit::Contact(Contact::Answers),
+    ];
+    check(
+        "workload silent",
+        Upgrade {
+            packages: 2,
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
+fn a_kubeconfig_that_is_swapped() {
+    let edits = &[Edit::Version(1), Edit::Label(1), Edit::SwapServer];
+    check(
+        "kubeconfig swapped",
+        Upgrade {
+            packages: 2,
+            failures: 1,
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
+fn packages_that_are_stopped() {
+    let edits = &[
+        Edit::Version(1),
+        Edit::Label(1),
+        Edit::StopInstall(1, Stop::Canceled),
+        Edit::StopApp(1, Stop::Paused),
+        Edit::ResumeInstall(1),
+    ];
+    check(
+        "stopped packages",
+        Upgrade {
+            packages: 2,
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
 fn a_paused_package_install() {
     let edits = &[
         Edit::Version(1),
         Edit::Label(1),
-        Edit::PauseInstall(0),
+        Edit::StopInstall(0, Stop::Paused),
         Edit::ResumeInstall(0),
         Edit::Values,
     ];
@@ -217,7 +361,7 @@ fn two_leaders_in_a_chain() {
 
 #[test]
 fn a_record_that_is_lost() {
-    let edits = &[Edit::Version(2), Edit::Label(2), Edit::LoseRecord];
+    let edits = &[Edit::Version(2), Edit::Label(2), Edit::LoseStatus];
     check(
         "record lost",
         Upgrade {

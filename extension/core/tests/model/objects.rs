@@ -13,7 +13,7 @@ use sluice_crds::foreign::{App as RealApp, Condition, PackageInstall as RealInst
 use sluice_crds::labels::annotation;
 use sluice_crds::run::{Phase, Readiness};
 
-use crate::world::{App, Install, PACKAGE_VERSIONS, State, Wish, version};
+use crate::world::{App, Install, PACKAGE_VERSIONS, State, Stop, Wish, version};
 
 pub(crate) const NAMES: [&str; 2] = ["kapp-controller", "antrea"];
 const REF_NAMES: [&str; 2] = ["kapp-controller.tanzu.vmware.com", "antrea.tanzu.vmware.com"];
@@ -31,7 +31,7 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn of(package: usize, wish: Wish) -> Self {
-        let digest = format!("{}on{}", wish.values, version(wish.stage));
+        let digest = format!("{}on{}of{}", wish.values, version(wish.stage), wish.server);
         let secret = format!("one-{}-data-values-{digest}", NAMES[package]);
         Self { digest, secret }
     }
@@ -41,7 +41,7 @@ pub(crate) fn target(package: usize, wish: Wish, names: &Names, phase: Phase) ->
     Target {
         name: NAMES[package],
         ref_name: REF_NAMES[package],
-        version: PACKAGE_VERSIONS[usize::from(wish.release)],
+        version: PACKAGE_VERSIONS[usize::from(wish.package)],
         digest: &names.digest,
         secret_name: &names.secret,
         judged_on: if package == 0 {
@@ -76,19 +76,21 @@ fn values(package: usize, wish: Wish) -> Vec<Values> {
     }]
 }
 
-pub(crate) fn install(package: usize, install: &Install) -> RealInstall {
-    RealInstall {
+pub(crate) fn install(package: usize, install: &Install) -> Option<RealInstall> {
+    let version = PACKAGE_VERSIONS.get(usize::from(install.wish.package))?;
+    Some(RealInstall {
         metadata: ObjectMeta {
             uid: Some(format!("install-{package}")),
             generation: Some(install.generation.into()),
             ..ObjectMeta::default()
         },
         spec: PackageInstallSpec {
-            paused: install.paused,
+            paused: install.stop == Stop::Paused,
+            canceled: install.stop == Stop::Canceled,
             package_ref: Some(PackageRef {
                 ref_name: REF_NAMES[package].into(),
                 version_selection: Some(VersionSelection {
-                    constraints: Some(PACKAGE_VERSIONS[usize::from(install.wish.release)].into()),
+                    constraints: Some((*version).into()),
                     prereleases: None,
                 }),
             }),
@@ -97,22 +99,24 @@ pub(crate) fn install(package: usize, install: &Install) -> RealInstall {
         },
         status: Some(PackageInstallStatus {
             observed_generation: Some(install.observed.into()),
-            version: Some(PACKAGE_VERSIONS[usize::from(install.chosen)].into()),
+            version: PACKAGE_VERSIONS
+                .get(usize::from(install.chosen))
+                .map(|chosen| (*chosen).into()),
             conditions: conditions(install.state),
             ..PackageInstallStatus::default()
         }),
-    }
+    })
 }
 
-pub(crate) fn app(package: usize, app: &App) -> RealApp {
+pub(crate) fn app(package: usize, app: &App) -> Option<RealApp> {
+    let version = *PACKAGE_VERSIONS.get(usize::from(app.wish.package))?;
     let tool = TemplateTool {
         values_from: values(package, app.wish),
         inline: None,
     };
-    let version = PACKAGE_VERSIONS[usize::from(app.wish.release)];
-    RealApp {
+    Some(RealApp {
         metadata: ObjectMeta {
-            uid: Some(format!("app-{package}")),
+            uid: Some(format!("app-{package}-{}", app.made_on)),
             generation: Some(app.generation.into()),
             annotations: Some(BTreeMap::from([(
                 annotation::PACKAGE_VERSION.into(),
@@ -125,7 +129,8 @@ pub(crate) fn app(package: usize, app: &App) -> RealApp {
             ..ObjectMeta::default()
         },
         spec: AppSpec {
-            paused: app.paused,
+            paused: app.stop == Stop::Paused,
+            canceled: app.stop == Stop::Canceled,
             template: vec![TemplateStep {
                 ytt: Some(tool),
                 helm_template: None,
@@ -137,5 +142,5 @@ pub(crate) fn app(package: usize, app: &App) -> RealApp {
             conditions: conditions(app.state),
             ..AppStatus::default()
         }),
-    }
+    })
 }

@@ -12,8 +12,7 @@ use crate::kapp;
 use crate::leader;
 use crate::users::{self, Edit};
 use crate::world::{
-    self, App, Bootstrap, CapiMemory, Cluster, Deployed, Index, Install, Leader, Package, Rollout, State,
-    Wish, World,
+    self, Bootstrap, CapiMemory, Cluster, Contact, Leader, Package, Planned, Rollout, Stop, UIDS, Wish, World,
 };
 
 /// Rounds of the fair schedule that complete any upgrade of the model.
@@ -77,6 +76,7 @@ pub(crate) enum Action {
     ResyncApp(usize),
     FinishApp(usize),
     FailApp(usize),
+    Uninstall(usize),
     ReconcileTopology(usize),
     EndFloors,
     RollControlPlane,
@@ -92,7 +92,7 @@ impl Model for Upgrade {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        if world.broken.is_some() {
+        if world.broken.is_some() || world.cluster.gone {
             return;
         }
         let left = |edit: &usize| world.edits_left & (1 << edit) != 0;
@@ -122,8 +122,11 @@ impl Model for Upgrade {
             }
             if kapp::app_may_start(state) {
                 actions.push(Action::StartApp(package));
-            } else if state.app.running.is_none() && !state.app.paused && world.resyncs_left > 0 {
+            } else if may_resync(state) && world.resyncs_left > 0 {
                 actions.push(Action::ResyncApp(package));
+            }
+            if state.deleting {
+                actions.push(Action::Uninstall(package));
             }
             if state.app.running.is_some() {
                 actions.push(Action::FinishApp(package));
@@ -164,7 +167,9 @@ impl Model for Upgrade {
                 world.broken.is_some() || model.completes(world)
             }),
             Property::sometimes("an upgrade completes", |_: &Self, world: &World| {
-                world.cluster.to > 0 && world.edits_left == 0 && Self::is_complete(world)
+                (world.cluster.to > 0 || world.cluster.gone)
+                    && world.edits_left == 0
+                    && Self::is_complete(world)
             }),
         ]
     }
@@ -174,63 +179,39 @@ impl Upgrade {
     /// A cluster at the first version, with everything proven.
     fn settled_world(&self) -> World {
         let wish = Wish {
-            release: 0,
+            package: 0,
             values: 0,
             stage: 0,
+            server: 0,
         };
-        let install = Install {
-            generation: 1,
-            wish,
-            paused: false,
-            observed: 1,
-            chosen: 0,
-            state: State::Succeeded,
-        };
-        let app = App {
-            generation: 1,
-            wish,
-            paused: false,
-            observed: 1,
-            state: State::Succeeded,
-            running: None,
-        };
-        let package = Package {
-            install: install.clone(),
-            app: app.clone(),
-            deployed: Deployed { wish, on: 0 },
-        };
+        let packages = vec![Package::settled(wish, 0, 0); self.packages];
         let leader = Leader {
             read: None,
-            installs: vec![install; self.packages],
-            apps: vec![app; self.packages],
+            installs: packages.iter().map(|package| package.install.clone()).collect(),
+            apps: packages.iter().map(|package| package.app.clone()).collect(),
         };
         let mut world = World {
             cluster: Cluster {
+                uid: 0,
                 generation: 1,
                 to: 0,
                 label: 0,
                 paused: false,
                 start_held: false,
+                deleting: false,
+                gone: false,
+                planned: Planned::default(),
             },
             control_plane: Rollout::settled(0),
             workers: self.workers.then(|| Rollout::settled(0)),
             capi: CapiMemory::default(),
-            bootstrap: Bootstrap {
-                generation: 1,
-                release: 0,
-                values: 0,
-                paused: false,
-                record: None,
-            },
-            packages: vec![package; self.packages],
+            bootstrap: Bootstrap::made(0, 0),
+            elsewhere: vec![Package::settled(Wish { server: 1, ..wish }, 1, 0); self.packages - 1],
+            packages,
+            server: 0,
+            contact: Contact::Answers,
             leaders: vec![leader; self.rivals.max(1)],
-            replicas: vec![
-                Index {
-                    generation: 1,
-                    record: None
-                };
-                self.replicas.max(1)
-            ],
+            replicas: Vec::new(),
             edits_left: (1 << self.edits.len()) - 1,
             failures_left: self.failures,
             resyncs_left: self.resyncs,
@@ -272,11 +253,12 @@ impl Upgrade {
                 kapp::start_app(&mut world.packages[package], on);
                 world.resyncs_left -= 1;
             }
-            Action::FinishApp(package) => kapp::finish_app(&mut world.packages[package], true),
+            Action::FinishApp(package) => kapp::finish_app(world, package, true),
             Action::FailApp(package) => {
-                kapp::finish_app(&mut world.packages[package], false);
+                kapp::finish_app(world, package, false);
                 world.failures_left -= 1;
             }
+            Action::Uninstall(package) => world.packages[package] = Package::missing(world.server),
             Action::ReconcileTopology(replica) => {
                 capi::reconcile(world, self.plan, replica, self.floors);
             }
@@ -305,13 +287,18 @@ impl Upgrade {
     }
 
     fn is_complete(world: &World) -> bool {
+        if world.cluster.deleting {
+            return world.cluster.gone;
+        }
         let to = Rollout::settled(world.cluster.to);
         let record = world.bootstrap.record.as_ref();
         world.control_plane == to
             && world.workers.is_none_or(|workers| workers == to)
             && world.capi.pending.is_empty()
             && record.is_some_and(|record| {
-                record.0.outcome.is_some() && record.0.to == world::version(world.cluster.to)
+                record.0.outcome.is_some()
+                    && record.0.to == world::version(world.cluster.to)
+                    && record.0.cluster_uid == UIDS[usize::from(world.cluster.uid)]
             })
     }
 
@@ -349,6 +336,9 @@ impl Upgrade {
                 self.act(world, Action::StartApp(package));
             }
             self.act(world, Action::FinishApp(package));
+            if world.packages[package].deleting {
+                self.act(world, Action::Uninstall(package));
+            }
         }
         self.show_everything(world);
         for leader in 0..world.leaders.len() {
@@ -365,6 +355,10 @@ impl Upgrade {
         self.act(world, Action::RollControlPlane);
         self.act(world, Action::RollWorkers);
     }
+}
+
+fn may_resync(package: &Package) -> bool {
+    package.app.running.is_none() && package.app.stop == Stop::No && !package.is_missing()
 }
 
 fn show(world: &mut World, leader: usize, package: usize) {

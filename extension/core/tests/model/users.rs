@@ -2,7 +2,9 @@
 
 use sluice_crds::run::Hook;
 
-use crate::world::{World, version_of};
+use crate::world::{
+    Bootstrap, CapiMemory, Contact, Hooks, NO_LABEL, Package, Planned, Rollout, Stop, World, version_of,
+};
 
 /// One edit. Each may be made once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +15,8 @@ pub(crate) enum Edit {
     UnsafeVersion(u8),
     /// The release label.
     Label(u8),
+    /// ... and its removal.
+    NoLabel,
     /// Values in the ClusterBootstrap.
     Values,
     /// `spec.paused` of the Cluster.
@@ -27,30 +31,59 @@ pub(crate) enum Edit {
     HoldStart,
     /// ... and its removal.
     LetStart,
-    /// `spec.paused` of a PackageInstall.
-    PauseInstall(usize),
-    /// ... and back.
+    /// A PackageInstall is paused or canceled.
+    StopInstall(usize, Stop),
+    /// ... and goes on.
     ResumeInstall(usize),
-    /// The status of the ClusterBootstrap, as `clusterctl move` loses it.
-    LoseRecord,
+    /// An App is paused or canceled behind the back of its PackageInstall.
+    StopApp(usize, Stop),
+    /// The status of the ClusterBootstrap is lost.
+    LoseStatus,
+    /// The ClusterBootstrap is gone, its finalizer forced off.
+    DeleteBootstrap,
+    /// A new UID, generations that begin anew and no status, as `clusterctl move` leaves them.
+    Move,
+    /// The Cluster is deleted and made again under its name, with the same spec, before anything of it is cleaned up.
+    MakeAnew,
+    /// The Cluster is deleted.
+    Delete,
+    /// The kubeconfig leads to another API server.
+    SwapServer,
+    /// How the workload's API server answers us.
+    Contact(Contact),
 }
 
 /// Whether the edit changes anything and is admitted.
 pub(crate) fn is_possible(world: &World, edit: Edit) -> bool {
+    if world.cluster.deleting {
+        return matches!(edit, Edit::Contact(_) | Edit::DeleteBootstrap | Edit::LoseStatus);
+    }
     match edit {
         Edit::Version(to) => to > world.cluster.to && version_is_admitted(world),
         Edit::UnsafeVersion(to) => to != world.cluster.to,
         Edit::Label(release) => release != world.cluster.label,
-        Edit::Values => true,
-        Edit::LoseRecord => world.bootstrap.record.is_some(),
+        Edit::NoLabel => world.cluster.label != NO_LABEL,
+        Edit::Values | Edit::DeleteBootstrap => world.bootstrap.exists,
+        Edit::LoseStatus => world.bootstrap.record.is_some(),
+        Edit::Move | Edit::MakeAnew | Edit::Delete => true,
+        // A proof on the new control plane is never taken back, whatever is swapped then.
+        Edit::SwapServer => world.control_plane == Rollout::settled(0),
+        Edit::Contact(contact) => contact != world.contact,
         Edit::PauseCluster => !world.cluster.paused,
         Edit::ResumeCluster => world.cluster.paused,
         Edit::PauseBootstrap => !world.bootstrap.paused,
         Edit::ResumeBootstrap => world.bootstrap.paused,
         Edit::HoldStart => !world.cluster.start_held,
         Edit::LetStart => world.cluster.start_held,
-        Edit::PauseInstall(package) => !world.packages[package].install.paused,
-        Edit::ResumeInstall(package) => world.packages[package].install.paused,
+        Edit::StopInstall(package, _) => {
+            let package = &world.packages[package];
+            package.install.stop == Stop::No && !package.is_missing()
+        }
+        Edit::ResumeInstall(package) => world.packages[package].install.stop != Stop::No,
+        Edit::StopApp(package, stop) => {
+            let package = &world.packages[package];
+            package.app.stop != stop && !package.is_missing()
+        }
     }
 }
 
@@ -72,6 +105,7 @@ pub(crate) fn make(world: &mut World, edit: Edit) {
             cluster.generation += 1;
         }
         Edit::Label(release) => cluster.label = release,
+        Edit::NoLabel => cluster.label = NO_LABEL,
         Edit::Values => {
             world.bootstrap.values += 1;
             world.bootstrap.generation += 1;
@@ -84,19 +118,83 @@ pub(crate) fn make(world: &mut World, edit: Edit) {
             world.bootstrap.paused = edit == Edit::PauseBootstrap;
             world.bootstrap.generation += 1;
         }
-        Edit::LoseRecord => world.bootstrap.record = None,
+        Edit::LoseStatus => {
+            world.bootstrap.record = None;
+            world.bootstrap.resolved = None;
+        }
+        Edit::DeleteBootstrap => {
+            let gone = Bootstrap::made(world.bootstrap.incarnation, 0);
+            world.bootstrap = Bootstrap {
+                exists: false,
+                marked: None,
+                ..gone
+            };
+        }
+        Edit::Move => {
+            cluster.uid = 1;
+            cluster.generation = 1;
+            cluster.planned = Planned::default();
+            world.capi.floored = Hooks::default();
+            world.bootstrap = Bootstrap {
+                incarnation: world.bootstrap.incarnation + 1,
+                generation: 1,
+                resolved: None,
+                record: None,
+                ..world.bootstrap.clone()
+            };
+        }
+        Edit::MakeAnew => {
+            cluster.uid = 2;
+            cluster.generation = 1;
+            cluster.planned = Planned::default();
+            world.capi = CapiMemory::default();
+            world.control_plane = Rollout::settled(0);
+            world.workers = world.workers.map(|_| Rollout::settled(0));
+            world.server = 2;
+            for package in &mut world.packages[1..] {
+                *package = Package::missing(world.server);
+            }
+        }
+        Edit::Delete => cluster.deleting = true,
+        Edit::SwapServer => {
+            world.server ^= 1;
+            for (here, there) in world.packages[1..].iter_mut().zip(&mut world.elsewhere) {
+                std::mem::swap(here, there);
+            }
+        }
+        Edit::Contact(contact) => world.contact = contact,
         Edit::HoldStart => cluster.start_held = true,
         Edit::LetStart => cluster.start_held = false,
-        Edit::PauseInstall(package) | Edit::ResumeInstall(package) => {
+        Edit::StopInstall(package, stop) => {
             let install = &mut world.packages[package].install;
-            install.paused = edit == Edit::PauseInstall(package);
+            install.stop = stop;
             install.generation += 1;
+        }
+        Edit::ResumeInstall(package) => {
+            let install = &mut world.packages[package].install;
+            install.stop = Stop::No;
+            install.generation += 1;
+        }
+        Edit::StopApp(package, stop) => {
+            let app = &mut world.packages[package].app;
+            app.stop = stop;
+            app.generation += 1;
         }
     }
 }
 
 /// Makes every input good: nothing is paused or held, and the label names a release of the target.
 pub(crate) fn make_everything_good(world: &mut World) {
+    let good = Edit::Contact(Contact::Answers);
+    if is_possible(world, good) {
+        make(world, good);
+    }
+    if world.cluster.deleting {
+        if world.cluster.paused {
+            make(world, Edit::ResumeCluster);
+        }
+        return;
+    }
     for edit in [Edit::ResumeCluster, Edit::ResumeBootstrap, Edit::LetStart] {
         if is_possible(world, edit) {
             make(world, edit);
@@ -111,7 +209,7 @@ pub(crate) fn make_everything_good(world: &mut World) {
     if world.cluster.to < world.control_plane.spec {
         make(world, Edit::UnsafeVersion(world.control_plane.spec));
     }
-    if version_of(world.cluster.label) != world.cluster.to {
+    if version_of(world.cluster.label) != Some(world.cluster.to) {
         make(world, Edit::Label(world.cluster.to));
     }
 }

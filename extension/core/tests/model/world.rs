@@ -10,15 +10,41 @@ use sluice_crds::run::{Hook, PackageRecord, UpgradeRecord};
 pub(crate) const VERSIONS: [&str; 3] = ["v1.34.4", "v1.35.4", "v1.36.3"];
 
 /// Releases, by index: name and index of the Kubernetes version. Each has packages of its own.
-pub(crate) const RELEASES: [(&str, u8); 5] =
-    [("34-1", 0), ("35-1", 1), ("36-1", 2), ("35-2", 1), ("36-2", 2)];
+pub(crate) const RELEASES: [(&str, u8); 6] = [
+    ("34-1", 0),
+    ("35-1", 1),
+    ("36-1", 2),
+    ("35-2", 1),
+    ("36-2", 2),
+    ("35-3", 1),
+];
 
-/// The version of every package of a release.
-pub(crate) const PACKAGE_VERSIONS: [&str; 5] = ["1.0.0", "2.0.0", "3.0.0", "2.1.0", "3.1.0"];
+/// The version of every package of a release. The last has those of the first.
+pub(crate) const PACKAGE_VERSIONS: [&str; 6] = ["1.0.0", "2.0.0", "3.0.0", "2.1.0", "3.1.0", "1.0.0"];
 
-pub(crate) fn version_of(release: u8) -> u8 {
-    RELEASES[usize::from(release)].1
+/// What the label of a Cluster is when somebody took it away.
+pub(crate) const NO_LABEL: u8 = u8::MAX;
+
+/// The Kubernetes version of a release; none of no label.
+pub(crate) fn version_of(release: u8) -> Option<u8> {
+    RELEASES.get(usize::from(release)).map(|release| release.1)
 }
+
+/// The value of a label; empty without one.
+pub(crate) fn label(release: u8) -> &'static str {
+    RELEASES.get(usize::from(release)).map_or("", |release| release.0)
+}
+
+/// The version of the packages of a release, by the first release that has it.
+pub(crate) fn packages_of(release: u8) -> u8 {
+    if release == 5 { 0 } else { release }
+}
+
+/// What an API server gives as UID of its namespace `kube-system`.
+pub(crate) const SERVERS: [&str; 4] = ["server-0", "server-1", "server-2", "server-3"];
+
+/// What a Cluster has as UID.
+pub(crate) const UIDS: [&str; 3] = ["cluster-0", "cluster-1", "cluster-2"];
 
 pub(crate) fn version(index: u8) -> &'static str {
     VERSIONS[usize::from(index)]
@@ -35,11 +61,25 @@ pub(crate) fn index_of(version: &str) -> u8 {
 /// The Cluster object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cluster {
+    /// Which of [`UIDS`] it has.
+    pub(crate) uid: u8,
     pub(crate) generation: u8,
     pub(crate) to: u8,
     pub(crate) label: u8,
     pub(crate) paused: bool,
     pub(crate) start_held: bool,
+    pub(crate) deleting: bool,
+    /// Whether its deletion went through.
+    pub(crate) gone: bool,
+    /// `status.*.upgradePlan`.
+    pub(crate) planned: Planned,
+}
+
+/// The steps that Cluster API has shown last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Planned {
+    pub(crate) control_plane: Vec<u8>,
+    pub(crate) workers: Vec<u8>,
 }
 
 /// A version that is asked for and one that runs.
@@ -150,6 +190,7 @@ impl fmt::Debug for Record {
 impl Hash for Record {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let record = &*self.0;
+        (&record.cluster_uid, &record.workload_uid).hash(state);
         record.observed_cluster_generation.hash(state);
         record.observed_bootstrap_generation.hash(state);
         (&record.label, &record.from, &record.to, &record.hop, &record.tkr).hash(state);
@@ -179,22 +220,67 @@ impl Hash for Record {
 /// The ClusterBootstrap object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bootstrap {
+    /// How often it was made anew; it stands for its UID.
+    pub(crate) incarnation: u8,
+    pub(crate) exists: bool,
     pub(crate) generation: u8,
-    /// The release whose packages are merged into the spec.
+    /// The release whose packages are in the spec.
     pub(crate) release: u8,
+    /// The release that the annotation says.
+    pub(crate) marked: Option<u8>,
+    /// The release that the status says.
+    pub(crate) resolved: Option<u8>,
     /// Revision of the values in the spec.
     pub(crate) values: u8,
     pub(crate) paused: bool,
     pub(crate) record: Option<Record>,
 }
 
+impl Bootstrap {
+    /// One that was just made from the template of a release.
+    pub(crate) fn made(incarnation: u8, release: u8) -> Self {
+        Self {
+            incarnation,
+            exists: true,
+            generation: 1,
+            release,
+            marked: Some(release),
+            resolved: None,
+            values: 0,
+            paused: false,
+            record: None,
+        }
+    }
+}
+
 /// What a package is installed from: it makes version and values of an App.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wish {
-    pub(crate) release: u8,
+    /// Index of the package's version.
+    pub(crate) package: u8,
     pub(crate) values: u8,
-    /// The stage in the digest.
+    /// The version of the API server in the digest.
     pub(crate) stage: u8,
+    /// The API server in the digest.
+    pub(crate) server: u8,
+}
+
+impl Wish {
+    /// What a package that does not exist is installed from.
+    pub(crate) const NOTHING: Self = Self {
+        package: u8::MAX,
+        values: 0,
+        stage: 0,
+        server: 0,
+    };
+}
+
+/// Whether somebody stopped a package by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stop {
+    No,
+    Paused,
+    Canceled,
 }
 
 /// kapp-controller's condition.
@@ -210,7 +296,7 @@ pub(crate) enum State {
 pub(crate) struct Install {
     pub(crate) generation: u8,
     pub(crate) wish: Wish,
-    pub(crate) paused: bool,
+    pub(crate) stop: Stop,
     pub(crate) observed: u8,
     pub(crate) chosen: u8,
     pub(crate) state: State,
@@ -219,9 +305,11 @@ pub(crate) struct Install {
 /// An App.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct App {
+    /// The API server that it was made on; it stands for its UID.
+    pub(crate) made_on: u8,
     pub(crate) generation: u8,
     pub(crate) wish: Wish,
-    pub(crate) paused: bool,
+    pub(crate) stop: Stop,
     pub(crate) observed: u8,
     pub(crate) state: State,
     /// What the running attempt deploys, and the API server it began on.
@@ -242,6 +330,61 @@ pub(crate) struct Package {
     pub(crate) install: Install,
     pub(crate) app: App,
     pub(crate) deployed: Deployed,
+    pub(crate) deleting: bool,
+}
+
+impl Package {
+    /// One that is deployed.
+    pub(crate) fn settled(wish: Wish, server: u8, on: u8) -> Self {
+        let nothing = wish == Wish::NOTHING;
+        let state = if nothing {
+            State::Reconciling
+        } else {
+            State::Succeeded
+        };
+        Self {
+            install: Install {
+                generation: 1,
+                wish,
+                stop: Stop::No,
+                observed: 1,
+                chosen: wish.package,
+                state,
+            },
+            app: App {
+                made_on: server,
+                generation: 1,
+                wish,
+                stop: Stop::No,
+                observed: 1,
+                state,
+                running: None,
+            },
+            deployed: Deployed { wish, on },
+            deleting: false,
+        }
+    }
+
+    /// One that does not exist.
+    pub(crate) fn missing(server: u8) -> Self {
+        Self::settled(Wish::NOTHING, server, 0)
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.install.wish == Wish::NOTHING
+    }
+}
+
+/// Whether the workload's API server answers, as our controller knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Contact {
+    Answers,
+    /// It fell silent a moment ago.
+    Silent,
+    /// It is silent for longer than what was proven lasts.
+    SilentForLong,
+    /// It is silent since before our controller began.
+    NeverAnswered,
 }
 
 /// What a leader has read of the management cluster and not yet acted on, and what its watches have shown of packages.
@@ -264,7 +407,8 @@ pub(crate) struct Read {
 /// What a replica's index holds of the ClusterBootstrap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Index {
-    pub(crate) generation: u8,
+    /// None of a ClusterBootstrap that does not exist.
+    pub(crate) generation: Option<u8>,
     pub(crate) record: Option<Record>,
 }
 
@@ -277,6 +421,11 @@ pub(crate) struct World {
     pub(crate) capi: CapiMemory,
     pub(crate) bootstrap: Bootstrap,
     pub(crate) packages: Vec<Package>,
+    /// Packages on the API server that the kubeconfig may be swapped for.
+    pub(crate) elsewhere: Vec<Package>,
+    /// Which of [`SERVERS`] the kubeconfig leads to. The other one of its pair is elsewhere.
+    pub(crate) server: u8,
+    pub(crate) contact: Contact,
     pub(crate) leaders: Vec<Leader>,
     pub(crate) replicas: Vec<Index>,
     /// Edits that users may still make, one bit each.
@@ -301,8 +450,13 @@ impl World {
 
     pub(crate) fn index(&self) -> Index {
         Index {
-            generation: self.bootstrap.generation,
+            generation: self.bootstrap.exists.then_some(self.bootstrap.generation),
             record: self.bootstrap.record.clone(),
         }
+    }
+
+    /// Whether packages but kapp-controller's own can be reached.
+    pub(crate) fn answers(&self) -> bool {
+        self.contact == Contact::Answers
     }
 }

@@ -12,6 +12,7 @@ use sluice_core::{
 };
 use sluice_crds::{
     foreign::{Package, PackageInstall},
+    labels::annotation,
     run::ClusterBootstrap,
 };
 
@@ -28,6 +29,7 @@ pub(super) async fn draft(
     ctx: &Context,
     owner: &Owner,
     current: Option<&ClusterBootstrap>,
+    release: &str,
     draft: Draft,
 ) -> Result<Result<ClusterBootstrap, Hold>, Error> {
     for clone in draft.clones {
@@ -37,12 +39,17 @@ pub(super) async fn draft(
     }
     let api = Api::<ClusterBootstrap>::namespaced(ctx.client.clone(), &owner.namespace);
     let written = match current {
-        None => api.create(&params(), &build::bootstrap(owner, draft.spec)).await,
+        None => {
+            api.create(&params(), &build::bootstrap(owner, draft.spec, release))
+                .await
+        }
         Some(current) => {
-            let next = ClusterBootstrap {
+            let mut next = ClusterBootstrap {
                 spec: draft.spec,
                 ..current.clone()
             };
+            let mark = (annotation::RESOLVED_TKR.to_owned(), release.to_owned());
+            next.annotations_mut().extend([mark]);
             api.replace(&owner.name, &params(), &next).await
         }
     };

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kube::{ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
-    bootstrap::Catalogue,
+    bootstrap::{Belonging, Catalogue},
     build::Owner,
-    hop::{ControlPlaneFacts, WorkerFacts},
+    hop::{ControlPlaneFacts, Plan, WorkerFacts},
     record::{ClusterFacts, of_cluster},
 };
 use sluice_crds::{
@@ -32,8 +32,7 @@ pub(super) struct Found {
     pub(super) bootstrap: Option<Arc<ClusterBootstrap>>,
     pub(super) control_plane: Option<ControlPlaneFacts>,
     pub(super) workers: Vec<WorkerFacts>,
-    /// Versions that the ClusterClass lets an upgrade pass through.
-    pub(super) plan: Option<Vec<String>>,
+    pub(super) plan: Plan,
     pub(super) releases: Vec<Arc<TanzuKubernetesRelease>>,
     pub(super) catalogue: Catalogue,
 }
@@ -70,15 +69,20 @@ impl Found {
         }
     }
 
-    /// The release that the spec of the ClusterBootstrap was merged for.
-    pub(super) fn resolved(&self) -> Option<&str> {
-        self.bootstrap
-            .as_ref()?
+    /// The release that the spec of the ClusterBootstrap belongs to.
+    pub(super) fn belonging(&self) -> Belonging<'_> {
+        let Some(bootstrap) = &self.bootstrap else {
+            return Belonging::default();
+        };
+        let marked = bootstrap.annotations().get(annotation::RESOLVED_TKR);
+        let reported = bootstrap
             .status
-            .as_ref()?
-            .resolved_tkr
-            .as_deref()
-            .filter(|name| !name.is_empty())
+            .as_ref()
+            .and_then(|status| status.resolved_tkr.as_ref());
+        Belonging {
+            marked: marked.map(String::as_str).filter(|name| !name.is_empty()),
+            reported: reported.map(String::as_str).filter(|name| !name.is_empty()),
+        }
     }
 }
 
@@ -113,7 +117,7 @@ pub(super) async fn run(cluster: &Arc<Cluster>, ctx: &Context) -> kube::Result<O
     };
     Ok(Some(Found {
         workers: workers(ctx, &owner),
-        plan: plan(ctx, &topology, &namespace),
+        plan: plan(ctx, cluster, &topology),
         releases: ctx.stores.releases.state(),
         catalogue: ctx.stores.catalogue(),
         cluster: Arc::clone(cluster),
@@ -134,10 +138,33 @@ pub(super) fn template(ctx: &Context, release: &str) -> Option<ClusterBootstrapS
         .map(|template| template.spec.0.clone())
 }
 
-fn plan(ctx: &Context, topology: &Topology, namespace: &str) -> Option<Vec<String>> {
-    let key = ObjectRef::new(topology.class_name()?).within(topology.class_namespace().unwrap_or(namespace));
-    let versions = ctx.stores.classes.get(&key)?.spec.kubernetes_versions.clone();
-    (!versions.is_empty()).then_some(versions)
+/// Where the steps of an upgrade come from, by the precedence of Cluster API.
+fn plan(ctx: &Context, cluster: &Cluster, topology: &Topology) -> Plan {
+    let class = topology.class_name().and_then(|name| {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let key = ObjectRef::new(name).within(topology.class_namespace().unwrap_or(&namespace));
+        ctx.stores.classes.get(&key)
+    });
+    let Some(class) = class else {
+        return Plan::Direct;
+    };
+    if class
+        .spec
+        .upgrade
+        .external
+        .generate_upgrade_plan_extension
+        .is_some()
+    {
+        let status = cluster.status.clone().unwrap_or_default();
+        return Plan::Given {
+            control_plane: status.control_plane.versions(),
+            workers: status.workers.versions(),
+        };
+    }
+    match class.spec.kubernetes_versions.as_slice() {
+        [] => Plan::Direct,
+        versions => Plan::Listed(versions.to_vec()),
+    }
 }
 
 fn workers(ctx: &Context, owner: &Owner) -> Vec<WorkerFacts> {

@@ -209,11 +209,12 @@ async fn change(
     validated: &validate::Validated,
 ) -> Result<(Option<Arc<sluice_crds::run::ClusterBootstrap>>, Option<Hold>), Error> {
     let current = found.bootstrap.clone();
-    let Some(draft) = validated.change.clone().filter(|_| validated.paused.is_none()) else {
+    let change = validated.change.clone().filter(|_| validated.paused.is_none());
+    let (Some(draft), Ok(release)) = (change, &validated.release) else {
         return Ok((current, validated.problem.clone()));
     };
     Ok(
-        match apply::draft(ctx, &found.owner, current.as_deref(), draft).await? {
+        match apply::draft(ctx, &found.owner, current.as_deref(), release, draft).await? {
             Ok(written) => (Some(Arc::new(written)), None),
             Err(hold) => (current, Some(hold)),
         },

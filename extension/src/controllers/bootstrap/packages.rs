@@ -10,6 +10,7 @@ use kube::{
 };
 use sluice_core::{
     bootstrap::Role,
+    digest::Ground,
     hold::{Hold, HoldReason},
     proof::{JudgedOn, Judgement, judge, unseen},
     record::{Workload, latch},
@@ -67,6 +68,8 @@ pub(super) struct Packages {
     pub(super) reach: Reach,
     pub(super) remote: Option<Arc<Remote>>,
     pub(super) problem: Option<Hold>,
+    /// UID of the workload that `planned` is for.
+    workload_uid: Option<String>,
 }
 
 /// Brings the packages of `bootstrap` to where they shall be, as far as that is possible now.
@@ -78,8 +81,17 @@ pub(super) async fn run(
     problem: Option<Hold>,
 ) -> Result<Packages, Error> {
     let stage = validated.progress.stage();
-    let (planned, missing) =
-        targets::plan(ctx, &found.owner, &bootstrap.spec, &found.catalogue, stage).await?;
+    let record = found.record();
+    let plan = async |workload: Option<&str>| {
+        let ground = Ground {
+            stage,
+            workload,
+            installer: None,
+        };
+        targets::plan(ctx, &found.owner, &bootstrap.spec, &found.catalogue, ground).await
+    };
+    let recorded = record.and_then(|record| record.workload_uid.as_deref());
+    let (planned, missing) = plan(recorded).await?;
     let mut packages = Packages {
         planned,
         judged: Vec::new(),
@@ -90,21 +102,34 @@ pub(super) async fn run(
             "waiting for the control plane",
         )),
         remote: None,
-        problem: problem.or(missing),
+        problem: problem.clone().or(missing),
+        workload_uid: recorded.map(str::to_owned),
     };
-    let record = found.record();
     if packages.is_settled(record) {
         ctx.remotes.close(&found.owner.uid);
         packages.settled = true;
         return Ok(packages);
     }
-    let may_write = validated.paused.is_none() && packages.problem.is_none() && stage.is_some();
     if stage.is_some() {
         match workload::connect(ctx, &found.owner).await? {
-            Ok(remote) => packages.remote = Some(remote),
+            Ok(remote) => {
+                packages.reach = reach(&remote).await;
+                packages.remote = Some(remote);
+            }
             Err(hold) => packages.reach = Reach::NotYet(hold),
         }
     }
+    // On a workload that was never seen before, or is another one by now, everything is asked for anew.
+    if let Some(uid) = packages.reach.uid().filter(|uid| Some(*uid) != recorded) {
+        let (planned, missing) = plan(Some(uid)).await?;
+        packages.workload_uid = Some(uid.to_owned());
+        packages.planned = planned;
+        packages.problem = problem.or(missing);
+    }
+    let may_write = validated.paused.is_none()
+        && packages.problem.is_none()
+        && stage.is_some()
+        && packages.workload_uid.is_some();
     if may_write && packages.remote.is_some() {
         packages.write(ctx, found).await?;
     }
@@ -237,6 +262,13 @@ impl Packages {
                 return Ok(());
             }
         };
+        if self.workload_uid.as_deref() != Some(uid.as_str()) {
+            self.reach = Reach::NotYet(Hold::new(
+                HoldReason::WorkloadUnreachable,
+                "another workload API server answers than a moment ago",
+            ));
+            return Ok(());
+        }
         self.reach = Reach::Reached { uid };
         let own = |name: &str| -> (Api<PackageInstall>, Api<App>, String) {
             let client = || ctx.client.clone();

@@ -3,7 +3,7 @@
 use sluice_core::{
     bootstrap::{Catalogue, PackageFacts, Role, packages},
     build::{Owner, Values},
-    digest,
+    digest::{self, Ground},
     hold::{Hold, HoldReason},
     names,
     proof::{JudgedOn, Target},
@@ -53,16 +53,17 @@ impl Planned {
     }
 }
 
-/// The package set of `spec`, to be proven on the API server version `stage`; and the first thing that is wrong with it.
+/// The package set of `spec`, to be proven on `ground`; and the first thing that is wrong with it.
 pub(super) async fn plan(
     ctx: &Context,
     owner: &Owner,
     spec: &ClusterBootstrapSpec,
     catalogue: &Catalogue,
-    stage: Option<&str>,
+    ground: Ground<'_>,
 ) -> kube::Result<(Vec<Planned>, Option<Hold>)> {
     let mut planned = Vec::new();
     let mut problem = None;
+    let mut installer = None;
     for (role, package) in packages(spec) {
         let values = match values::read(&ctx.client, &owner.namespace, package).await? {
             Ok(values) => values,
@@ -78,9 +79,17 @@ pub(super) async fn plan(
             spec.upgrade_policy.as_ref(),
             catalogue,
             values,
-            stage,
+            Ground {
+                installer: installer.as_deref(),
+                ..ground
+            },
         ) {
-            Ok(one) => planned.push(one),
+            Ok(one) => {
+                if role == Role::KappController {
+                    installer = Some(format!("{} {}", one.facts.version, one.digest));
+                }
+                planned.push(one);
+            }
             Err(hold) => problem = problem.or(Some(hold)),
         }
     }
@@ -94,7 +103,7 @@ fn one(
     policy: Option<&UpgradePolicy>,
     catalogue: &Catalogue,
     values: Values,
-    stage: Option<&str>,
+    ground: Ground<'_>,
 ) -> Result<Planned, Hold> {
     let name = &package.ref_name;
     let facts = catalogue.get(name).cloned().ok_or_else(|| {
@@ -107,7 +116,7 @@ fn one(
             ),
         )
     })?;
-    let digest = digest::values(stage, &values);
+    let digest = digest::values(&ground, &values);
     let too_long =
         |error: names::NameTooLong| Hold::new(HoldReason::NameTooLong, format!("package {name}: {error}"));
     let short = names::short(&facts.ref_name);

@@ -148,7 +148,7 @@ fn blank(found: &Found) -> Observed<'_> {
         cluster: found.facts(),
         control_plane: found.control_plane.as_ref(),
         workers: &found.workers,
-        plan: found.plan.as_deref(),
+        plan: &found.plan,
         bootstrap: BootstrapFacts::default(),
         tkr: Ok(""),
         workload: Workload::NotYet(Hold::new(

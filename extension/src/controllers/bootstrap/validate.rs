@@ -2,11 +2,11 @@
 
 use kube::ResourceExt;
 use sluice_core::{
-    bootstrap::{Draft, Inputs, Release, from_template, merge},
+    bootstrap::{Change, Draft, Inputs, Release, from_template, merge},
     hold::{Hold, HoldReason},
     hop::{Progress, progress},
     record::pause,
-    tkr::{TkrFacts, for_hop},
+    tkr::{TkrFacts, for_progress},
 };
 use sluice_crds::{
     labels::{annotation, label, name},
@@ -44,15 +44,15 @@ pub(super) fn run(
         found.control_plane.as_ref(),
         &found.workers,
         to,
-        found.plan.as_deref(),
+        &found.plan,
         record,
     );
 
     let known: Vec<TkrFacts> = found.releases.iter().map(|release| facts(release)).collect();
-    let release = release(found, &progress.hop, &known);
+    let release = release(found, &progress, &known);
     let change = release
         .clone()
-        .and_then(|name| change(found, &name, system_namespace, &template));
+        .and_then(|name| change(found, &name, &progress, system_namespace, &template));
     let (change, problem) = match change {
         Ok(change) => (change, None),
         Err(hold) => (None, Some(hold)),
@@ -64,7 +64,7 @@ pub(super) fn run(
     let paused = pause(record, &progress, &found.facts(), bootstrap_paused);
     let resolved = match &release {
         Ok(name) if problem.is_none() && (change.is_none() || paused.is_none()) => Some(name.clone()),
-        _ => found.resolved().map(str::to_owned),
+        _ => found.belonging().release().map(str::to_owned),
     };
     Validated {
         progress,
@@ -76,7 +76,7 @@ pub(super) fn run(
     }
 }
 
-fn release(found: &Found, hop: &str, known: &[TkrFacts]) -> Result<String, Hold> {
+fn release(found: &Found, progress: &Progress, known: &[TkrFacts]) -> Result<String, Hold> {
     if found.label.is_empty() {
         return Err(Hold::new(
             HoldReason::TKRLabelRemoved,
@@ -87,14 +87,23 @@ fn release(found: &Found, hop: &str, known: &[TkrFacts]) -> Result<String, Hold>
         return Err(tkr_not_found(&found.label));
     }
     let data = found.topology.variable(name::TKR_DATA);
-    let pinned = data.and_then(|data| data.get(hop)?.get("labels")?.get(label::TKR)?.as_str());
-    for_hop(hop, &found.topology.version, pinned, &found.label, known)
+    let pinned = data.and_then(|data| data.get(&progress.hop)?.get("labels")?.get(label::TKR)?.as_str());
+    let to = &found.topology.version;
+    for_progress(
+        progress,
+        found.belonging().release(),
+        to,
+        pinned,
+        &found.label,
+        known,
+    )
 }
 
 /// The ClusterBootstrap that has to be written so that its spec is that of `release`; `None` when it is already.
 fn change(
     found: &Found,
     release: &str,
+    progress: &Progress,
     system_namespace: &str,
     template: &impl Fn(&str) -> Option<ClusterBootstrapSpec>,
 ) -> Result<Option<Draft>, Hold> {
@@ -110,10 +119,17 @@ fn change(
         }
         return from_template(cluster, &new()?, &found.catalogue).map(Some);
     };
-    // Made by a user, or a creation that was cut short between spec and status: the spec is taken as it is.
-    let Some(resolved) = found.resolved().filter(|resolved| *resolved != release) else {
-        return Ok(None);
-    };
+    let belonging = found.belonging();
+    match belonging.change(release, progress) {
+        Change::Nothing => return Ok(None),
+        Change::Mark => {
+            return Ok(Some(Draft {
+                spec: bootstrap.spec.clone(),
+                clones: Vec::new(),
+            }));
+        }
+        Change::Merge => {}
+    }
     let packages: Vec<String> = found
         .releases
         .iter()
@@ -126,10 +142,10 @@ fn change(
                 .map(|package| package.name.clone())
         })
         .collect();
-    let draft = merge(&Inputs {
+    merge(&Inputs {
         cluster,
         current: &bootstrap.spec,
-        old: template(resolved).as_ref(),
+        old: belonging.release().and_then(template).as_ref(),
         new: &new()?,
         release: Release {
             name: release,
@@ -137,8 +153,8 @@ fn change(
         },
         catalogue: &found.catalogue,
         unmanaged_cni: bootstrap.annotations().contains_key(annotation::UNMANAGED_CNI),
-    })?;
-    Ok((draft.spec != bootstrap.spec).then_some(draft))
+    })
+    .map(Some)
 }
 
 fn facts(release: &TanzuKubernetesRelease) -> TkrFacts {

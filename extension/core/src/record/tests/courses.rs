@@ -128,7 +128,7 @@ fn packages_that_only_applied_hold_the_end_for_half_an_hour(#[case] seconds: i64
 
 #[test]
 fn two_minors_one_after_the_other() {
-    let plan = Some([V34, V35, V36].map(str::to_owned).to_vec());
+    let plan = Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec());
     let scene = || {
         let mut scene = Scene::ready().with_control_plane(V34, V34).with_workers(V34);
         scene.plan.clone_from(&plan);
@@ -378,7 +378,7 @@ fn a_status_that_goes_missing_turns_nothing_back() {
 #[test]
 fn a_record_that_was_lost_in_a_chain_still_answers_what_is_pending() {
     let mut scene = Scene::ready();
-    scene.plan = Some([V34, V35, V36].map(str::to_owned).to_vec());
+    scene.plan = Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec());
     let record = scene
         .clone()
         .with_package(1, PackageState::Reconciling)

@@ -49,7 +49,7 @@ prop_compose! {
                 .into_iter()
                 .map(|(version, rolling)| WorkerFacts { rolling, ..worker(version) })
                 .collect(),
-            plan: planned.then(|| [V34, V35, V36].map(str::to_owned).to_vec()),
+            plan: planned.then(|| Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec())).unwrap_or_default(),
             bootstrap: BootstrapFacts {
                 generation: bootstrap_generation,
                 paused: bootstrap_paused,
@@ -194,7 +194,7 @@ fn judged_for(
         Some(&scene.control_plane),
         &scene.workers,
         scene.cluster.topology_version,
-        scene.plan.as_deref(),
+        &scene.plan,
         of_cluster(previous, scene.cluster.uid),
     );
     (None, spelled(&found.hop), found.stage().and_then(spelled))

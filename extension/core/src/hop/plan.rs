@@ -1,0 +1,119 @@
+//! The steps of an upgrade, as Cluster API plans them (`exp/topology/desiredstate/upgrade_plan.go`).
+
+use std::cmp::Ordering;
+
+use super::WorkerFacts;
+use crate::version::{KubernetesVersion, same};
+
+/// Minor versions that workers may be behind the control plane before they have to follow.
+///
+/// Cluster API plans a worker step at every third minor, counted from the oldest worker.
+const WORKER_SKEW: u64 = 3;
+
+/// Where the steps of an upgrade come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum Plan {
+    /// The target is the only step.
+    #[default]
+    Direct,
+    /// Versions that the way may use, ascending: `spec.kubernetesVersions` of the ClusterClass.
+    Listed(Vec<String>),
+    /// Steps that an extension has planned, as Cluster API repeats them in `status.controlPlane.upgradePlan` and
+    /// `status.workers.upgradePlan` of the Cluster. They are of an earlier target until Cluster API has asked anew.
+    Given {
+        /// Versions that the control plane takes.
+        control_plane: Vec<String>,
+        /// Versions that workers take.
+        workers: Vec<String>,
+    },
+}
+
+impl Plan {
+    /// The version that the control plane takes after `version` on its way to `to`; none while that is not known.
+    pub(super) fn next_step(&self, version: &str, to: &str) -> Option<String> {
+        match self {
+            Self::Direct => Some(to.to_owned()),
+            Self::Listed(versions) => {
+                Some(first_listed(version, to, versions).unwrap_or_else(|| to.to_owned()))
+            }
+            Self::Given { control_plane, .. } if is_of(control_plane, to) => {
+                let ahead = |step: &&String| is_above(step, version);
+                control_plane.iter().find(ahead).cloned()
+            }
+            Self::Given { .. } => None,
+        }
+    }
+
+    /// Whether workers take the control plane's version before it takes the next one.
+    pub(super) fn workers_first(&self, version: &str, workers: &[WorkerFacts], to: &str) -> bool {
+        let at_version = |worker: &WorkerFacts| {
+            worker
+                .spec_version
+                .as_deref()
+                .is_some_and(|spec| same(spec, version))
+        };
+        if workers.iter().any(|worker| worker.rolling && at_version(worker)) {
+            return true;
+        }
+        match self {
+            Self::Given { workers: steps, .. } => {
+                !workers.is_empty() && steps.first().is_some_and(|step| same(step, version))
+            }
+            Self::Direct | Self::Listed(_) => lag_behind(version, workers, to).unwrap_or(false),
+        }
+    }
+}
+
+/// Whether a plan leads to this target.
+fn is_of(steps: &[String], to: &str) -> bool {
+    steps.last().is_some_and(|last| same(last, to))
+}
+
+fn is_above(step: &str, version: &str) -> bool {
+    match (
+        step.parse::<KubernetesVersion>(),
+        version.parse::<KubernetesVersion>(),
+    ) {
+        (Ok(step), Ok(version)) => step.cmp_release(&version) == Ordering::Greater,
+        _ => !same(step, version),
+    }
+}
+
+/// Whether a worker is so far behind the control plane that it takes a step before the next minor version.
+fn lag_behind(version: &str, workers: &[WorkerFacts], to: &str) -> Option<bool> {
+    let version: KubernetesVersion = version.parse().ok()?;
+    let to: KubernetesVersion = to.parse().ok()?;
+    let behind = workers
+        .iter()
+        .filter_map(|worker| worker.spec_version.as_deref()?.parse::<KubernetesVersion>().ok())
+        .any(|worker| version.minors_ahead_of(&worker) >= WORKER_SKEW);
+    Some(behind && to.minors_ahead_of(&version) > 0)
+}
+
+/// The first step that Cluster API takes of a list: of each minor version on the way the last one listed.
+fn first_listed(version: &str, to: &str, versions: &[String]) -> Option<String> {
+    let version: KubernetesVersion = version.parse().ok()?;
+    let to: KubernetesVersion = to.parse().ok()?;
+    let mut steps = Vec::new();
+    for listed in versions {
+        let listed: KubernetesVersion = listed.parse().ok()?;
+        if listed.cmp_release(&version) != Ordering::Greater {
+            continue;
+        }
+        if listed.cmp_release(&to) == Ordering::Greater {
+            break;
+        }
+        let last = listed.means(&to);
+        steps.push(listed);
+        if last {
+            break;
+        }
+    }
+    let first = if to.same_minor(&version) {
+        steps.first()
+    } else {
+        steps.iter().find(|step| step.minor() > version.minor())
+    }?;
+    let last_of_minor = steps.iter().rfind(|step| step.same_minor(first))?;
+    Some(last_of_minor.to_string())
+}
