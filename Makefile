@@ -14,7 +14,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out $(REAL) scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit real scenarios short-scenarios scenario soak demo demo-up demo-down demo-20 bench generate
+.PHONY: help build lint test unit real scenarios short-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -26,7 +26,7 @@ lint: ## Formatting and lints, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
-test: unit real short-scenarios ## Unit, property and model tests, then the real stack, without the scenarios that take long
+test: unit real short-scenarios short-soak ## Unit, property and model tests, then the real stack, without the scenarios that take long
 
 unit: build ## Unit, property and model tests; no cluster is needed
 	$(CARGO) test --release --workspace --lib --bins $(addprefix --test ,$(PURE))
@@ -42,6 +42,9 @@ short-scenarios: build ## The scenarios that `make test` runs
 
 scenario: build ## One scenario by NAME=…, its logs kept
 	KEEP=1 $(CARGO) test --release --workspace --test scenarios -- $(NAME)
+
+short-soak: build ## The soak that `make test` runs: ten upgrades of a fixed seed
+	$(BUILT)/soak --runs 10 --seed 10
 
 soak: build ## RUNS random upgrades with random disturbances; SEED and FIRST make them again
 	$(BUILT)/soak --runs $(RUNS) --first $(FIRST) $(if $(SEED),--seed $(SEED))

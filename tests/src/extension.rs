@@ -9,18 +9,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube::Client;
-use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::apply;
 use crate::kapp_controller::token;
 use crate::manifests::Base;
 use crate::ports::Port;
 use crate::probe::Probe;
 use crate::process::{Launch, Process};
+use crate::registration;
+pub use crate::registration::Scope;
 use crate::run_directory::target_directory;
 use crate::stack::{SYSTEM_NAMESPACE, Stack, StackCore};
-use crate::wait;
 
 /// Path of the binary; by default `release/sluice` in Cargo's target directory.
 pub const BINARY: &str = "SLUICE_BIN";
@@ -48,15 +47,6 @@ impl Settings {
             arguments: Vec::new(),
         }
     }
-}
-
-/// Which namespaces Cluster API asks the extension about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
-    /// All.
-    Everywhere,
-    /// The ones named.
-    Namespaces(Vec<String>),
 }
 
 /// A running extension: ports, certificate and identity for its whole life, and a process that may be
@@ -137,43 +127,13 @@ impl Extension {
 
     /// Registers it with Cluster API under `name` and waits until its hooks are discovered.
     pub async fn register(&self, name: &str, scope: &Scope) -> Result<()> {
-        apply::apply(&self.client, &self.extension_config(name, scope)).await?;
-        let path = format!("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/{name}");
-        wait::until(
-            format!("ExtensionConfig {name} to be discovered"),
-            READY,
-            || async {
-                let config: Value = self
-                    .client
-                    .request(http::Request::get(&path).body(Vec::new())?)
-                    .await?;
-                let conditions = config["status"]["conditions"]
-                    .as_array()
-                    .cloned()
-                    .unwrap_or_default();
-                match conditions
-                    .iter()
-                    .find(|condition| condition["type"] == "Discovered")
-                {
-                    Some(condition) if condition["status"] == "True" => Ok(()),
-                    Some(condition) => wait::not_yet(condition),
-                    None => wait::not_yet("no condition Discovered"),
-                }
-            },
-        )
-        .await?;
-        Ok(())
+        registration::register(&self.client, name, &self.hook_url(), &self.ca_bundle, scope).await
     }
 
     /// Takes the registration back. To be done before the process is stopped for good while Cluster API may
     /// be restarted.
     pub async fn unregister(&self, name: &str) -> Result<()> {
-        let path = format!("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/{name}");
-        self.client
-            .request_text(http::Request::delete(path).body(Vec::new())?)
-            .await
-            .map(drop)?;
-        Ok(())
+        registration::unregister(&self.client, name).await
     }
 
     /// Where hooks are served: `https://127.0.0.1:<port>`.
@@ -207,24 +167,6 @@ impl Extension {
             .args(["--sync-period", &self.settings.sync_period])
             .args(["--logging-format", "json"])
             .args(&self.settings.arguments)
-    }
-
-    fn extension_config(&self, name: &str, scope: &Scope) -> Value {
-        let namespaces = match scope {
-            Scope::Everywhere => json!({}),
-            Scope::Namespaces(names) => json!({
-                "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}],
-            }),
-        };
-        json!({
-            "apiVersion": "runtime.cluster.x-k8s.io/v1beta2",
-            "kind": "ExtensionConfig",
-            "metadata": {"name": name},
-            "spec": {
-                "clientConfig": {"url": self.hook_url(), "caBundle": self.ca_bundle},
-                "namespaceSelector": namespaces,
-            },
-        })
     }
 }
 

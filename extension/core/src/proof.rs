@@ -5,11 +5,13 @@
 
 mod applied;
 mod clauses;
+mod underway;
 
 use sluice_crds::foreign::{App, PackageInstall};
 use sluice_crds::labels::annotation;
 use sluice_crds::run::{PackageRecord, PackageState, Phase, Readiness};
 
+pub use self::underway::is_underway;
 use crate::conditions::Summary;
 use crate::hold::{Hold, HoldReason};
 use clauses::{

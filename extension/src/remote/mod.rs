@@ -2,6 +2,7 @@
 
 mod client;
 mod connection;
+mod quiet;
 
 use std::{
     collections::HashMap,

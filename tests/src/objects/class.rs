@@ -19,6 +19,8 @@ pub struct Class {
     pub runtime_config: BTreeMap<String, Vec<String>>,
     /// Versions of chained upgrades; none leaves the field away.
     pub kubernetes_versions: Vec<String>,
+    /// Handler that plans upgrades, `<handler>.<extension>`; none leaves the field away.
+    pub upgrade_plan: Option<String>,
 }
 
 impl Class {
@@ -51,6 +53,9 @@ impl Class {
         });
         if !self.kubernetes_versions.is_empty() {
             class["spec"]["kubernetesVersions"] = json!(self.kubernetes_versions);
+        }
+        if let Some(handler) = &self.upgrade_plan {
+            class["spec"]["upgrade"] = json!({"external": {"generateUpgradePlanExtension": handler}});
         }
         vec![
             template("HarnessCluster", namespace, &json!({})),

@@ -5,6 +5,7 @@ mod cluster;
 mod disturb;
 mod hook_log;
 mod read;
+mod relocate;
 mod runner;
 mod scene;
 mod world;

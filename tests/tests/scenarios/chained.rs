@@ -2,9 +2,10 @@
 
 use anyhow::{Result, ensure};
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::Class;
-use sluice_tests::observer::Event;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::objects::{Class, Release};
+use sluice_tests::observer::{Event, Revision};
+use sluice_tests::planner::Planner;
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 
 use crate::common::release;
 
@@ -23,46 +24,110 @@ pub(crate) fn scenario() -> Scenario {
     .long()
 }
 
-async fn run(scene: Scene) -> Result<()> {
-    let releases = [
-        release(&scene, VERSIONS[0], "1.0.0", Delay::NONE)?,
-        release(&scene, VERSIONS[1], "2.0.0", Delay::seconds(3))?,
-        release(&scene, VERSIONS[2], "3.0.0", Delay::seconds(3))?,
-    ];
-    for release in &releases {
-        scene.publish(release).await?;
-    }
-    let cluster = scene
-        .cluster("chain")
-        .workers(1)
-        .create_settled(&releases[0])
-        .await?;
+pub(crate) fn workers_too() -> Scenario {
+    Scenario::new(
+        "worker-hops",
+        "two minors in one bump by the plan of another extension: each hop of the workers comes after the proof on its control plane, and before the next hop",
+        |scene| Box::pin(run_with_planner(scene)),
+    )
+    .class(Class {
+        upgrade_plan: Some(Planner::handler("worker-hops")),
+        ..Class::default()
+    })
+    .alone()
+    .long()
+}
 
-    let before = cluster.upgrade(&releases[2]).await?;
-    cluster.says("antrea 2.0.0", PATIENCE).await?;
-    let mut since = before;
-    for release in &releases[1..] {
-        let proven = cluster.packages_proven(release, since, PATIENCE).await?;
-        let written = cluster
-            .control_plane_written(release.kubernetes(), before, PATIENCE)
+async fn run(scene: Scene) -> Result<()> {
+    let upgrade = Upgrade::start(&scene).await?;
+    let since = upgrade.control_plane_hops(0).await?;
+    let workers = upgrade.workers_written(VERSIONS[2]).await?;
+    ensure!(since < workers);
+    upgrade.cluster.is_settled(PATIENCE).await
+}
+
+async fn run_with_planner(scene: Scene) -> Result<()> {
+    let planner = Planner::start(&scene).await?;
+    let hops = worker_hops(&scene).await;
+    planner.stop().await?;
+    hops
+}
+
+async fn worker_hops(scene: &Scene) -> Result<()> {
+    let upgrade = Upgrade::start(scene).await?;
+    let last = upgrade.control_plane_hops(1).await?;
+    let between = upgrade.workers_written(VERSIONS[1]).await?;
+    ensure!(
+        between < last,
+        "workers took the first hop at revision {between}, the control plane the second at {last}"
+    );
+    let workers = upgrade.workers_written(VERSIONS[2]).await?;
+    ensure!(last < workers);
+    upgrade.cluster.is_settled(PATIENCE).await
+}
+
+/// A Cluster with a worker on its way over two minors, with packages for each.
+struct Upgrade {
+    cluster: Cluster,
+    releases: [Release; 3],
+    before: Revision,
+}
+
+impl Upgrade {
+    async fn start(scene: &Scene) -> Result<Self> {
+        let releases = [
+            release(scene, VERSIONS[0], "1.0.0", Delay::NONE)?,
+            release(scene, VERSIONS[1], "2.0.0", Delay::seconds(3))?,
+            release(scene, VERSIONS[2], "3.0.0", Delay::seconds(3))?,
+        ];
+        for release in &releases {
+            scene.publish(release).await?;
+        }
+        let cluster = scene
+            .cluster("chain")
+            .workers(1)
+            .create_settled(&releases[0])
             .await?;
-        ensure!(
-            proven.revision < written.revision,
-            "{} was written at revision {}, its packages had proof only at {}",
-            release.kubernetes(),
-            written.revision,
-            proven.revision
-        );
-        since = written.revision;
-    }
-    let workers = cluster
-        .milestone(
-            "the workers to be written",
-            PATIENCE,
+        let before = cluster.upgrade(&releases[2]).await?;
+        cluster.says("antrea 2.0.0", PATIENCE).await?;
+        Ok(Self {
+            cluster,
+            releases,
             before,
-            |event| matches!(event, Event::WorkersWritten { version, .. } if version == VERSIONS[2]),
-        )
-        .await?;
-    ensure!(since < workers.revision);
-    cluster.is_settled(PATIENCE).await
+        })
+    }
+
+    /// Every hop of the control plane comes after the proof of its packages. With `workers`, a hop is waited for that many
+    /// times longer, because workers go in between. Returns the revision of the last hop.
+    async fn control_plane_hops(&self, workers: u32) -> Result<Revision> {
+        let patience = PATIENCE * (1 + workers);
+        let mut since = self.before;
+        for release in &self.releases[1..] {
+            let proven = self.cluster.packages_proven(release, since, patience).await?;
+            let written = self
+                .cluster
+                .control_plane_written(release.kubernetes(), self.before, patience)
+                .await?;
+            ensure!(
+                proven.revision < written.revision,
+                "{} was written at revision {}, its packages had proof only at {}",
+                release.kubernetes(),
+                written.revision,
+                proven.revision
+            );
+            since = written.revision;
+        }
+        Ok(since)
+    }
+
+    async fn workers_written(&self, wanted: &str) -> Result<Revision> {
+        let what = format!("the workers to be written to {wanted}");
+        let written =
+            |event: &Event| matches!(event, Event::WorkersWritten { version, .. } if version == wanted);
+        let milestone = self
+            .cluster
+            .milestone(&what, PATIENCE, self.before, written)
+            .await?;
+        Ok(milestone.revision)
+    }
 }

@@ -13,6 +13,7 @@ pub(crate) fn scenario() -> Scenario {
         "deletion in mid-hold, with its dependents first, and of a Cluster created again under its name: always finishes",
         |scene| Box::pin(run(scene)),
     )
+    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {
@@ -47,6 +48,7 @@ pub(crate) fn of_namespace() -> Scenario {
         |scene| Box::pin(run_namespace(scene)),
     )
     .alone()
+    .long()
 }
 
 async fn run_namespace(scene: Scene) -> Result<()> {

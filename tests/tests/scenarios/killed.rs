@@ -32,6 +32,7 @@ pub(crate) fn killed() -> Scenario {
         ..Class::default()
     })
     .alone()
+    .long()
 }
 
 async fn run_killed(scene: Scene) -> Result<()> {

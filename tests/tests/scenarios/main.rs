@@ -11,6 +11,7 @@ mod false_ready;
 mod harness_installs;
 mod killed;
 mod minor_upgrade;
+mod moved;
 mod observer_catches;
 mod order_of_edits;
 mod package_stopped;
@@ -39,6 +40,8 @@ fn main() -> ExitCode {
         workload_away::silent(),
         workload_away::swapped(),
         stage_zero::scenario(),
+        stage_zero::restarted(),
+        moved::scenario(),
         bootstrap_edited::edited(),
         bootstrap_edited::deleted(),
         paused::scenario(),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         resync::scenario(),
         unmanaged::scenario(),
         chained::scenario(),
+        chained::workers_too(),
         killed::killed(),
         killed::outage(),
         package_stopped::stopped(),

@@ -5,7 +5,7 @@ use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 
-use crate::common::{is_held, released, releases};
+use crate::common::{held, is_held, released, releases};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -39,4 +39,26 @@ async fn run(scene: Scene) -> Result<()> {
     is_held(&cluster, &new, before).await?;
     released(&cluster, &new, before).await?;
     Ok(())
+}
+
+pub(crate) fn restarted() -> Scenario {
+    Scenario::new(
+        "kapp-controller-restarts",
+        "the process of kapp-controller ends while it waits for a package: it is asked again long before its sync period is over",
+        |scene| Box::pin(run_restarted(scene)),
+    )
+    .long()
+}
+
+async fn run_restarted(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    let before = held(&cluster, &new).await?;
+    let restarted = cluster.workload()?.kubelet.restart_kapp_controller().await?;
+    ensure!(restarted, "no kapp-controller runs");
+    cluster.delay("antrea", Delay::NONE);
+    cluster
+        .control_plane_written(new.kubernetes(), before, 3 * PATIENCE)
+        .await?;
+    cluster.is_settled(PATIENCE).await
 }

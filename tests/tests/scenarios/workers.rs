@@ -60,6 +60,7 @@ pub(crate) fn slow_control_plane() -> Scenario {
         },
         ..Class::default()
     })
+    .long()
 }
 
 async fn run_slow(scene: Scene) -> Result<()> {

@@ -13,6 +13,7 @@ pub(crate) fn silent() -> Scenario {
         "the workload API server is stopped in mid-hold: held for that reason, and the upgrade goes on when it is back",
         |scene| Box::pin(run_silent(scene)),
     )
+    .long()
 }
 
 async fn run_silent(scene: Scene) -> Result<()> {
@@ -50,7 +51,9 @@ async fn run_swapped(scene: Scene) -> Result<()> {
     cluster.delay("antrea", Delay::NONE);
     cluster.packages_proven(&new, before, PATIENCE).await?;
     cluster.control_plane_is_untouched(before).await?;
+    // What was begun on the other server would go on there for as long as kapp waits.
+    spare.kill().await?;
     cluster.swap_kubeconfig(&own).await?;
     released(&cluster, &new, before).await?;
-    spare.kill().await
+    Ok(())
 }

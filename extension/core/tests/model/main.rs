@@ -9,6 +9,26 @@
 //! - **liveness**: with every input made good, a fair schedule completes the upgrade within a bound. No state holds for
 //!   ever.
 //!
+//! What happens on the real stack (`make scenarios`) is a path here:
+//!
+//! | scenario | model |
+//! |---|---|
+//! | minor-upgrade, false-ready, removed-api, broken-package | `one_minor_with_failure_and_resync`, `two_packages` |
+//! | chained, worker-hops | `chained_by_kubernetes_versions`, `chained_with_workers_at_every_step` |
+//! | order-of-edits | `edits_in_any_order`, `watches_that_lag`, `an_old_index_and_edits` |
+//! | killed, outage | `two_leaders`, `two_leaders_in_a_chain`: a leader that looked and never acts, another that acts on an older look. A process without memory is the same before and after it is restarted, and a call that nobody answers is a step that is not taken |
+//! | workload-silent, kubeconfig-swapped | `a_workload_that_falls_silent`, `a_kubeconfig_that_is_swapped` |
+//! | package-stopped, values-only | `packages_that_are_stopped`, `a_paused_package_install`, `edits_in_any_order` |
+//! | kapp-controller-changes, kapp-controller-restarts | `two_packages` and all with two: what the first one's change cuts short is never resumed |
+//! | bootstrap-edited, bootstrap-deleted | `edits_in_any_order`, `a_bootstrap_that_is_forced_away` |
+//! | paused-by-hand | `pauses_of_every_kind` |
+//! | back-and-forth | `target_moved_back_and_forth`, `target_moved_in_a_chain`, `a_label_that_is_taken_away` |
+//! | deletion, namespace-deletion | `a_cluster_that_is_deleted`, `a_cluster_that_is_made_anew_under_its_name` |
+//! | moved | `a_cluster_that_is_moved`, `a_cluster_that_is_moved_in_a_chain_before_a_replica_sees_it`, `a_record_that_is_lost` |
+//! | only-workers, control-plane-unhealthy | any: a rollout that has not ended is a step that is not taken |
+//! | resync | `one_minor_with_failure_and_resync`, `chained_with_workers_at_every_step` |
+//! | twenty, unmanaged | none: every function here has the facts of one Cluster as its input, and shares nothing with another |
+//!
 //! What the models leave out, and why it is safe to assume:
 //! - A leader writes nothing to a workload after the ClusterBootstrap that it read has changed; the lease and the
 //!   resourceVersion of every write to the management cluster see to that.

@@ -20,6 +20,10 @@ pub(super) async fn run(ctx: &Context, found: &Found) -> Result<Action, Error> {
         ctx.forget(&found.owner.uid);
         return Ok(Action::await_change());
     };
+    // Cluster API does not go on with a paused Cluster either, and `clusterctl move` deletes paused ones that live on.
+    if found.facts().paused {
+        return Ok(Action::await_change());
+    }
     let waiting = uninstall(ctx, &found.owner, bootstrap).await?;
     update_status::deleting(ctx, found, bootstrap, waiting.as_ref()).await?;
     if waiting.is_some() {

@@ -1,6 +1,7 @@
 //! The ClusterBootstrap controller: packages of a cluster follow its release, and the record says how far they are.
 
 mod apply;
+mod ask_again;
 mod delete;
 mod dereference;
 mod packages;

@@ -22,7 +22,7 @@ use sluice_crds::{
 use tracing::warn;
 
 use super::{
-    Context, Error, apply, chain,
+    Context, Error, apply, ask_again, chain,
     dereference::Found,
     targets::{self, Planned},
     validate::Validated,
@@ -134,6 +134,9 @@ pub(super) async fn run(
         packages.write(ctx, found).await?;
     }
     packages.look(ctx, found, record).await;
+    if let Some(remote) = packages.remote.as_deref().filter(|_| may_write) {
+        ask_again::run(remote, &ctx.settings.system_namespace, &packages).await;
+    }
     Ok(packages)
 }
 

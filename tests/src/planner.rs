@@ -1,0 +1,180 @@
+//! Somebody else's extension: it plans upgrades so that workers take every minor version that the control plane takes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::Result;
+use axum::body::Bytes;
+use axum::routing::post;
+use axum::serve::Listener;
+use axum::{Json, Router};
+use kube::Client;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::pki::KeyedCertificate;
+use crate::registration::{self, Scope};
+use crate::scenario::{Scene, VERSIONS};
+
+const GROUP: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
+const HANDLER: &str = "every-minor";
+
+/// The extension, served by this process and registered for one namespace.
+pub struct Planner {
+    client: Client,
+    name: String,
+    stop: CancellationToken,
+    server: JoinHandle<std::io::Result<()>>,
+}
+
+impl Planner {
+    /// What a ClusterClass in `namespace` names as `generateUpgradePlanExtension`.
+    #[must_use]
+    pub fn handler(namespace: &str) -> String {
+        format!("{HANDLER}.{}", name(namespace))
+    }
+
+    /// Serves and registers it for the namespace of a scenario.
+    pub async fn start(scene: &Scene) -> Result<Self> {
+        let stack = scene.world().stack();
+        let pki = stack.management().pki();
+        let listener = Tls::bind(&pki.server_certificate()?).await?;
+        let url = format!("https://{}", listener.local_addr()?);
+        let stop = CancellationToken::new();
+        let server = axum::serve(listener, router()).with_graceful_shutdown(stop.clone().cancelled_owned());
+        let planner = Self {
+            client: scene.client(),
+            name: name(scene.namespace()),
+            stop,
+            server: tokio::spawn(server.into_future()),
+        };
+        let scope = Scope::Namespaces(vec![scene.namespace().to_owned()]);
+        registration::register(&planner.client, &planner.name, &url, &pki.ca_bundle(), &scope).await?;
+        Ok(planner)
+    }
+
+    /// Takes the registration back and stops serving.
+    pub async fn stop(self) -> Result<()> {
+        registration::unregister(&self.client, &self.name).await?;
+        self.stop.cancel();
+        self.server.await??;
+        Ok(())
+    }
+}
+
+/// Connections with TLS.
+struct Tls {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    async fn bind(certificate: &KeyedCertificate) -> Result<Self> {
+        let chain =
+            CertificateDer::pem_slice_iter(certificate.certificate.as_bytes()).collect::<Result<_, _>>()?;
+        let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes())?;
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        Ok(Self {
+            listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+        })
+    }
+}
+
+impl Listener for Tls {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, peer) = Listener::accept(&mut self.listener).await;
+            // Somebody who does not speak TLS is sent away.
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, peer);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+fn name(namespace: &str) -> String {
+    format!("planner-{namespace}")
+}
+
+fn router() -> Router {
+    Router::new()
+        .route(
+            &format!("/{GROUP}/discovery"),
+            post(|| async { Json(discovery()) }),
+        )
+        .route(
+            &format!("/{GROUP}/generateupgradeplan/{HANDLER}"),
+            // Cluster API does not say that what it sends is JSON.
+            post(|body: Bytes| async move { Json(plan(&serde_json::from_slice(&body).unwrap_or_default())) }),
+        )
+}
+
+fn discovery() -> Value {
+    json!({
+        "apiVersion": GROUP,
+        "kind": "DiscoveryResponse",
+        "status": "Success",
+        "handlers": [{
+            "name": HANDLER,
+            "requestHook": {"apiVersion": GROUP, "hook": "GenerateUpgradePlan"},
+            "timeoutSeconds": 3,
+            "failurePolicy": "Fail",
+        }],
+    })
+}
+
+fn plan(request: &Value) -> Value {
+    let steps = |from: &Value| -> Vec<Value> {
+        let from = from.as_str().unwrap_or_default();
+        let to = request["toKubernetesVersion"].as_str().unwrap_or_default();
+        // The versions of scenarios are of one length, so their order is that of their text.
+        let on_the_way = VERSIONS
+            .iter()
+            .filter(|version| **version > from && **version <= to);
+        on_the_way.map(|version| json!({"version": version})).collect()
+    };
+    let workers = request["fromWorkersKubernetesVersion"].is_string();
+    json!({
+        "apiVersion": GROUP,
+        "kind": "GenerateUpgradePlanResponse",
+        "status": "Success",
+        "controlPlaneUpgrades": steps(&request["fromControlPlaneKubernetesVersion"]),
+        "workersUpgrades": if workers { steps(&request["fromWorkersKubernetesVersion"]) } else { Vec::new() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_take_every_version_too() {
+        let plan = plan(&json!({
+            "fromControlPlaneKubernetesVersion": "v1.35.4",
+            "fromWorkersKubernetesVersion": "v1.34.4",
+            "toKubernetesVersion": "v1.36.3",
+        }));
+        assert_eq!(plan["controlPlaneUpgrades"], json!([{"version": "v1.36.3"}]));
+        assert_eq!(
+            plan["workersUpgrades"],
+            json!([{"version": "v1.35.4"}, {"version": "v1.36.3"}])
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! `clusterctl move`, as its target sees it: the same Cluster and ClusterBootstrap with new UIDs, generations that begin anew
+//! and no status.
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::disturb::merge;
+use super::read;
+use crate::edit;
+use crate::provider;
+
+/// Kinds that may name a Cluster as their owner.
+const DEPENDENTS: [&str; 5] = [
+    "/api/v1/{namespace}/secrets",
+    "/apis/packaging.carvel.dev/v1alpha1/{namespace}/packageinstalls",
+    "/apis/cluster.x-k8s.io/v1beta2/{namespace}/machinedeployments",
+    "/apis/{provider}/{namespace}/harnessclusters",
+    "/apis/{provider}/{namespace}/harnesscontrolplanes",
+];
+
+/// An object with its owners.
+struct Dependent {
+    path: String,
+    owners: Vec<Value>,
+}
+
+impl Cluster {
+    /// Pauses the Cluster, takes it and its ClusterBootstrap away, makes them again without status, gives everything that they
+    /// owned back to them, and lets them go on. Nothing but them is touched, and nothing is collected as garbage meanwhile.
+    pub async fn relocate(&self) -> Result<()> {
+        let client = self.scene().client();
+        merge(&client, &self.path(), &json!({"spec": {"paused": true}})).await?;
+        let cluster = self.object().await?;
+        let old = uid(&cluster)?;
+        let dependents = self.dependents(&old).await?;
+        for Dependent { path, .. } in &dependents {
+            merge(&client, path, &json!({"metadata": {"ownerReferences": null}})).await?;
+        }
+        let bootstrap = self.bootstrap().await?;
+        edit::delete_by_force(&client, &self.bootstrap_path()).await?;
+        edit::delete_by_force(&client, &self.path()).await?;
+
+        let new = uid(&create(&client, &self.path(), &without_status(cluster)).await?)?;
+        let moved = |owners: &Value| -> Result<Value> {
+            Ok(serde_json::from_str(&owners.to_string().replace(&old, &new))?)
+        };
+        let mut again = without_status(bootstrap.clone());
+        again["metadata"]["ownerReferences"] = moved(&bootstrap["metadata"]["ownerReferences"])?;
+        create(&client, &self.bootstrap_path(), &again).await?;
+        for Dependent { path, owners } in &dependents {
+            let owners = moved(&json!(owners))?;
+            merge(&client, path, &json!({"metadata": {"ownerReferences": owners}})).await?;
+        }
+        merge(&client, &self.path(), &json!({"spec": {"paused": null}})).await
+    }
+
+    async fn dependents(&self, owner: &str) -> Result<Vec<Dependent>> {
+        let namespace = format!("namespaces/{}", self.scene().namespace());
+        let provider = format!("{}/{}", provider::GROUP, provider::VERSION);
+        let mut dependents = Vec::new();
+        for kind in DEPENDENTS {
+            let path = kind
+                .replace("{namespace}", &namespace)
+                .replace("{provider}", &provider);
+            let listed = read::get(&self.scene().client(), &path).await?;
+            for object in listed["items"].as_array().into_iter().flatten() {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let owners = object["metadata"]["ownerReferences"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
+                if owners.iter().any(|reference| reference["uid"] == owner) {
+                    dependents.push(Dependent {
+                        path: format!("{path}/{name}"),
+                        owners,
+                    });
+                }
+            }
+        }
+        Ok(dependents)
+    }
+}
+
+fn uid(object: &Value) -> Result<String> {
+    let uid = object["metadata"]["uid"].as_str();
+    uid.map(str::to_owned).context("an object without UID")
+}
+
+/// What `clusterctl move` carries over.
+fn without_status(mut object: Value) -> Value {
+    let metadata = object["metadata"].take();
+    object["metadata"] = json!({
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "labels": metadata["labels"],
+        "annotations": metadata["annotations"],
+    });
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
+    }
+    object
+}
+
+/// Creates an object at the path of which it was read.
+async fn create(client: &Client, path: &str, object: &Value) -> Result<Value> {
+    let collection = path.rsplit_once('/').context("the path of an object")?.0;
+    let request = http::Request::post(collection)
+        .header("content-type", "application/json")
+        .body(serde_json::to_vec(object)?)?;
+    Ok(client.request(request).await?)
+}
