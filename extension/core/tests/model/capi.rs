@@ -8,7 +8,7 @@ use sluice_crds::run::Hook;
 
 use crate::objects::now;
 use crate::truth;
-use crate::world::{Index, Planned, Rollout, UIDS, World, label, version};
+use crate::world::{Index, Life, Planned, Rollout, UIDS, World, label, version};
 
 /// How the ClusterClass plans steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Next {
 
 /// One reconciliation of the Cluster's topology, with hooks answered by one replica.
 pub(crate) fn reconcile(world: &mut World, plan: Plan, replica: usize, floors: bool) {
-    if world.cluster.paused || world.cluster.gone {
+    if world.cluster.paused || world.cluster.gone() {
         return;
     }
     let mut this = Reconcile {
@@ -48,10 +48,10 @@ pub(crate) fn reconcile(world: &mut World, plan: Plan, replica: usize, floors: b
         floors,
         blocking: Vec::new(),
     };
-    if this.world.cluster.deleting {
+    if this.world.cluster.deleting() {
         if this.released(Hook::BeforeClusterDelete, this.world.cluster.to, None) {
             truth::cluster_goes(this.world);
-            this.world.cluster.gone = true;
+            this.world.cluster.life = Life::Gone;
         }
         return;
     }
@@ -218,7 +218,7 @@ impl Reconcile<'_> {
             label,
             version: version(asked),
             first_step: first_step.map(version),
-            deleted_at: cluster.deleting.then(now),
+            deleted_at: cluster.deleting().then(now),
             now: now(),
         };
         let Index { generation, record } = &self.world.replicas[self.replica];

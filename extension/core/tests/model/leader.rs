@@ -169,7 +169,7 @@ impl<'a> Sight<'a> {
             stage: self.progress.stage(),
             judged: &judged,
         });
-        let seen = self.observed(set.filter(|_| !self.read.cluster.deleting), uninstalled);
+        let seen = self.observed(set.filter(|_| !self.read.cluster.deleting()), uninstalled);
         let record = advance(previous(self.read), &seen);
         let rests = advance(Some(&record), &seen) == record;
         (record, rests)
@@ -191,7 +191,7 @@ fn blank(read: &Read) -> Observed<'_> {
             topology_version: version(cluster.to),
             paused: cluster.paused,
             start_held: cluster.start_held,
-            deleting: cluster.deleting,
+            deleting: cluster.deleting(),
         },
         control_plane: None,
         workers: &[],
@@ -279,11 +279,11 @@ pub(crate) fn catalogue(releases: &[u8]) -> Vec<TkrFacts> {
 pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFacts]) {
     let me = world.leaders[leader].clone();
     let read = me.read.as_deref().cloned().unwrap_or_else(|| world.read());
-    if read.cluster.gone || world.cluster.gone || read.bootstrap != world.bootstrap {
+    if read.cluster.gone() || world.cluster.gone() || read.bootstrap != world.bootstrap {
         return;
     }
     let sight = Sight::new(world, &read, &me, plan, known);
-    if read.cluster.deleting {
+    if read.cluster.deleting() {
         pass_deletion(world, &sight);
         return;
     }
@@ -352,7 +352,7 @@ fn write_record(world: &mut World, sight: &Sight<'_>, uninstalled: bool) {
     if !rests {
         world.broken = Some("the same look twice gave two records");
     }
-    if !sight.read.cluster.deleting {
+    if !sight.read.cluster.deleting() {
         world.bootstrap.resolved = sight.resolved();
     }
     if previous(sight.read) != Some(&record) {

@@ -88,7 +88,7 @@ pub(crate) fn workers_take(world: &mut World, version: u8) {
 /// A leader has written a PackageInstall from what is there now.
 pub(crate) fn package_is_written(world: &mut World, written: usize) {
     let wish = world.packages[written].install.wish;
-    if world.cluster.paused || world.bootstrap.paused || world.cluster.deleting {
+    if world.cluster.paused || world.bootstrap.paused || world.cluster.deleting() {
         world.broken = Some("a package was written in a pause");
     } else if written > 0 && world.packages[0].deployed.wish != wish {
         world.broken = Some("a package was written before kapp-controller was at the hop");

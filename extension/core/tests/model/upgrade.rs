@@ -12,7 +12,8 @@ use crate::kapp;
 use crate::leader;
 use crate::users::{self, Edit};
 use crate::world::{
-    self, Bootstrap, CapiMemory, Cluster, Contact, Leader, Package, Planned, Rollout, Stop, UIDS, Wish, World,
+    self, Bootstrap, CapiMemory, Cluster, Contact, Leader, Life, Package, Planned, Rollout, Stop, UIDS, Wish,
+    World,
 };
 
 /// Rounds of the fair schedule that complete any upgrade of the model.
@@ -92,7 +93,7 @@ impl Model for Upgrade {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        if world.broken.is_some() || world.cluster.gone {
+        if world.broken.is_some() || world.cluster.gone() {
             return;
         }
         let left = |edit: &usize| world.edits_left & (1 << edit) != 0;
@@ -167,7 +168,7 @@ impl Model for Upgrade {
                 world.broken.is_some() || model.completes(world)
             }),
             Property::sometimes("an upgrade completes", |_: &Self, world: &World| {
-                (world.cluster.to > 0 || world.cluster.gone)
+                (world.cluster.to > 0 || world.cluster.gone())
                     && world.edits_left == 0
                     && Self::is_complete(world)
             }),
@@ -198,8 +199,7 @@ impl Upgrade {
                 label: 0,
                 paused: false,
                 start_held: false,
-                deleting: false,
-                gone: false,
+                life: Life::Lives,
                 planned: Planned::default(),
             },
             control_plane: Rollout::settled(0),
@@ -287,8 +287,8 @@ impl Upgrade {
     }
 
     fn is_complete(world: &World) -> bool {
-        if world.cluster.deleting {
-            return world.cluster.gone;
+        if world.cluster.deleting() {
+            return world.cluster.gone();
         }
         let to = Rollout::settled(world.cluster.to);
         let record = world.bootstrap.record.as_ref();

@@ -3,7 +3,7 @@
 use sluice_crds::run::Hook;
 
 use crate::world::{
-    Bootstrap, CapiMemory, Contact, Hooks, NO_LABEL, Package, Planned, Rollout, Stop, World, version_of,
+    Bootstrap, CapiMemory, Contact, Hooks, Life, NO_LABEL, Package, Planned, Rollout, Stop, World, version_of,
 };
 
 /// One edit. Each may be made once.
@@ -55,7 +55,7 @@ pub(crate) enum Edit {
 
 /// Whether the edit changes anything and is admitted.
 pub(crate) fn is_possible(world: &World, edit: Edit) -> bool {
-    if world.cluster.deleting {
+    if world.cluster.deleting() {
         return matches!(edit, Edit::Contact(_) | Edit::DeleteBootstrap | Edit::LoseStatus);
     }
     match edit {
@@ -155,7 +155,7 @@ pub(crate) fn make(world: &mut World, edit: Edit) {
                 *package = Package::missing(world.server);
             }
         }
-        Edit::Delete => cluster.deleting = true,
+        Edit::Delete => cluster.life = Life::Deleting,
         Edit::SwapServer => {
             world.server ^= 1;
             for (here, there) in world.packages[1..].iter_mut().zip(&mut world.elsewhere) {
@@ -189,7 +189,7 @@ pub(crate) fn make_everything_good(world: &mut World) {
     if is_possible(world, good) {
         make(world, good);
     }
-    if world.cluster.deleting {
+    if world.cluster.deleting() {
         if world.cluster.paused {
             make(world, Edit::ResumeCluster);
         }

@@ -68,11 +68,27 @@ pub(crate) struct Cluster {
     pub(crate) label: u8,
     pub(crate) paused: bool,
     pub(crate) start_held: bool,
-    pub(crate) deleting: bool,
-    /// Whether its deletion went through.
-    pub(crate) gone: bool,
+    pub(crate) life: Life,
     /// `status.*.upgradePlan`.
     pub(crate) planned: Planned,
+}
+
+impl Cluster {
+    pub(crate) fn deleting(&self) -> bool {
+        self.life != Life::Lives
+    }
+
+    pub(crate) fn gone(&self) -> bool {
+        self.life == Life::Gone
+    }
+}
+
+/// How far a Cluster's deletion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Life {
+    Lives,
+    Deleting,
+    Gone,
 }
 
 /// The steps that Cluster API has shown last.

@@ -49,7 +49,11 @@ prop_compose! {
                 .into_iter()
                 .map(|(version, rolling)| WorkerFacts { rolling, ..worker(version) })
                 .collect(),
-            plan: planned.then(|| Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec())).unwrap_or_default(),
+            plan: if planned {
+                Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec())
+            } else {
+                Plan::Direct
+            },
             bootstrap: BootstrapFacts {
                 generation: bootstrap_generation,
                 paused: bootstrap_paused,
