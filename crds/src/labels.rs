@@ -91,8 +91,6 @@ pub mod annotation {
     pub const RESOLVE_TKR: &str = "run.tanzu.vmware.com/resolve-tkr";
     /// On a part of a topology or its class: selector for OSImages.
     pub const RESOLVE_OS_IMAGE: &str = "run.tanzu.vmware.com/resolve-os-image";
-    /// On a Secret with values in a workload cluster: when kapp-controller was last asked to work on its App again.
-    pub const ASKED_AGAIN_AT: &str = "lifecycle.sluice.dev/asked-again-at";
     /// On a ClusterBootstrap: the release whose template fills in what is missing.
     pub const ADD_MISSING_FIELDS: &str = "tkg.tanzu.vmware.com/add-missing-fields-from-tkr";
     /// On a ClusterBootstrap: its presence says that the CNI is not ours, and `spec.cni` stays empty.
@@ -124,7 +122,8 @@ pub mod annotation {
 
     /// On a Cluster: when Sluice last had Cluster API repeat a call that had failed.
     pub const RECALLED_AT: &str = "lifecycle.sluice.dev/recalled-at";
-
+    /// On a Secret with values in a workload cluster: when kapp-controller was last asked to work on its App again.
+    pub const ASKED_AGAIN_AT: &str = "lifecycle.sluice.dev/asked-again-at";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
     pub const RESOLVED_TKR: &str = "lifecycle.sluice.dev/resolved-tkr";
 

@@ -129,11 +129,11 @@ pub struct ClusterStatus {
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub infrastructure_ready: Option<bool>,
     /// What is observed of the control plane (v1beta2).
-    #[serde(deserialize_with = "or_default")]
-    pub control_plane: PlannedUpgrade,
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<PlannedUpgrade>,
     /// What is observed of the workers (v1beta2).
-    #[serde(deserialize_with = "or_default")]
-    pub workers: PlannedUpgrade,
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub workers: Option<PlannedUpgrade>,
     /// Conditions of either version.
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -169,17 +169,6 @@ pub struct PlannedVersion {
     pub version: String,
 }
 
-impl PlannedUpgrade {
-    /// The versions, in the order in which they are taken.
-    #[must_use]
-    pub fn versions(&self) -> Vec<String> {
-        self.upgrade_plan
-            .iter()
-            .map(|step| step.version.clone())
-            .collect()
-    }
-}
-
 impl ClusterStatus {
     /// Whether the infrastructure is there, whichever version says so.
     #[must_use]
@@ -190,6 +179,18 @@ impl ClusterStatus {
         }
     }
 
+    /// The versions that the control plane takes next, in this order.
+    #[must_use]
+    pub fn control_plane_steps(&self) -> Vec<String> {
+        steps(self.control_plane.as_ref())
+    }
+
+    /// The versions that workers take next, in this order.
+    #[must_use]
+    pub fn worker_steps(&self) -> Vec<String> {
+        steps(self.workers.as_ref())
+    }
+
     /// Whether the API server of the workload has answered once, whichever version says so.
     #[must_use]
     pub fn control_plane_initialized(&self) -> bool {
@@ -198,4 +199,9 @@ impl ClusterStatus {
             None => condition::is_true(&self.conditions, "ControlPlaneInitialized"),
         }
     }
+}
+
+fn steps(planned: Option<&PlannedUpgrade>) -> Vec<String> {
+    let steps = planned.into_iter().flat_map(|planned| &planned.upgrade_plan);
+    steps.map(|step| step.version.clone()).collect()
 }

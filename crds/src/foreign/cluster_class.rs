@@ -19,8 +19,8 @@ pub struct ClusterClassSpec {
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub kubernetes_versions: Vec<String>,
     /// How clusters of the class are upgraded.
-    #[serde(deserialize_with = "or_default")]
-    pub upgrade: ClusterClassUpgrade,
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<ClusterClassUpgrade>,
 }
 
 /// How clusters of a class are upgraded.
@@ -28,8 +28,8 @@ pub struct ClusterClassSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterClassUpgrade {
     /// What extensions decide.
-    #[serde(deserialize_with = "or_default")]
-    pub external: ExternalUpgrade,
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalUpgrade>,
 }
 
 /// What extensions decide of an upgrade.
@@ -39,4 +39,16 @@ pub struct ExternalUpgrade {
     /// Handler that plans the steps; it takes precedence over `kubernetesVersions`.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub generate_upgrade_plan_extension: Option<String>,
+}
+
+impl ClusterClassSpec {
+    /// Whether an extension plans the steps of upgrades.
+    #[must_use]
+    pub fn is_planned_by_extension(&self) -> bool {
+        let external = self
+            .upgrade
+            .as_ref()
+            .and_then(|upgrade| upgrade.external.as_ref());
+        external.is_some_and(|external| external.generate_upgrade_plan_extension.is_some())
+    }
 }

@@ -71,7 +71,7 @@ mod tests {
             installer: None,
         };
         let digest = values(&ground, &files(&[("values.yaml", "a: 1\n")]));
-        assert_eq!(digest, "51c06128fbabeae255b8");
+        assert_eq!(digest, "d0ab86b0d7251d9411cc");
         assert_eq!(digest.len(), DIGITS);
     }
 

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::facts::{Facts, PackageChange};
 use super::report::Report;
 use super::story::Story;
 use super::terminal::{Terminal, Tone};
 use crate::kubelet::Delay;
-use crate::objects::{Class, Release, Values};
+use crate::objects::{Class, Release};
 use crate::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
 use crate::wait;
 
@@ -35,18 +34,7 @@ pub(super) fn releases(scene: &Scene) -> Result<Vec<Release>> {
         .iter()
         .zip(["1.0.0", "2.0.0", "3.0.0"])
         .map(|(kubernetes, version)| {
-            Ok(scene
-                .release(kubernetes, version, Delay::seconds(3))?
-                .additional(scene.slow_package("metrics-server", version, Delay::seconds(6)))
-                .additional(scene.package("secretgen-controller", version))
-                .values(
-                    "antrea",
-                    Values::Inline(json!({"antrea": {"config": {"trafficEncapMode": "encap"}}})),
-                )
-                .values(
-                    "metrics-server",
-                    Values::Secret(json!({"metricsServer": {"replicas": 1}})),
-                ))
+            scene.full_release(kubernetes, version, Delay::seconds(3), Delay::seconds(6))
         })
         .collect()
 }

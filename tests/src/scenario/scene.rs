@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cluster::NewCluster;
 use super::read;
 use super::world::World;
 use crate::apply;
 use crate::kubelet::Delay;
-use crate::objects::{Class, Release};
+use crate::objects::{Class, Release, Values};
 use crate::packages::TestPackage;
 use crate::wait;
 
@@ -102,6 +102,29 @@ impl Scene {
             self.kapp_controller(version)?,
             self.slow_package("antrea", version, antrea),
         ))
+    }
+
+    /// The same with two more packages, so that values come in every way: from the management cluster, inline, in a Secret, not
+    /// at all. `antrea` and `metrics` say how long these two take.
+    pub fn full_release(
+        &self,
+        kubernetes: &str,
+        version: &str,
+        antrea: Delay,
+        metrics: Delay,
+    ) -> Result<Release> {
+        Ok(self
+            .release(kubernetes, version, antrea)?
+            .additional(self.slow_package("metrics-server", version, metrics))
+            .additional(self.package("secretgen-controller", version))
+            .values(
+                "antrea",
+                Values::Inline(json!({"antrea": {"config": {"trafficEncapMode": "encap"}}})),
+            )
+            .values(
+                "metrics-server",
+                Values::Secret(json!({"metricsServer": {"replicas": 1}})),
+            ))
     }
 
     /// Applies everything that belongs to a release.

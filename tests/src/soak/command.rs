@@ -9,14 +9,13 @@ use anyhow::Result;
 use clap::Parser;
 use futures::StreamExt as _;
 use futures::stream;
-use serde_json::json;
 
 use super::plan::Plan;
 use super::report::{self, Report};
 use super::run::{self, Outcome, Stage};
 use crate::extension::Scope;
 use crate::kubelet::Delay;
-use crate::objects::{Class, Release, Values};
+use crate::objects::{Class, Release};
 use crate::scenario::{Hooks, Scene, VERSIONS, World};
 
 /// Upgrades that one stack serves. What deleted Clusters leave behind in etcd goes with it.
@@ -131,7 +130,7 @@ impl Stage {
         let releases = VERSIONS
             .iter()
             .zip(["1.0.0", "2.0.0", "3.0.0"])
-            .map(|(kubernetes, version)| release(&scene, kubernetes, version))
+            .map(|(kubernetes, version)| scene.full_release(kubernetes, version, Delay::NONE, Delay::NONE))
             .collect::<Result<Vec<Release>>>()?;
         for release in &releases {
             scene.publish(release).await?;
@@ -142,22 +141,6 @@ impl Stage {
             shared: Arc::default(),
         })
     }
-}
-
-/// Four packages: from the management cluster, with values inline, with values in a Secret, without values.
-fn release(scene: &Scene, kubernetes: &str, version: &str) -> Result<Release> {
-    Ok(scene
-        .release(kubernetes, version, Delay::NONE)?
-        .additional(scene.slow_package("metrics-server", version, Delay::NONE))
-        .additional(scene.package("secretgen-controller", version))
-        .values(
-            "antrea",
-            Values::Inline(json!({"antrea": {"config": {"trafficEncapMode": "encap"}}})),
-        )
-        .values(
-            "metrics-server",
-            Values::Secret(json!({"metricsServer": {"replicas": 1}})),
-        ))
 }
 
 fn tell_run(outcome: &Outcome) {

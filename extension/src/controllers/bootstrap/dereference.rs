@@ -12,7 +12,7 @@ use sluice_core::{
 use sluice_crds::{
     foreign::{
         Cluster,
-        cluster::Topology,
+        cluster::{ClusterStatus, Topology},
         machine_deployment::{WorkerSpec, WorkerStatus},
     },
     labels::{annotation, label},
@@ -148,17 +148,11 @@ fn plan(ctx: &Context, cluster: &Cluster, topology: &Topology) -> Plan {
     let Some(class) = class else {
         return Plan::Direct;
     };
-    if class
-        .spec
-        .upgrade
-        .external
-        .generate_upgrade_plan_extension
-        .is_some()
-    {
-        let status = cluster.status.clone().unwrap_or_default();
+    if class.spec.is_planned_by_extension() {
+        let status = cluster.status.as_ref();
         return Plan::Given {
-            control_plane: status.control_plane.versions(),
-            workers: status.workers.versions(),
+            control_plane: status.map(ClusterStatus::control_plane_steps).unwrap_or_default(),
+            workers: status.map(ClusterStatus::worker_steps).unwrap_or_default(),
         };
     }
     match class.spec.kubernetes_versions.as_slice() {
