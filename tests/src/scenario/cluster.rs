@@ -155,10 +155,21 @@ impl Cluster {
 
     /// The same with options of the deletion.
     pub async fn delete_with(&self, options: &Value) -> Result<()> {
+        self.begin_to_delete(options).await?;
+        self.is_gone().await
+    }
+
+    /// Asks for the deletion of the Cluster; does not wait.
+    pub async fn begin_to_delete(&self, options: &Value) -> Result<()> {
         let request = http::Request::delete(self.path())
             .header("content-type", "application/json")
             .body(serde_json::to_vec(options)?)?;
         self.scene.client().request_text(request).await?;
+        Ok(())
+    }
+
+    /// Waits until the Cluster is gone.
+    pub async fn is_gone(&self) -> Result<()> {
         wait::until(
             format!("Cluster {} to be deleted", self.name),
             Duration::from_mins(2),

@@ -66,7 +66,7 @@ async fn happen(subject: &Subject, kind: Kind, lasts: Duration, package: &'stati
             sleep(lasts).await;
             api.restart().await
         }
-        Kind::PackageResync => {
+        Kind::KappControllerRestart => {
             let workload = subject.cluster.workload()?;
             subject
                 .persist("restart of kapp-controller", || {

@@ -13,8 +13,8 @@ pub enum Kind {
     ClusterApiRestart,
     /// The workload's API server is killed and stays away.
     WorkloadApiDown,
-    /// kapp-controller of the workload is restarted, which looks at every App again at the same generation.
-    PackageResync,
+    /// kapp-controller of the workload is killed and started again. What it was deploying it leaves as it is.
+    KappControllerRestart,
     /// `spec.paused` of a PackageInstall.
     PackageInstallPaused,
     /// `spec.paused` of an App.
@@ -54,7 +54,7 @@ impl Kind {
         Self::ExtensionDown,
         Self::ClusterApiRestart,
         Self::WorkloadApiDown,
-        Self::PackageResync,
+        Self::KappControllerRestart,
         Self::PackageInstallPaused,
         Self::AppPaused,
         Self::PackageInstallCanceled,
@@ -80,7 +80,7 @@ impl Kind {
             Self::ExtensionDown => "extension-down",
             Self::ClusterApiRestart => "cluster-api-restart",
             Self::WorkloadApiDown => "workload-api-down",
-            Self::PackageResync => "package-resync",
+            Self::KappControllerRestart => "kapp-controller-restart",
             Self::PackageInstallPaused => "package-install-paused",
             Self::AppPaused => "app-paused",
             Self::PackageInstallCanceled => "package-install-canceled",
@@ -124,7 +124,7 @@ impl Kind {
                     | Self::ValuesSecretEdited
                     | Self::ClusterBootstrapDeleted
                     | Self::WorkloadApiDown
-                    | Self::PackageResync
+                    | Self::KappControllerRestart
             )
     }
 

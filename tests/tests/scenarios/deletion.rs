@@ -1,6 +1,6 @@
 //! Clusters are deleted at any time and in any way.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_tests::objects::Release;
 use sluice_tests::scenario::{Scenario, Scene};
@@ -10,7 +10,7 @@ use crate::common::{held, released, releases};
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "deletion",
-        "deletion in mid-hold, with its dependents first, and of a Cluster created again under its name: always finishes",
+        "deletion in mid-hold, with its dependents first, of a paused Cluster and of one created again under its name: always finishes",
         |scene| Box::pin(run(scene)),
     )
     .long()
@@ -18,7 +18,7 @@ pub(crate) fn scenario() -> Scenario {
 
 async fn run(scene: Scene) -> Result<()> {
     let (old, new) = releases(&scene).await?;
-    tokio::try_join!(again(&scene, &old, &new), foreground(&scene, &old, &new),)?;
+    tokio::try_join!(again(&scene, &old, &new), paused(&scene, &old, &new))?;
     Ok(())
 }
 
@@ -31,6 +31,23 @@ async fn again(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
     let before = held(&second, new).await?;
     released(&second, new, before).await?;
     second.delete().await
+}
+
+/// Nothing of a paused Cluster is uninstalled: a move deletes it so, and its workload lives on.
+async fn paused(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
+    let cluster = scene.cluster("paused").create_settled(old).await?;
+    let installs = cluster.installs().await?;
+    let pause = |value: bool| json!({"spec": {"paused": value}});
+    cluster.patch(&pause(true)).await?;
+    cluster.begin_to_delete(&json!({})).await?;
+    // By the time that another one is deleted, the paused one has been looked at.
+    foreground(scene, old, new).await?;
+    ensure!(
+        cluster.installs().await? == installs,
+        "packages of a paused Cluster were touched"
+    );
+    cluster.patch(&pause(false)).await?;
+    cluster.is_gone().await
 }
 
 async fn foreground(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
