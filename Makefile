@@ -44,7 +44,7 @@ scenario: build ## One scenario by NAME=…, its logs kept
 	KEEP=1 $(CARGO) test --release --workspace --test scenarios -- $(NAME)
 
 short-soak: build ## The soak that `make test` runs: ten upgrades of a fixed seed
-	$(BUILT)/soak --runs 10 --seed 10
+	$(BUILT)/soak --runs 10 --seed 3
 
 soak: build ## RUNS random upgrades with random disturbances; SEED and FIRST make them again
 	$(BUILT)/soak --runs $(RUNS) --first $(FIRST) $(if $(SEED),--seed $(SEED))

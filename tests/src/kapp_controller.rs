@@ -41,6 +41,9 @@ exec "$instance/kapp-controller" "$@"
 /// How often the main process is started before that counts as a failure.
 const ATTEMPTS: u32 = 4;
 
+/// How often one that is kept alive is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// How one kapp-controller is set up.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -184,6 +187,29 @@ impl KappController {
         main.may_end(self.settings.kept_alive);
         *self.processes.lock().await = Some(Processes { sidecar, main });
         Ok(())
+    }
+
+    /// Starts it again whenever it has ended by itself, as a kubelet does, for as long as it is polled. Version 0.53.1 crashes
+    /// now and then: a watch of Packages that cannot be opened is used nevertheless (`watchers/translation_watcher.go`).
+    pub(crate) async fn keep_alive(&self) {
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            look.tick().await;
+            if !self.has_crashed().await {
+                continue;
+            }
+            tracing::warn!("{} ended by itself and is started again", self.settings.name);
+            if let Err(error) = self.restart().await {
+                tracing::warn!("{}: {error:#}", self.settings.name);
+            }
+        }
+    }
+
+    async fn has_crashed(&self) -> bool {
+        let processes = self.processes.lock().await;
+        processes
+            .as_ref()
+            .is_some_and(|processes| processes.main.exited().is_some())
     }
 
     /// Whether the main process has ended, or none runs.

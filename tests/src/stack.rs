@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use kube::Client;
 use serde_json::Value;
+use tokio::task::AbortHandle;
 
 use crate::apiserver::ApiServer;
 use crate::apply;
@@ -90,7 +91,8 @@ pub struct Stack {
     core: Arc<StackCore>,
     management: Arc<ApiServer>,
     cluster_api: ClusterApi,
-    kapp_controller: KappController,
+    kapp_controller: Arc<KappController>,
+    keeper: AbortHandle,
     _controller_manager: ControllerManager,
     started_in: Duration,
 }
@@ -119,7 +121,10 @@ impl Stack {
     async fn start_on(core: Arc<StackCore>, crds: &[Value], began: Instant) -> Result<Self> {
         let management = Arc::new(ApiServer::start(&core, "mgmt", MANAGEMENT_VERSION).await?);
         let client = management.admin_client();
-        let kapp = Settings::new("kapp-controller", SYSTEM_NAMESPACE);
+        let kapp = Settings {
+            kept_alive: true,
+            ..Settings::new("kapp-controller", SYSTEM_NAMESPACE)
+        };
         let (controller_manager, cluster_api, kapp_controller) = tokio::try_join!(
             ControllerManager::start(&core, &management),
             async {
@@ -128,11 +133,14 @@ impl Stack {
             },
             KappController::start(&core, &management, kapp),
         )?;
+        let kapp_controller = Arc::new(kapp_controller);
+        let kept = Arc::clone(&kapp_controller);
         Ok(Self {
             core,
             management,
             cluster_api,
             kapp_controller,
+            keeper: tokio::spawn(async move { kept.keep_alive().await }).abort_handle(),
             _controller_manager: controller_manager,
             started_in: began.elapsed(),
         })
@@ -184,6 +192,13 @@ impl Stack {
 
     /// Stops everything and removes the stack's directory.
     pub async fn stop(self) -> Result<()> {
+        self.keeper.abort();
         self.core.directory().close().await
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.keeper.abort();
     }
 }

@@ -71,6 +71,9 @@ async fn upgrade_twice(scene: &Scene, index: usize, releases: &[Release; 3]) -> 
     cluster.is_settled(PATIENCE).await?;
     let mut upgrades = 0;
     for release in &releases[1..] {
+        if upgrades > 0 {
+            cluster.is_settled(PATIENCE * 2).await?;
+        }
         let before = cluster.upgrade(release).await?;
         let written = cluster
             .control_plane_written(release.kubernetes(), before, PATIENCE * 2)
@@ -85,7 +88,6 @@ async fn upgrade_twice(scene: &Scene, index: usize, releases: &[Release; 3]) -> 
             written.revision,
             proven.revision
         );
-        cluster.is_settled(PATIENCE * 2).await?;
         upgrades += 1;
     }
     let false_successes = cluster
