@@ -2,13 +2,19 @@
 //!
 //! - [`run`]: the kinds of `run.tanzu.vmware.com/v1alpha3`, field for field as the Tanzu addons-manager served them,
 //!   with the evidence record and the upgrade policy added.
+//! - [`cni`], [`cpi`], [`csi`]: the configuration kinds of `<group>.tanzu.vmware.com/v1alpha1`, likewise; all of them, and
+//!   KappControllerConfig, share [`ConfigStatus`].
 //! - [`foreign`]: Cluster API and Carvel kinds, reduced to what is read or written here.
 //! - [`labels`]: every label, annotation, finalizer and secret type that is a contract with other software.
 //!
 //! [`crds`] is what gets installed; `crds/yaml` holds the same as files.
 
+mod config_status;
 mod schema;
 
+pub mod cni;
+pub mod cpi;
+pub mod csi;
 pub mod foreign;
 pub mod labels;
 pub mod run;
@@ -16,6 +22,7 @@ pub mod run;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
+pub use config_status::ConfigStatus;
 use labels::label;
 
 /// Every CustomResourceDefinition that Sluice installs, in the order in which they are applied.
@@ -25,6 +32,8 @@ use labels::label;
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let stays: &[&str] = &[];
+    // Copies are owned by a Cluster and follow it. Templates are not, and a move deletes what it takes.
+    let follows: &[&str] = &[label::CLUSTERCTL];
     [
         (run::TanzuKubernetesRelease::crd(), stays),
         (run::OSImage::crd(), stays),
@@ -34,8 +43,16 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
             run::ClusterBootstrap::crd(),
             &[label::CLUSTERCTL, label::CLUSTERCTL_MOVE],
         ),
-        // Copies are owned by a Cluster and follow it. Templates are not, and a move deletes what it takes.
-        (run::KappControllerConfig::crd(), &[label::CLUSTERCTL]),
+        (run::KappControllerConfig::crd(), follows),
+        (cni::AntreaConfig::crd(), follows),
+        (cni::CalicoConfig::crd(), follows),
+        (cpi::VSphereCPIConfig::crd(), follows),
+        (cpi::OracleCPIConfig::crd(), follows),
+        (cpi::KubevipCPIConfig::crd(), follows),
+        (csi::VSphereCSIConfig::crd(), follows),
+        (csi::AwsEbsCSIConfig::crd(), follows),
+        (csi::AzureDiskCSIConfig::crd(), follows),
+        (csi::AzureFileCSIConfig::crd(), follows),
     ]
     .map(|(crd, labels)| schema::installable(crd, labels))
     .into()

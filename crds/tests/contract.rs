@@ -14,12 +14,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::{Value, json};
 
-/// Kind, plural, scope, short name, status subresource, columns as (name, type, path, priority).
+/// Group, kind, plural, scope, short name, status subresource, columns as (name, type, path, priority).
 type Contract = (
     &'static str,
     &'static str,
     &'static str,
     &'static str,
+    Option<&'static str>,
     bool,
     &'static [Column],
 );
@@ -39,12 +40,13 @@ const PACKAGES: [Column; 6] = [
     ("Resolved_TKR", "string", ".status.resolvedTKR", 0),
 ];
 
-const CONTRACTS: [Contract; 5] = [
+const CONTRACTS: [Contract; 14] = [
     (
+        "run",
         "TanzuKubernetesRelease",
         "tanzukubernetesreleases",
         "Cluster",
-        "tkr",
+        Some("tkr"),
         true,
         &[
             ("Version", "string", ".spec.version", 0),
@@ -64,10 +66,11 @@ const CONTRACTS: [Contract; 5] = [
         ],
     ),
     (
+        "run",
         "OSImage",
         "osimages",
         "Cluster",
-        "osimg",
+        Some("osimg"),
         true,
         &[
             ("K8S Version", "string", ".spec.kubernetesVersion", 0),
@@ -85,26 +88,29 @@ const CONTRACTS: [Contract; 5] = [
         ],
     ),
     (
+        "run",
         "ClusterBootstrapTemplate",
         "clusterbootstraptemplates",
         "Namespaced",
-        "cbt",
+        Some("cbt"),
         false,
         PACKAGES.first_chunk::<5>().unwrap(),
     ),
     (
+        "run",
         "ClusterBootstrap",
         "clusterbootstraps",
         "Namespaced",
-        "cb",
+        Some("cb"),
         true,
         &PACKAGES,
     ),
     (
+        "run",
         "KappControllerConfig",
         "kappcontrollerconfigs",
         "Namespaced",
-        "kappconf",
+        Some("kappconf"),
         true,
         &[
             ("Namespace", "string", ".spec.namespace", 0),
@@ -117,28 +123,141 @@ const CONTRACTS: [Contract; 5] = [
             ("SecretName", "string", ".status.secretRef", 0),
         ],
     ),
+    (
+        "cni",
+        "AntreaConfig",
+        "antreaconfigs",
+        "Namespaced",
+        Some("antreaconf"),
+        true,
+        &[
+            (
+                "TrafficEncapMode",
+                "string",
+                ".spec.antrea.config.trafficEncapMode",
+                0,
+            ),
+            ("DefaultMTU", "string", ".spec.antrea.config.defaultMTU", 0),
+            (
+                "AntreaProxy",
+                "string",
+                ".spec.antrea.config.featureGates.AntreaProxy",
+                0,
+            ),
+            (
+                "AntreaPolicy",
+                "string",
+                ".spec.antrea.config.featureGates.AntreaPolicy",
+                0,
+            ),
+            ("SecretRef", "string", ".status.secretRef", 0),
+        ],
+    ),
+    (
+        "cni",
+        "CalicoConfig",
+        "calicoconfigs",
+        "Namespaced",
+        Some("calicoconf"),
+        true,
+        &[
+            ("VethMTU", "string", ".spec.calico.config.vethMTU", 0),
+            ("SecretRef", "string", ".status.secretRef", 0),
+        ],
+    ),
+    (
+        "cpi",
+        "VSphereCPIConfig",
+        "vspherecpiconfigs",
+        "Namespaced",
+        Some("vcpic"),
+        true,
+        // The old column Name pointed to a field that does not exist.
+        &[
+            ("Name", "string", ".metadata.name", 0),
+            ("Mode", "string", ".spec.vsphereCPI.mode", 0),
+        ],
+    ),
+    (
+        "cpi",
+        "OracleCPIConfig",
+        "oraclecpiconfigs",
+        "Namespaced",
+        Some("ocicpicfgs"),
+        true,
+        &[
+            ("Name", "string", ".metadata.name", 0),
+            ("Secret", "string", ".status.secretRef", 0),
+        ],
+    ),
+    (
+        "cpi",
+        "KubevipCPIConfig",
+        "kubevipcpiconfigs",
+        "Namespaced",
+        None,
+        true,
+        &[],
+    ),
+    (
+        "csi",
+        "VSphereCSIConfig",
+        "vspherecsiconfigs",
+        "Namespaced",
+        None,
+        true,
+        &[],
+    ),
+    (
+        "csi",
+        "AwsEbsCSIConfig",
+        "awsebscsiconfigs",
+        "Namespaced",
+        None,
+        true,
+        &[],
+    ),
+    (
+        "csi",
+        "AzureDiskCSIConfig",
+        "azurediskcsiconfigs",
+        "Namespaced",
+        None,
+        true,
+        &[],
+    ),
+    (
+        "csi",
+        "AzureFileCSIConfig",
+        "azurefilecsiconfigs",
+        "Namespaced",
+        None,
+        true,
+        &[],
+    ),
 ];
 
 #[test]
 fn names_scope_columns_and_subresources_are_the_old_ones() {
     let crds = sluice_crds::crds();
     assert_eq!(crds.len(), CONTRACTS.len());
-    for (crd, (kind, plural, scope, short, status, columns)) in crds.iter().zip(CONTRACTS) {
+    for (crd, (group, kind, plural, scope, short, status, columns)) in crds.iter().zip(CONTRACTS) {
         let names = &crd.spec.names;
         assert_eq!((names.kind.as_str(), names.plural.as_str()), (kind, plural));
         assert_eq!(
             crd.metadata.name.as_deref(),
-            Some(&*format!("{plural}.run.tanzu.vmware.com"))
+            Some(&*format!("{plural}.{group}.tanzu.vmware.com"))
         );
         assert_eq!(crd.spec.scope, scope, "{kind}");
         assert_eq!(
             names.short_names.as_deref(),
-            Some(&[short.to_owned()][..]),
+            short.map(|short| vec![short.to_owned()]).as_deref(),
             "{kind}"
         );
 
         let version = only_version(crd);
-        assert_eq!(version.name, "v1alpha3");
+        let name = if group == "run" { "v1alpha3" } else { "v1alpha1" };
+        assert_eq!(version.name, name, "{kind}");
         assert!(version.served && version.storage, "{kind}");
         assert_eq!(
             version
@@ -178,6 +297,7 @@ fn definitions_belong_to_the_provider_and_say_what_moves() {
         // Copies belong to a Cluster and go with it; templates in the system namespace stay where they are.
         ("KappControllerConfig", vec!["clusterctl.cluster.x-k8s.io"]),
     ]);
+    let configuration = vec!["clusterctl.cluster.x-k8s.io"];
     for crd in sluice_crds::crds() {
         let mut labels = crd.metadata.labels.unwrap_or_default();
         assert_eq!(
@@ -186,7 +306,7 @@ fn definitions_belong_to_the_provider_and_say_what_moves() {
         );
         assert_eq!(
             labels.keys().collect::<Vec<_>>(),
-            expected[&*crd.spec.names.kind],
+            *expected.get(&*crd.spec.names.kind).unwrap_or(&configuration),
             "{}",
             crd.spec.names.kind
         );
@@ -209,7 +329,33 @@ fn required_fields_are_the_old_ones() {
             "spec.image": ["ref", "type"],
             "status.conditions[]": ["lastTransitionTime", "status", "type"],
         },
-        "KappControllerConfig": {"": ["spec"]},
+        "KappControllerConfig": with_conditions(json!({})),
+        "AntreaConfig": with_conditions(json!({})),
+        "CalicoConfig": with_conditions(json!({})),
+        "VSphereCPIConfig": with_conditions(json!({
+            "spec": ["vsphereCPI"],
+            "spec.vsphereCPI.vSphereCredentialLocalObjRef": ["kind", "name"],
+            "spec.vsphereCPI.nsxt.credentialLocalObjRef": ["kind", "name"],
+        })),
+        "OracleCPIConfig": with_conditions(json!({
+            "spec": ["compartment", "vcn"],
+            "spec.loadBalancer.securityListSubnetMapping[]": ["securityList", "subnet"],
+        })),
+        "KubevipCPIConfig": with_conditions(json!({})),
+        "VSphereCSIConfig": with_conditions(json!({
+            "spec": ["vsphereCSI"],
+            "spec.vsphereCSI": ["mode"],
+            "spec.vsphereCSI.config.vSphereCredentialLocalObjRef": ["kind", "name"],
+        })),
+        "AwsEbsCSIConfig": with_conditions(json!({
+            "spec": ["awsEBSCSIDriver"],
+            "spec.awsEBSCSIDriver": ["namespace"],
+        })),
+        "AzureDiskCSIConfig": with_conditions(json!({"spec": ["azureDiskCSIDriver"]})),
+        "AzureFileCSIConfig": with_conditions(json!({
+            "spec": ["azureFileCSIDriver"],
+            "spec.azureFileCSIDriver": ["namespace"],
+        })),
     });
     for crd in sluice_crds::crds() {
         let mut found = BTreeMap::new();
@@ -240,6 +386,13 @@ fn required_fields_are_the_old_ones() {
         }
         assert_eq!(found, bootstrap, "{kind}");
     }
+}
+
+/// What every configuration kind requires, and `more`.
+fn with_conditions(mut more: Value) -> Value {
+    more[""] = json!(["spec"]);
+    more["status.conditions[]"] = json!(["lastTransitionTime", "status", "type"]);
+    more
 }
 
 /// The API server refuses a schema with alternatives in it, and stores nulls where `nullable` lets it.

@@ -5,7 +5,11 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_crds::run::{ClusterBootstrap, KappControllerConfig, KappControllerConfigSpec, Phase, Readiness};
+use sluice_crds::{
+    cni::AntreaConfig,
+    cpi::VSphereCPIConfig,
+    run::{ClusterBootstrap, KappControllerConfig, KappControllerConfigSpec, Phase, Readiness},
+};
 
 /// The object as the API server stores it: absent properties with a default get it, outermost first.
 fn stored(kind: &str, mut object: Value) -> Value {
@@ -137,6 +141,112 @@ fn a_bootstrap_waits_for_everything_unless_told_otherwise() {
     assert_eq!(
         (policy.readiness, policy.phase),
         (Readiness::Reconciled, Phase::BeforeControlPlane)
+    );
+}
+
+/// Parents have no default: what is not spoken about stays unsaid, and its leaves get none either.
+#[test]
+fn antrea_config_defaults_are_those_of_the_leaves() {
+    assert_eq!(stored("AntreaConfig", json!({"spec": {}})), json!({"spec": {}}));
+    let object = json!({"spec": {"antrea": {"config": {"featureGates": {}}}, "antreaNsx": {}}});
+    let stored = stored("AntreaConfig", object.clone());
+    assert_eq!(
+        stored["spec"],
+        json!({
+            "antreaNsx": {"enable": false},
+            "antrea": {"config": {
+                "tunnelPort": 0,
+                "tunnelCsum": false,
+                "enableUsageReporting": false,
+                "trafficEncapMode": "encap",
+                "noSNAT": false,
+                "disableUdpTunnelOffload": false,
+                "defaultMTU": "",
+                "tlsCipherSuites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,\
+                    TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,\
+                    TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_256_GCM_SHA384",
+                "enableBridgingMode": false,
+                "disableTXChecksumOffload": false,
+                "dnsServerOverride": "",
+                "featureGates": {
+                    "AntreaProxy": true,
+                    "EndpointSlice": false,
+                    "AntreaPolicy": true,
+                    "FlowExporter": false,
+                    "Egress": true,
+                    "NodePortLocal": true,
+                    "AntreaTraceflow": true,
+                    "NetworkPolicyStats": false,
+                    "AntreaIPAM": false,
+                    "ServiceExternalIP": false,
+                    "Multicast": false,
+                    "Multicluster": false,
+                    "SecondaryNetwork": false,
+                    "TrafficControl": false,
+                    "TopologyAwareHints": false,
+                },
+            }},
+        })
+    );
+    same_to_server_and_type::<AntreaConfig>("cni.tanzu.vmware.com/v1alpha1", "AntreaConfig", &object);
+}
+
+#[test]
+fn vsphere_cpi_config_defaults_are_the_documented_ones() {
+    let object = json!({"spec": {"vsphereCPI": {"nsxt": {}}}});
+    assert_eq!(
+        stored("VSphereCPIConfig", object.clone())["spec"]["vsphereCPI"],
+        json!({
+            "tlsCipherSuites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,\
+                TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,\
+                TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+            "antreaNSXPodRoutingEnabled": false,
+            "nsxt": {"podRoutingEnabled": false},
+        })
+    );
+    same_to_server_and_type::<VSphereCPIConfig>("cpi.tanzu.vmware.com/v1alpha1", "VSphereCPIConfig", &object);
+}
+
+#[test]
+fn other_configurations_default_where_the_old_ones_did() {
+    assert_eq!(
+        stored("CalicoConfig", json!({"spec": {"calico": {"config": {}}}})),
+        json!({"spec": {"calico": {"config": {"vethMTU": 0, "skipCNIBinaries": false}}}})
+    );
+    assert_eq!(
+        stored("OracleCPIConfig", json!({"spec": {"loadBalancer": {}}})),
+        json!({"spec": {"loadBalancer": {"securityListManagementMode": "All"}}})
+    );
+    for (kind, spec) in [
+        ("KubevipCPIConfig", json!({})),
+        (
+            "VSphereCSIConfig",
+            json!({"vsphereCSI": {"mode": "vsphereCSI", "config": {}}}),
+        ),
+        ("AwsEbsCSIConfig", json!({"awsEBSCSIDriver": {"namespace": "a"}})),
+        ("AzureDiskCSIConfig", json!({"azureDiskCSIDriver": {}})),
+        (
+            "AzureFileCSIConfig",
+            json!({"azureFileCSIDriver": {"namespace": "a"}}),
+        ),
+    ] {
+        let object = json!({"spec": spec});
+        assert_eq!(stored(kind, object.clone()), object, "{kind}");
+    }
+}
+
+fn same_to_server_and_type<K>(api_version: &str, kind: &str, object: &Value)
+where
+    K: DeserializeOwned + Serialize,
+{
+    let through = |object: Value| {
+        let read: K = read(with_type_meta(api_version, kind, object));
+        serde_json::to_value(read).unwrap()
+    };
+    assert_eq!(
+        through(stored(kind, object.clone())),
+        through(object.clone()),
+        "{kind}"
     );
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_crds::run;
+use sluice_crds::{cni, cpi, csi, run};
 
 fn fixture(kind: &str) -> Value {
     let path = format!(
@@ -35,6 +35,15 @@ fn full_objects_survive_their_types() {
     assert_lossless::<run::ClusterBootstrapTemplate>("ClusterBootstrapTemplate");
     assert_lossless::<run::ClusterBootstrap>("ClusterBootstrap");
     assert_lossless::<run::KappControllerConfig>("KappControllerConfig");
+    assert_lossless::<cni::AntreaConfig>("AntreaConfig");
+    assert_lossless::<cni::CalicoConfig>("CalicoConfig");
+    assert_lossless::<cpi::VSphereCPIConfig>("VSphereCPIConfig");
+    assert_lossless::<cpi::OracleCPIConfig>("OracleCPIConfig");
+    assert_lossless::<cpi::KubevipCPIConfig>("KubevipCPIConfig");
+    assert_lossless::<csi::VSphereCSIConfig>("VSphereCSIConfig");
+    assert_lossless::<csi::AwsEbsCSIConfig>("AwsEbsCSIConfig");
+    assert_lossless::<csi::AzureDiskCSIConfig>("AzureDiskCSIConfig");
+    assert_lossless::<csi::AzureFileCSIConfig>("AzureFileCSIConfig");
 }
 
 /// Otherwise "full" would be a promise: a field added to a type has to appear in its fixture.

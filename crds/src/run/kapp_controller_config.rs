@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::config_status::ConfigStatus;
+
 /// How kapp-controller is set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
@@ -16,7 +18,7 @@ use serde_json::json;
     plural = "kappcontrollerconfigs",
     shortname = "kappconf",
     namespaced,
-    status = "KappControllerConfigStatus",
+    status = "ConfigStatus",
     derive = "PartialEq",
     doc = "How kapp-controller is set up in a workload cluster.",
     printcolumn = r#"{"name": "Namespace", "type": "string", "jsonPath": ".spec.namespace", "description": "Namespace that kapp-controller runs in"}"#,
@@ -89,15 +91,6 @@ pub struct KappConfig {
         skip_serializing_if = "Option::is_none"
     )]
     pub dangerous_skip_tls_verify: Option<String>,
-}
-
-/// What came of the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct KappControllerConfigStatus {
-    /// Name of the Secret with the values for the kapp-controller package.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret_ref: Option<String>,
 }
 
 impl Default for KappControllerConfigSpec {

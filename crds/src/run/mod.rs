@@ -15,8 +15,7 @@ pub use cluster_bootstrap::{
 pub use cluster_bootstrap_template::{ClusterBootstrapTemplate, ClusterBootstrapTemplateSpec};
 pub use condition::Condition;
 pub use kapp_controller_config::{
-    KappConfig, KappController, KappControllerConfig, KappControllerConfigSpec, KappControllerConfigStatus,
-    KappDeployment,
+    KappConfig, KappController, KappControllerConfig, KappControllerConfigSpec, KappDeployment,
 };
 pub use os_image::{MachineImage, OSImage, OSImageSpec, OSImageStatus, OperatingSystem};
 pub use tkr::{

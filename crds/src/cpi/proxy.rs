@@ -1,0 +1,18 @@
+//! Proxies of a cloud provider.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Proxies; what is absent comes from the Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Proxy {
+    /// Proxy for plain connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_proxy: Option<String>,
+    /// Proxy for TLS connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub https_proxy: Option<String>,
+    /// Hosts that are reached directly, comma separated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_proxy: Option<String>,
+}
