@@ -14,6 +14,7 @@ pub mod hop;
 pub mod kubeconfig;
 pub mod names;
 pub mod proof;
+pub mod providers;
 pub mod record;
 pub mod retry;
 pub mod tkr;

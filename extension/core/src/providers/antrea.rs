@@ -1,0 +1,130 @@
+//! AntreaConfig.
+
+use semver::Version;
+use serde_json::{Value, json};
+use sluice_crds::{
+    cni::{AntreaConfig, AntreaConfigSpec, AntreaSettings, FeatureGates},
+    foreign::Cluster,
+    labels::label,
+};
+
+use super::{
+    addresses::Ranges,
+    antrea_nsx,
+    cluster::infrastructure_name,
+    kind::{Config, Provider},
+    output::Output,
+    problem::{Problem, Reason},
+    source::{Sources, Stop},
+    zeros::without_zeros,
+};
+
+/// The first version of each of the two sets of settings that came later.
+const SECOND_SET: Version = Version::new(1, 7, 1);
+const THIRD_SET: Version = Version::new(1, 9, 0);
+
+pub(super) struct Antrea;
+
+impl Provider for Antrea {
+    type Resource = AntreaConfig;
+    type Spec = AntreaConfigSpec;
+    const STATUS_MESSAGE: bool = true;
+
+    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+        let version = version(config)?;
+        let own = config
+            .spec
+            .antrea
+            .as_ref()
+            .and_then(|antrea| antrea.config.as_ref());
+        let services = Ranges::of_services(cluster)?;
+        let mut settings = own.map_or_else(|| json!({}), |own| without_zeros(settings(own, &version)));
+        settings["serviceCIDR"] = json!(services.v4());
+        settings["serviceCIDRv6"] = json!(services.v6());
+        let mut settings = without_zeros(settings);
+        settings["disableUdpTunnelOffload"] = json!(own.is_some_and(|own| own.disable_udp_tunnel_offload));
+        let gates = own.and_then(|own| own.feature_gates.clone());
+        settings["featureGates"] = feature_gates(&gates.unwrap_or(FeatureGates::none()), &version);
+
+        let mut output = Output::new(
+            "antrea",
+            json!({"infraProvider": infrastructure_name(cluster)?, "antrea": {"config": settings}}),
+        );
+        if let Some(nsx) = config.spec.antrea_nsx.as_ref().filter(|nsx| nsx.enable) {
+            antrea_nsx::add(&mut output, nsx, config, cluster, sources)?;
+        }
+        Ok(output)
+    }
+}
+
+/// The version of Antrea, out of the label that names the Package: `1.7.1` of
+/// `antrea.tanzu.vmware.com.1.7.1---vmware.1-tkg.1`.
+fn version(config: &Config<'_, AntreaConfigSpec>) -> Result<Version, Problem> {
+    let package = config.labels.get(label::PACKAGE_NAME).map_or("", String::as_str);
+    // The name of a package has letters after each dot, its version begins with the first digit after one.
+    let digits = package.match_indices('.').map(|(at, _)| &package[at + 1..]);
+    let number = digits
+        .filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+        .map(|rest| rest.split("---").next().unwrap_or(rest))
+        .next();
+    number
+        .and_then(|number| Version::parse(number).ok())
+        .ok_or_else(|| {
+            let message = format!(
+                "label {} of AntreaConfig {}/{} is {package:?}; it has to name the Package, as in \
+             antrea.tanzu.vmware.com.1.9.0---vmware.1",
+                label::PACKAGE_NAME,
+                config.namespace,
+                config.name
+            );
+            Problem::new(Reason::PackageLabelMissing, message)
+        })
+}
+
+/// Settings under the names that they have in the configuration, as far as this version knows them.
+fn settings(own: &AntreaSettings, version: &Version) -> Value {
+    let mut settings = json!({
+        "egress": own.egress,
+        "nodePortLocal": own.node_port_local,
+        "antreaProxy": own.antrea_proxy,
+        "flowExporter": own.flow_exporter,
+        "kubeAPIServerOverride": own.kube_api_server_override,
+        "transportInterface": own.transport_interface,
+        "transportInterfaceCIDRs": own.transport_interface_cidrs,
+        "multicastInterfaces": own.multicast_interfaces,
+        "tunnelType": own.tunnel_type,
+        "trafficEncryptionMode": own.traffic_encryption_mode,
+        "enableUsageReporting": own.enable_usage_reporting,
+        "wireGuard": own.wire_guard,
+        "trafficEncapMode": own.traffic_encap_mode,
+        "noSNAT": own.no_snat,
+        "defaultMTU": own.default_mtu,
+        "tlsCipherSuites": own.tls_cipher_suites,
+    });
+    if *version >= SECOND_SET {
+        settings["multicast"] = json!(own.multicast);
+        settings["multicluster"] = json!(own.multicluster);
+        settings["enableBridgingMode"] = json!(own.enable_bridging_mode);
+        settings["disableTXChecksumOffload"] = json!(own.disable_tx_checksum_offload);
+        settings["dnsServerOverride"] = json!(own.dns_server_override);
+    }
+    if *version >= THIRD_SET {
+        settings["tunnelPort"] = json!(own.tunnel_port);
+        settings["tunnelCsum"] = json!(own.tunnel_csum);
+    }
+    settings
+}
+
+/// Every gate that this version knows: a gate that is not given would have Antrea's default.
+fn feature_gates(own: &FeatureGates, version: &Version) -> Value {
+    let mut gates = json!(own);
+    let known = |gate: &str| match gate {
+        "Multicluster" | "SecondaryNetwork" | "TrafficControl" => *version >= SECOND_SET,
+        "TopologyAwareHints" => *version >= THIRD_SET,
+        _ => true,
+    };
+    if let Some(gates) = gates.as_object_mut() {
+        gates.retain(|gate, _| known(gate));
+    }
+    gates
+}

@@ -1,0 +1,149 @@
+//! Antrea's connection to NSX: its values, and the accounts that it needs on a Supervisor.
+
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use sluice_crds::{
+    cni::{AntreaConfigSpec, AntreaNsx, NsxInline, NsxProvider},
+    foreign::Cluster,
+};
+
+use super::{
+    cluster::owner_reference,
+    credentials::{required, secret},
+    kind::Config,
+    output::Output,
+    problem::{Problem, Reason},
+    source::{Source, Sources, Stop},
+    supervisor::{self, Rule, ServiceAccount},
+    vsphere::vsphere_cluster,
+    zeros::without_zeros,
+};
+
+const GROUP: &str = "nsx.vmware.com";
+const API_VERSION: &str = "nsx.vmware.com/v1alpha1";
+const KIND: &str = "NSXServiceAccount";
+
+/// Adds what the connection needs.
+pub(super) fn add(
+    output: &mut Output,
+    nsx: &AntreaNsx,
+    config: &Config<'_, AntreaConfigSpec>,
+    cluster: &Cluster,
+    sources: &Sources,
+) -> Result<(), Stop> {
+    let from = nsx.bootstrap_from.clone().unwrap_or_default();
+    let bootstrap = match (&from.provider_ref, &from.inline) {
+        (Some(_), Some(_)) => {
+            let message = format!(
+                "spec.antreaNsx.bootstrapFrom of AntreaConfig {}/{} has providerRef and inline; keep one",
+                config.namespace, config.name
+            );
+            return Err(Problem::new(Reason::NsxSourcesAmbiguous, message).into());
+        }
+        (provider, None) => {
+            let provider = provider
+                .as_ref()
+                .map(|provider| checked(provider, config))
+                .transpose()?;
+            accounts(output, cluster, sources)?;
+            json!({ "providerRef": provider })
+        }
+        (None, Some(inline)) => {
+            let namespace = cluster.namespace().unwrap_or_default();
+            output.obsolete.push(Source::namespaced(
+                GROUP,
+                KIND,
+                &namespace,
+                &account_name(cluster),
+            ));
+            json!({ "inline": inline_values(inline, config, sources)? })
+        }
+    };
+    output.values["antreaNsx"] = without_zeros(json!({
+        "enable": true,
+        "bootstrapFrom": bootstrap,
+        "config": nsx.config,
+    }));
+    Ok(())
+}
+
+/// The reference, if it is one to an NSXServiceAccount.
+fn checked(provider: &NsxProvider, config: &Config<'_, AntreaConfigSpec>) -> Result<Value, Problem> {
+    let (group, kind) = (provider.apigroup.as_deref(), provider.kind.as_deref());
+    // The old manager compared kinds without looking at capitals.
+    let right = group == Some(GROUP) && kind.is_some_and(|kind| kind.eq_ignore_ascii_case(KIND));
+    if !right {
+        let message = format!(
+            "spec.antreaNsx.bootstrapFrom.providerRef of AntreaConfig {}/{} is to {:?} of group {:?}; it has to be to \
+             {KIND} of group {GROUP}",
+            config.namespace,
+            config.name,
+            kind.unwrap_or_default(),
+            group.unwrap_or_default()
+        );
+        return Err(Problem::new(Reason::NsxProviderInvalid, message));
+    }
+    Ok(json!({"apiVersion": API_VERSION, "kind": KIND, "name": provider.name}))
+}
+
+fn inline_values(
+    inline: &NsxInline,
+    config: &Config<'_, AntreaConfigSpec>,
+    sources: &Sources,
+) -> Result<Value, Stop> {
+    let field = "spec.antreaNsx.bootstrapFrom.inline.nsxCertName";
+    let name = inline.nsx_cert_name.as_deref().unwrap_or_default();
+    let certificate = if name.is_empty() {
+        Value::Null
+    } else {
+        let source = Source::secret(config.namespace, name);
+        let found = secret(sources, &source, field)?;
+        json!({
+            "tls.crt": required(found, &source, "tls.crt", field)?,
+            "tls.key": required(found, &source, "tls.key", field)?,
+        })
+    };
+    Ok(
+        json!({"nsxManagers": inline.nsx_managers, "clusterName": inline.cluster_name, "NsxCert": certificate}),
+    )
+}
+
+fn account_name(cluster: &Cluster) -> String {
+    format!("{}-antrea", cluster.name_any())
+}
+
+/// The account of the cluster at NSX, and the right of its nodes to read it.
+fn accounts(output: &mut Output, cluster: &Cluster, sources: &Sources) -> Result<(), Stop> {
+    let vsphere_cluster = vsphere_cluster(cluster, sources)?;
+    let (account, certificate) = (
+        account_name(cluster),
+        format!("{}-antrea-nsx-cert", cluster.name_any()),
+    );
+    let rules = [
+        Rule::new(GROUP, &["nsxserviceaccounts"], &["get", "list", "watch"]).only(&account),
+        Rule::new("", &["secrets"], &["get", "list", "watch"]).only(&certificate),
+    ];
+    let service_account = ServiceAccount {
+        suffix: "antrea",
+        namespace: "vmware-system-antrea",
+        secret: "supervisor-cred",
+        rules: &rules,
+    };
+    output.objects.push(supervisor::cluster_role(
+        "addons-vsphere-antreaConfig-providerserviceaccount-aggregatedrole",
+        // The role is one for all clusters.
+        &rules.clone().map(Rule::for_all),
+    ));
+    output.objects.push(service_account.for_cluster(vsphere_cluster));
+    output.objects.push(json!({
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {
+            "name": account,
+            "namespace": cluster.namespace(),
+            "ownerReferences": [owner_reference(cluster)],
+        },
+        "spec": {},
+    }));
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! The table of configuration kinds.
+
+use std::collections::BTreeMap;
+
+use kube::{
+    Resource, ResourceExt as _,
+    core::{ApiResource, DynamicObject},
+};
+use serde::de::DeserializeOwned;
+use sluice_crds::foreign::Cluster;
+
+use super::{
+    antrea::Antrea,
+    aws_ebs_csi::AwsEbsCsi,
+    azure_disk_csi::AzureDiskCsi,
+    azure_file_csi::AzureFileCsi,
+    calico::Calico,
+    kapp_controller::KappController,
+    kubevip_cpi::KubevipCpi,
+    oracle_cpi::OracleCpi,
+    output::Output,
+    problem::{Problem, Reason},
+    source::{Sources, Stop},
+    vsphere_cpi::VSphereCpi,
+    vsphere_csi::VSphereCsi,
+};
+
+/// One kind of configuration.
+pub trait Provider {
+    /// The kind itself.
+    type Resource: Resource<DynamicType = ()>;
+    /// Its spec.
+    type Spec: DeserializeOwned;
+    /// How a configuration finds its Cluster.
+    const OWNER: OwnerBy = OwnerBy::Reference;
+    /// Whether `status.message` repeats what is wrong.
+    const STATUS_MESSAGE: bool = false;
+
+    /// What a configuration turns into.
+    ///
+    /// # Errors
+    /// Something has to be read first, or to be put right by somebody.
+    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop>;
+}
+
+/// How a configuration finds its Cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerBy {
+    /// By the first of its owners that is a Cluster.
+    Reference,
+    /// Likewise, and by its own name when it has no such owner.
+    ReferenceOrName,
+}
+
+/// One configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Config<'a, S> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its labels.
+    pub labels: &'a BTreeMap<String, String>,
+    /// What it asks for.
+    pub spec: &'a S,
+}
+
+/// A kind as the controller runs it.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// How it is served.
+    pub resource: ApiResource,
+    /// How a configuration finds its Cluster.
+    pub owner: OwnerBy,
+    /// Whether `status.message` repeats what is wrong.
+    pub status_message: bool,
+    values: fn(&DynamicObject, &Cluster, &Sources) -> Result<Output, Stop>,
+}
+
+/// Every kind that is turned into values. A new one is a file beside this one and a line here.
+#[must_use]
+pub fn kinds() -> Vec<Kind> {
+    vec![
+        Kind::of::<KappController>(),
+        Kind::of::<Antrea>(),
+        Kind::of::<Calico>(),
+        Kind::of::<VSphereCpi>(),
+        Kind::of::<OracleCpi>(),
+        Kind::of::<KubevipCpi>(),
+        Kind::of::<VSphereCsi>(),
+        Kind::of::<AwsEbsCsi>(),
+        Kind::of::<AzureDiskCsi>(),
+        Kind::of::<AzureFileCsi>(),
+    ]
+}
+
+impl Kind {
+    /// The kind of a provider.
+    #[must_use]
+    pub fn of<P: Provider>() -> Self {
+        Self {
+            resource: ApiResource::erase::<P::Resource>(&()),
+            owner: P::OWNER,
+            status_message: P::STATUS_MESSAGE,
+            values: evaluate::<P>,
+        }
+    }
+
+    /// What a configuration of this kind turns into.
+    ///
+    /// # Errors
+    /// Something has to be read first, or to be put right by somebody.
+    pub fn values(
+        &self,
+        config: &DynamicObject,
+        cluster: &Cluster,
+        sources: &Sources,
+    ) -> Result<Output, Stop> {
+        (self.values)(config, cluster, sources)
+    }
+}
+
+fn evaluate<P: Provider>(
+    object: &DynamicObject,
+    cluster: &Cluster,
+    sources: &Sources,
+) -> Result<Output, Stop> {
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    let spec = object.data.get("spec").cloned().unwrap_or_default();
+    let spec: P::Spec = serde_json::from_value(spec).map_err(|error| {
+        let kind = P::Resource::kind(&());
+        // The API server has checked it against the definition, so one of the two is of another release.
+        let message = format!(
+            "spec of {kind} {namespace}/{name} cannot be read: {error}; apply the CRDs of this release"
+        );
+        Problem::new(Reason::ConfigUnreadable, message)
+    })?;
+    let config = Config {
+        name: &name,
+        namespace: &namespace,
+        labels: object.labels(),
+        spec: &spec,
+    };
+    P::values(&config, cluster, sources)
+}

@@ -1,0 +1,28 @@
+//! KubevipCPIConfig.
+
+use serde_json::json;
+use sluice_crds::{
+    cpi::{KubevipCPIConfig, KubevipCPIConfigSpec},
+    foreign::Cluster,
+};
+
+use super::{
+    kind::{Config, Provider},
+    output::Output,
+    source::{Sources, Stop},
+};
+
+pub(super) struct KubevipCpi;
+
+impl Provider for KubevipCpi {
+    type Resource = KubevipCPIConfig;
+    type Spec = KubevipCPIConfigSpec;
+
+    fn values(config: &Config<'_, Self::Spec>, _: &Cluster, _: &Sources) -> Result<Output, Stop> {
+        // What is not given is left out when the spec is written.
+        Ok(Output::new(
+            "kube-vip-cloud-provider",
+            json!({ "kubevipCloudProvider": config.spec }),
+        ))
+    }
+}

@@ -1,0 +1,35 @@
+//! Configuration kinds: typed settings in, package values out.
+//!
+//! A kind is one file: a [`Provider`] whose `values` is a function of the configuration, its Cluster and the objects it
+//! asks [`Sources`] for. What it asked for is at the same time what has to be watched for it, so that there is no second
+//! list to keep. [`kinds`] is the table that the controller runs.
+
+mod addresses;
+mod cluster;
+mod credentials;
+mod kind;
+mod output;
+mod problem;
+mod source;
+mod supervisor;
+mod vsphere;
+mod zeros;
+
+mod antrea;
+mod antrea_nsx;
+mod aws_ebs_csi;
+mod azure_disk_csi;
+mod azure_file_csi;
+mod calico;
+mod kapp_controller;
+mod kubevip_cpi;
+mod oracle_cpi;
+mod vsphere_cpi;
+mod vsphere_cpi_paravirtual;
+mod vsphere_csi;
+mod vsphere_csi_paravirtual;
+
+pub use kind::{Config, Kind, OwnerBy, Provider, kinds};
+pub use output::Output;
+pub use problem::{Problem, Reason};
+pub use source::{Source, Sources, Stop};

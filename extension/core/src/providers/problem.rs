@@ -1,0 +1,102 @@
+//! What keeps values from being computed: one vocabulary for conditions, events and metric labels.
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// Why a configuration is not ready.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($(#[$doc])* $name),+
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The reason as conditions, events and metrics spell it.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name)),+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The configuration has no owner of kind Cluster.
+    OwnerMissing,
+    /// The Cluster that owns the configuration does not exist.
+    ClusterNotFound,
+    /// The configuration cannot be read.
+    ConfigUnreadable,
+    /// The configuration says not what it is for.
+    ModeMissing,
+    /// The label with the name of the package is missing or says no version.
+    PackageLabelMissing,
+    /// The Cluster has no infrastructure object yet, or names one that does not exist.
+    InfrastructureNotFound,
+    /// The infrastructure is of a kind that the package knows nothing about.
+    InfrastructureUnknown,
+    /// The control plane object or its machine template does not exist.
+    ControlPlaneNotFound,
+    /// The Cluster has no range of addresses.
+    CIDRMissing,
+    /// The Cluster has more than two ranges of addresses.
+    CIDRTooMany,
+    /// A range of addresses cannot be read, or is too small.
+    CIDRInvalid,
+    /// The Secret with credentials does not exist.
+    CredentialsNotFound,
+    /// The Secret with credentials lacks a key.
+    CredentialsIncomplete,
+    /// The identity is of a kind that gives no credentials.
+    IdentityUnknown,
+    /// The identity does not exist, or is not ready.
+    IdentityNotReady,
+    /// The identity does not allow the namespace of the Cluster.
+    IdentityNotAllowed,
+    /// Certificates shall be verified, and there is no thumbprint to verify them by.
+    ThumbprintMissing,
+    /// The address of the Supervisor is neither at its Service nor in cluster-info.
+    SupervisorNotFound,
+    /// The reference to an NSX account is to something else.
+    NsxProviderInvalid,
+    /// The identity towards NSX is given twice.
+    NsxSourcesAmbiguous,
+    /// A name that is derived from the Cluster's is too long.
+    NameTooLong,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What keeps values from being computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// For conditions, events and metrics.
+    pub reason: Reason,
+    /// One line that names the object, the field, the value and the way out. Never a credential.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem with its message.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}

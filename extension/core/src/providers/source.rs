@@ -1,0 +1,151 @@
+//! The objects that values are computed from, fetched one question at a time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::problem::Problem;
+
+/// An object, or all objects of a kind, that values are computed from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// One object.
+    Object {
+        /// Its API group; empty is the core group.
+        group: String,
+        /// Its kind.
+        kind: String,
+        /// Its namespace; `None` for an object of the whole cluster.
+        namespace: Option<String>,
+        /// Its name.
+        name: String,
+    },
+    /// All objects of a kind of the whole cluster.
+    Every {
+        /// Its API group.
+        group: String,
+        /// The kind.
+        kind: String,
+    },
+}
+
+impl Source {
+    /// An object of a namespace.
+    #[must_use]
+    pub fn namespaced(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        Self::Object {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            name: name.to_owned(),
+        }
+    }
+
+    /// An object of the whole cluster.
+    #[must_use]
+    pub fn cluster_wide(group: &str, kind: &str, name: &str) -> Self {
+        Self::Object {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: name.to_owned(),
+        }
+    }
+
+    /// A Secret.
+    #[must_use]
+    pub fn secret(namespace: &str, name: &str) -> Self {
+        Self::namespaced("", "Secret", namespace, name)
+    }
+
+    /// The group and the kind.
+    #[must_use]
+    pub fn group_kind(&self) -> (&str, &str) {
+        match self {
+            Self::Object { group, kind, .. } | Self::Every { group, kind } => (group, kind),
+        }
+    }
+
+    /// Whether it is a Secret: those are read by name and never watched.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        self.group_kind() == ("", "Secret")
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object {
+                kind,
+                namespace: Some(namespace),
+                name,
+                ..
+            } => write!(f, "{kind} {namespace}/{name}"),
+            Self::Object { kind, name, .. } => write!(f, "{kind} {name}"),
+            Self::Every { kind, .. } => write!(f, "all objects of kind {kind}"),
+        }
+    }
+}
+
+/// Why a computation stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// This has to be read first.
+    Unread(Source),
+    /// Somebody has to put this right.
+    Problem(Problem),
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// What was read for one computation. Whoever holds it begins with nothing, reads what the computation stops at, and
+/// tries again: in the end it holds exactly what the result depends on.
+#[derive(Debug, Default)]
+pub struct Sources {
+    read: BTreeMap<Source, Vec<Value>>,
+}
+
+impl Sources {
+    /// Adds what was found: nothing, the object, or all objects of the kind.
+    pub fn insert(&mut self, source: Source, found: Vec<Value>) {
+        self.read.insert(source, found);
+    }
+
+    /// What the result depends on.
+    pub fn read(&self) -> impl Iterator<Item = &Source> {
+        self.read.keys()
+    }
+
+    /// An object; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// It was not read yet.
+    pub fn find(&self, source: &Source) -> Result<Option<&Value>, Stop> {
+        Ok(self.every(source)?.first())
+    }
+
+    /// All objects of a kind.
+    ///
+    /// # Errors
+    /// They were not read yet.
+    pub fn every(&self, source: &Source) -> Result<&[Value], Stop> {
+        self.read
+            .get(source)
+            .map(Vec::as_slice)
+            .ok_or_else(|| Stop::Unread(source.clone()))
+    }
+}
+
+/// A string inside an object; empty when there is none.
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}

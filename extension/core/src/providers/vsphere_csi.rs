@@ -1,0 +1,111 @@
+//! VSphereCSIConfig towards vCenter.
+
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use sluice_crds::{
+    csi::{VSphereCSIConfig, VSphereCSIConfigSpec, VSphereCSIMode, VSphereCSISettings},
+    foreign::Cluster,
+};
+
+use super::{
+    cluster::{Proxies, given, variable},
+    credentials::{Login, identity_login, named_login},
+    kind::{Config, Provider},
+    output::Output,
+    source::{Sources, Stop, text},
+    vsphere::{control_plane, machine_template, vsphere_cluster},
+    vsphere_csi_paravirtual,
+};
+
+const NAMESPACE: &str = "kube-system";
+const TIMEOUT: &str = "300s";
+/// The controller elects one of its replicas; more than three help nobody.
+const MOST_REPLICAS: i64 = 3;
+
+pub(super) struct VSphereCsi;
+
+impl Provider for VSphereCsi {
+    type Resource = VSphereCSIConfig;
+    type Spec = VSphereCSIConfigSpec;
+
+    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+        let none = VSphereCSISettings::default();
+        let own = config.spec.vsphere_csi.config.as_ref().unwrap_or(&none);
+        match config.spec.vsphere_csi.mode {
+            VSphereCSIMode::VCenter => towards_vcenter(config, own, cluster, sources),
+            VSphereCSIMode::Paravirtual => vsphere_csi_paravirtual::values(cluster, sources),
+        }
+    }
+}
+
+fn towards_vcenter(
+    config: &Config<'_, VSphereCSIConfigSpec>,
+    own: &VSphereCSISettings,
+    cluster: &Cluster,
+    sources: &Sources,
+) -> Result<Output, Stop> {
+    let infrastructure = vsphere_cluster(cluster, sources)?;
+    let template = machine_template(cluster, sources)?;
+    let in_template = |field: &str| text(template, &format!("/spec/template/spec/{field}"));
+    let login = login(config, own, cluster, sources)?;
+    let derived = Proxies::of(cluster);
+    let values = json!({
+        "vsphereCSI": {
+            "tlsThumbprint": given(own.tls_thumbprint.as_ref(), text(infrastructure, "/spec/thumbprint")),
+            "namespace": given(own.namespace.as_ref(), NAMESPACE),
+            "clusterName": given(own.cluster_name.as_ref(), &cluster.name_any()),
+            "server": given(own.server.as_ref(), text(infrastructure, "/spec/server")),
+            "datacenter": given(own.datacenter.as_ref(), in_template("datacenter")),
+            "publicNetwork": given(own.public_network.as_ref(), in_template("network/devices/0/networkName")),
+            "username": login.username,
+            "password": login.password,
+            "region": given(own.region.as_ref(), ""),
+            "zone": given(own.zone.as_ref(), ""),
+            "insecureFlag": own.insecure_flag.unwrap_or(true),
+            "useTopologyCategories": own.use_topology_categories.unwrap_or(false),
+            "provisionTimeout": given(own.provision_timeout.as_ref(), TIMEOUT),
+            "attachTimeout": given(own.attach_timeout.as_ref(), TIMEOUT),
+            "resizerTimeout": given(own.resizer_timeout.as_ref(), TIMEOUT),
+            "vSphereVersion": given(own.vsphere_version.as_ref(), ""),
+            "http_proxy": given(own.http_proxy.as_ref(), &derived.http),
+            "https_proxy": given(own.https_proxy.as_ref(), &derived.https),
+            "no_proxy": given(own.no_proxy.as_ref(), &derived.no),
+            "deployment_replicas": replicas(own, cluster, sources)?,
+            "windows_support": own.windows_support.unwrap_or(false),
+            "netpermissions": own.net_permissions,
+        },
+    });
+    let mut output = Output::new("vsphere-csi", values);
+    if own.credential.is_some() {
+        output.owned.push(login.secret);
+    }
+    Ok(output)
+}
+
+/// As many as the control plane has, or as the configuration says, within reason.
+fn replicas(own: &VSphereCSISettings, cluster: &Cluster, sources: &Sources) -> Result<i64, Stop> {
+    let replicas = match own.deployment_replicas {
+        Some(own) => i64::from(own),
+        None => control_plane(cluster, sources)?
+            .pointer("/spec/replicas")
+            .and_then(Value::as_i64)
+            .unwrap_or(1),
+    };
+    Ok(replicas.clamp(1, MOST_REPLICAS))
+}
+
+/// The login that the configuration names; else of what the topology names, else of the Secret named as the Cluster.
+fn login(
+    config: &Config<'_, VSphereCSIConfigSpec>,
+    own: &VSphereCSISettings,
+    cluster: &Cluster,
+    sources: &Sources,
+) -> Result<Login, Stop> {
+    if let Some(own) = &own.credential {
+        let field = "spec.vsphereCSI.config.vSphereCredentialLocalObjRef";
+        return named_login(sources, config.namespace, own, field);
+    }
+    let by_name = json!({"kind": "Secret", "name": cluster.name_any()});
+    let reference = variable(cluster, "identityRef").unwrap_or(&by_name);
+    identity_login(sources, cluster, reference, "variable identityRef")
+}

@@ -1,0 +1,47 @@
+//! Leaving out what says nothing.
+
+use serde_json::Value;
+
+/// The value without empty strings, zeros, `false`, nulls, and lists and objects that are empty then.
+///
+/// Packages have defaults of their own for what is not given; handing them a zero would replace those.
+pub(super) fn without_zeros(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, field)| (name, without_zeros(field)))
+            .filter(|(_, field)| !is_zero(field))
+            .collect(),
+        other => other,
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(value) => value.as_f64() == Some(0.0),
+        Value::String(value) => value.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_says_something_stays() {
+        let value = json!({
+            "a": "", "b": 0, "c": false, "d": null, "e": [], "f": {"g": {"h": ""}},
+            "i": "0", "j": 1, "k": true, "l": [0, ""], "m": {"n": 2, "o": 0},
+        });
+        assert_eq!(
+            without_zeros(value),
+            json!({"i": "0", "j": 1, "k": true, "l": [0, ""], "m": {"n": 2}})
+        );
+    }
+}
