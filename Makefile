@@ -8,7 +8,7 @@ FIRST ?= 0
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 # Tests that start real components, and all others.
-REAL := stack crds cleanup missing extension
+REAL := stack crds cleanup missing extension configurations
 TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
          $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))
 PURE := $(sort $(filter-out $(REAL) scenarios,$(TESTS)))

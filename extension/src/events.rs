@@ -1,12 +1,13 @@
-//! Events for people: one for each change of what a cluster waits for.
+//! Events for people: one for each change of what an object waits for.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
-    Client, Resource, ResourceExt,
+    Client, Resource,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use sluice_core::hold::{Hold, HoldReason};
@@ -75,8 +76,17 @@ impl Notifier {
             .remove(uid);
     }
 
+    /// Tells once what is wrong with an object that is no Cluster.
+    pub async fn problem(&self, object: &ObjectReference, reason: &str, note: &str) {
+        self.publish(object, EventType::Warning, reason, note).await;
+    }
+
     async fn tell(&self, cluster: &Cluster, type_: EventType, reason: &str, note: &str) {
-        let uid = cluster.uid().unwrap_or_default();
+        self.publish(&cluster.object_ref(&()), type_, reason, note).await;
+    }
+
+    async fn publish(&self, object: &ObjectReference, type_: EventType, reason: &str, note: &str) {
+        let uid = object.uid.clone().unwrap_or_default();
         let said = format!("{reason}: {note}");
         let before = self
             .last
@@ -94,7 +104,7 @@ impl Notifier {
             secondary: None,
         };
         // An event is a courtesy: the condition says the same, so a lost one is no reason to stop.
-        if let Err(error) = self.recorder.publish(&event, &cluster.object_ref(&())).await {
+        if let Err(error) = self.recorder.publish(&event, object).await {
             warn!(%error, reason, "Publishing an event");
         }
     }

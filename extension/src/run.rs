@@ -15,7 +15,7 @@ use tracing::info;
 use crate::{
     cli::{Args, WebhookArgs},
     control_plane::ControlPlanes,
-    controllers::bootstrap,
+    controllers::{bootstrap, providers},
     health::{self, Health},
     index::Index,
     leader::{self, Elector},
@@ -96,7 +96,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
 async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow::Result<()> {
     let client = client(args.kubeconfig.as_deref()).await?;
     let (triggers, wakes) = Triggers::new();
-    let (stores, following) = Stores::open(&client, &args.system_namespace, &triggers);
+    let dependents = providers::Dependents::default();
+    let (stores, following) = Stores::open(&client, &args.system_namespace, &triggers, &dependents);
     let _stores = AbortOnDrop(tokio::spawn(following));
     let _index = AbortOnDrop(tokio::spawn({
         let (index, stores) = (index.clone(), stores.clone());
@@ -123,6 +124,13 @@ async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow:
         sync_period: args.sync_period,
         delete_timeout: args.cluster_delete_timeout,
     };
+    let configurations = Arc::new(providers::Context::new(
+        client.clone(),
+        stores.clusters.clone(),
+        dependents,
+        triggers.clone(),
+        args.sync_period,
+    ));
     let context = Arc::new(bootstrap::Context::new(
         client.clone(),
         settings,
@@ -139,8 +147,14 @@ async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow:
         tokio::time::sleep(RECONCILE_GRACE).await;
     };
     let reconciling = async {
+        let controllers = async {
+            tokio::join!(
+                bootstrap::run(context, args.cluster_concurrency, wakes, stop.clone()),
+                providers::run(configurations, args.cluster_concurrency, stop.clone()),
+            )
+        };
         tokio::select! {
-            () = bootstrap::run(context, args.cluster_concurrency, wakes, stop.clone()) => {}
+            _ = controllers => {}
             () = patience => {}
         }
     };

@@ -20,6 +20,7 @@ use sluice_crds::{
 use tokio::sync::OnceCell;
 
 use crate::{
+    controllers::providers::Dependents,
     triggers::{ClusterRef, Triggers},
     watch::{Seen, follow},
 };
@@ -59,13 +60,17 @@ impl Stores {
         client: &Client,
         system_namespace: &str,
         triggers: &Triggers,
+        dependents: &Dependents,
     ) -> (Self, BoxFuture<'static, ()>) {
         let topology = || watcher::Config::default().labels(label::TOPOLOGY_OWNED);
         let mut watches = Vec::new();
 
         let clusters = open(Api::all(client.clone()), all(), &mut watches, {
-            let triggers = triggers.clone();
-            move |cluster: &Cluster| triggers.wake(ObjectRef::from_obj(cluster))
+            let (triggers, dependents) = (triggers.clone(), dependents.clone());
+            move |cluster: &Cluster| {
+                triggers.wake(ObjectRef::from_obj(cluster));
+                dependents.cluster_changed(cluster);
+            }
         });
         let every = EveryCluster {
             clusters: clusters.clone(),

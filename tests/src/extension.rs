@@ -148,6 +148,13 @@ impl Extension {
         format!("127.0.0.1:{}", self.health_port.number())
     }
 
+    /// What `/metrics` says.
+    pub async fn metrics(&self) -> Result<String> {
+        Probe::new(&format!("http://{}", self.health_address()), "/metrics")?
+            .text()
+            .await
+    }
+
     /// Its log file.
     #[must_use]
     pub fn log(&self) -> PathBuf {

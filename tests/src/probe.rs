@@ -36,4 +36,10 @@ impl Probe {
             }
         }
     }
+
+    /// What the server answers.
+    pub(crate) async fn text(&self) -> anyhow::Result<String> {
+        let request = http::Request::get(self.path).body(Vec::new())?;
+        Ok(self.client.request_text(request).await?)
+    }
 }

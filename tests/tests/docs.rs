@@ -13,9 +13,9 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
 }
 
-/// The names in `reasons! { … }`.
-fn reasons() -> BTreeSet<String> {
-    let source = read("extension/core/src/hold.rs");
+/// The names in `reasons! { … }` of a file.
+fn reasons(file: &str) -> BTreeSet<String> {
+    let source = read(file);
     let list = source
         .split("\nreasons! {")
         .nth(1)
@@ -41,13 +41,26 @@ fn documented() -> BTreeSet<String> {
 
 #[test]
 fn every_reason_to_hold_is_documented_and_no_other() {
-    let (reasons, documented) = (reasons(), documented());
+    let (reasons, documented) = (reasons("extension/core/src/hold.rs"), documented());
     assert!(reasons.len() > 40, "the list was not read: {reasons:?}");
     let missing: Vec<_> = reasons.difference(&documented).collect();
     let stale: Vec<_> = documented.difference(&reasons).collect();
     assert!(
         missing.is_empty() && stale.is_empty(),
         "missing {missing:?}, stale {stale:?} in docs/failure-modes.md"
+    );
+}
+
+#[test]
+fn every_reason_of_a_configuration_is_documented() {
+    let page = read("docs/reference/providers.md");
+    let missing: Vec<String> = reasons("extension/core/src/providers/problem.rs")
+        .into_iter()
+        .filter(|reason| !page.contains(&format!("`{reason}`")))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "missing {missing:?} in docs/reference/providers.md"
     );
 }
 

@@ -28,6 +28,7 @@ use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::chain;
 use crate::{
     control_plane::ControlPlanes, events::Notifier, index::Index, remote::Remotes, stores::Stores,
     triggers::ClusterRef,
@@ -172,14 +173,6 @@ fn failed(cluster: Arc<Cluster>, error: &Error, _: Arc<Context>) -> Action {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
     Action::requeue(UNWATCHED)
-}
-
-/// An error with its sources on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }
 
 async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, Error> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, api::DynamicObject, discovery};
+use serde_json::Value;
 use sluice_core::{
     build::{Values, inline_document},
     hold::{Hold, HoldReason},
@@ -107,6 +108,17 @@ async fn provider_values(
     let Some(found) = api.get_opt(name).await? else {
         return Ok(Err(missing(HoldReason::ValuesNotFound, "does not exist")));
     };
+    // A controller that says which generation its status is about has to have seen the latest.
+    let observed = found
+        .data
+        .pointer("/status/observedGeneration")
+        .and_then(Value::as_i64);
+    if observed.is_some() && observed != found.metadata.generation {
+        return Ok(Err(missing(
+            HoldReason::ValuesNotReady,
+            "was changed, and its values were not yet",
+        )));
+    }
     match found
         .data
         .pointer("/status/secretRef")

@@ -1,0 +1,154 @@
+//! Which configurations depend on which objects, so that a change wakes exactly them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::Stream;
+use kube::{
+    Resource, ResourceExt,
+    core::{ApiResource, DynamicObject},
+    runtime::reflector::ObjectRef,
+};
+use sluice_core::providers::Source;
+use sluice_crds::foreign::Cluster;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+/// Names one configuration.
+pub(super) type ConfigRef = ObjectRef<DynamicObject>;
+
+/// Who depends on what. Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Dependents(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    of: HashMap<Source, HashSet<ConfigRef>>,
+    sources: HashMap<ConfigRef, Vec<Source>>,
+    wakes: HashMap<String, UnboundedSender<ConfigRef>>,
+}
+
+impl Dependents {
+    /// Wakes whatever depends on a Cluster.
+    pub fn cluster_changed(&self, cluster: &Cluster) {
+        self.changed(&of_cluster(
+            &cluster.namespace().unwrap_or_default(),
+            &cluster.name_any(),
+        ));
+    }
+
+    /// Wakes whatever depends on an object. Every kind has its own queue, which merges wakes of one configuration.
+    pub(super) fn changed(&self, source: &Source) {
+        let inner = self.lock();
+        for config in inner.of.get(source).into_iter().flatten() {
+            if let Some(wake) = inner.wakes.get(&config.dyntype.kind) {
+                let _gone_at_shutdown = wake.send(config.clone());
+            }
+        }
+    }
+
+    /// Begins anew: a configuration depends on `sources` and nothing else.
+    pub(super) fn set(&self, config: &ConfigRef, sources: &[Source]) {
+        let mut inner = self.lock();
+        inner.remove(config);
+        for source in sources {
+            inner.add(config, source);
+        }
+    }
+
+    /// Adds something that a configuration depends on. To be called before it is read, so that no change falls between.
+    pub(super) fn add(&self, config: &ConfigRef, source: &Source) {
+        self.lock().add(config, source);
+    }
+
+    /// Forgets a configuration.
+    pub(super) fn forget(&self, config: &ConfigRef) {
+        self.lock().remove(config);
+    }
+
+    /// The configurations of a kind that are woken.
+    pub(super) fn wakes(&self, kind: &ApiResource) -> impl Stream<Item = ConfigRef> + Send + 'static {
+        let (sender, receiver) = unbounded_channel();
+        self.lock().wakes.insert(kind.kind.clone(), sender);
+        futures::stream::unfold(receiver, |mut receiver| async move {
+            receiver.recv().await.map(|config| (config, receiver))
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn add(&mut self, config: &ConfigRef, source: &Source) {
+        if self.of.entry(source.clone()).or_default().insert(config.clone()) {
+            self.sources
+                .entry(config.clone())
+                .or_default()
+                .push(source.clone());
+        }
+    }
+
+    fn remove(&mut self, config: &ConfigRef) {
+        for source in self.sources.remove(config).into_iter().flatten() {
+            if let Some(configs) = self.of.get_mut(&source) {
+                configs.remove(config);
+                if configs.is_empty() {
+                    self.of.remove(&source);
+                }
+            }
+        }
+    }
+}
+
+/// A Cluster as something that configurations depend on.
+pub(super) fn of_cluster(namespace: &str, name: &str) -> Source {
+    Source::namespaced(&Cluster::group(&()), &Cluster::kind(&()), namespace, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt as _, StreamExt as _};
+
+    use super::*;
+
+    fn kind(name: &str) -> ApiResource {
+        ApiResource {
+            group: "g".to_owned(),
+            version: "v1".to_owned(),
+            api_version: "g/v1".to_owned(),
+            kind: name.to_owned(),
+            plural: "things".to_owned(),
+        }
+    }
+
+    fn config(kind_name: &str, name: &str) -> ConfigRef {
+        ObjectRef::new_with(name, kind(kind_name)).within("ns")
+    }
+
+    #[test]
+    fn a_change_wakes_those_that_depend_on_it_now() {
+        let dependents = Dependents::default();
+        let mut antrea = Box::pin(dependents.wakes(&kind("Antrea")));
+        let mut calico = Box::pin(dependents.wakes(&kind("Calico")));
+        let (one, two) = (of_cluster("ns", "one"), of_cluster("ns", "two"));
+        dependents.set(&config("Antrea", "a"), std::slice::from_ref(&one));
+        dependents.set(&config("Calico", "b"), std::slice::from_ref(&one));
+        dependents.add(&config("Calico", "b"), &two);
+
+        dependents.changed(&two);
+        assert_eq!(antrea.next().now_or_never(), None);
+        assert_eq!(calico.next().now_or_never(), Some(Some(config("Calico", "b"))));
+
+        dependents.set(&config("Calico", "b"), &[two]);
+        dependents.changed(&one);
+        assert_eq!(antrea.next().now_or_never(), Some(Some(config("Antrea", "a"))));
+        assert_eq!(calico.next().now_or_never(), None);
+
+        dependents.forget(&config("Antrea", "a"));
+        dependents.forget(&config("Calico", "b"));
+        assert!(dependents.lock().of.is_empty(), "nothing is left behind");
+    }
+}

@@ -1,0 +1,148 @@
+//! The controller of configuration kinds: what a user sets becomes the Secret that a package is installed with.
+//!
+//! One controller for all kinds of [`kinds`]; a kind is a pure function there and has no code here.
+
+mod apply;
+mod dependents;
+mod dereference;
+mod evaluate;
+mod update_status;
+mod watches;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api, Client, ResourceExt,
+    core::DynamicObject,
+    runtime::{
+        Controller,
+        controller::{Action, Config},
+        reflector::Store,
+        watcher,
+    },
+};
+use sluice_core::providers::{Kind, kinds};
+use sluice_crds::foreign::Cluster;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+pub use dependents::Dependents;
+use watches::Watches;
+
+use super::chain;
+use crate::{events::Notifier, triggers::Triggers};
+
+/// How soon a configuration is looked at again whose result depends on what no watch shows: Secrets are read by name.
+const UNWATCHED: Duration = Duration::from_secs(10);
+/// How soon after a failure that nobody has to put right.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What every reconcile shares.
+pub struct Context {
+    client: Client,
+    clusters: Store<Cluster>,
+    dependents: Dependents,
+    watches: Watches,
+    /// Wakes the Cluster whose packages have new values.
+    triggers: Triggers,
+    events: Notifier,
+    /// How often a configuration is looked at when nothing happens.
+    sync_period: Duration,
+}
+
+impl Context {
+    /// A context without history.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        clusters: Store<Cluster>,
+        dependents: Dependents,
+        triggers: Triggers,
+        sync_period: Duration,
+    ) -> Self {
+        Self {
+            watches: Watches::new(client.clone(), dependents.clone()),
+            events: Notifier::new(client.clone()),
+            client,
+            clusters,
+            dependents,
+            triggers,
+            sync_period,
+        }
+    }
+}
+
+/// A kind with what all kinds share.
+struct OfKind {
+    shared: Arc<Context>,
+    kind: Kind,
+}
+
+impl OfKind {
+    fn api(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.shared.client.clone(), namespace, &self.kind.resource)
+    }
+}
+
+/// Why a reconcile ended early. It is tried again by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The management API server refused a request or did not answer.
+    #[error("talk to the management API server")]
+    Management(#[from] kube::Error),
+    /// A kind that values are computed from cannot be watched.
+    #[error("watch {0}: nothing was listed in time; see the permissions of Sluice")]
+    Unlisted(String),
+}
+
+/// Reconciles every kind until `stop`.
+pub async fn run(context: Arc<Context>, concurrency: u16, stop: CancellationToken) {
+    let controllers = kinds().into_iter().map(|kind| {
+        let configs = Api::<DynamicObject>::all_with(context.client.clone(), &kind.resource);
+        let wakes = context.dependents.wakes(&kind.resource);
+        let of_kind = Arc::new(OfKind {
+            shared: Arc::clone(&context),
+            kind: kind.clone(),
+        });
+        Controller::new_with(configs, watcher::Config::default(), kind.resource)
+            .with_config(Config::default().concurrency(concurrency))
+            .reconcile_on(wakes)
+            .graceful_shutdown_on(stop.clone().cancelled_owned())
+            .run(reconcile, failed, of_kind)
+            .for_each(|result| async move {
+                if let Err(error) = result {
+                    debug!(%error, "Reconciling a configuration");
+                }
+            })
+    });
+    futures::future::join_all(controllers).await;
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
+fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action {
+    if let Error::Management(kube::Error::Api(status)) = error
+        && status.code == 409
+    {
+        // Somebody else wrote first; what they wrote is on its way through the watch.
+        return Action::requeue(Duration::from_millis(100));
+    }
+    let (kind, name) = (&ctx.kind.resource.kind, config.name_any());
+    let namespace = config.namespace().unwrap_or_default();
+    warn!(kind, namespace, name, error = %chain(error), "Reconciling a configuration");
+    Action::requeue(RETRY)
+}
+
+async fn reconcile(config: Arc<DynamicObject>, ctx: Arc<OfKind>) -> Result<Action, Error> {
+    let Some(found) = dereference::run(&config, &ctx) else {
+        return Ok(Action::await_change());
+    };
+    let evaluated = evaluate::run(&ctx, &found).await?;
+    let applied = apply::run(&ctx, &found, &evaluated).await?;
+    update_status::run(&ctx, &found, &applied).await?;
+    Ok(Action::requeue(if evaluated.unwatched {
+        UNWATCHED
+    } else {
+        ctx.shared.sync_period
+    }))
+}

@@ -1,0 +1,248 @@
+//! The golden cases of `extension/core/tests/providers/cases`, made real: each in a namespace of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use futures::stream::{self, StreamExt as _};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use sluice_tests::{apply, wait};
+
+use crate::PATIENCE;
+use crate::around::{read, remove, secret, write};
+
+/// What a definition, or Cluster API, refuses, and no controller ever sees.
+const NEVER_LET_IN: [&str; 2] = [
+    "kapp-controller/problem-unreadable.yaml",
+    "antrea/problem-range.yaml",
+];
+
+/// How many cases run at once, where they share nothing.
+const AT_ONCE: usize = 8;
+
+/// Every case.
+pub(crate) async fn every_case(client: &Client) -> Result<()> {
+    let files = files()?;
+    ensure!(files.len() > 50, "only {} cases", files.len());
+    let let_in = files
+        .iter()
+        .enumerate()
+        .filter(|(_, path)| !NEVER_LET_IN.iter().any(|case| path.ends_with(case)));
+    let mut cases = Vec::new();
+    for (index, path) in let_in {
+        cases.push((path, Case::read(path, &format!("case-{index}"))?));
+    }
+    let (alone, together): (Vec<_>, Vec<_>) = cases
+        .into_iter()
+        .partition(|(_, case)| case.shared().next().is_some());
+    let judged = async |(path, case): (&PathBuf, Case)| {
+        let outcome = case.run(client).await;
+        outcome.map_err(|error| format!("{}: {error:#}", path.display()))
+    };
+    let mut outcomes: Vec<_> = stream::iter(together)
+        .map(&judged)
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    for case in alone {
+        outcomes.push(judged(case).await);
+    }
+    let wrong: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    Ok(())
+}
+
+fn files() -> Result<Vec<PathBuf>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../extension/core/tests/providers/cases");
+    let mut files = Vec::new();
+    for kind in fs::read_dir(root)? {
+        for file in fs::read_dir(kind?.path())? {
+            files.push(file?.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// A configuration with everything around it.
+pub(crate) struct Case {
+    namespace: String,
+    pub(crate) config: Value,
+    pub(crate) cluster: Value,
+    pub(crate) sources: Vec<Value>,
+    expect: Value,
+}
+
+impl Case {
+    /// The case in `path`, moved to `namespace`.
+    pub(crate) fn read(path: &Path, namespace: &str) -> Result<Self> {
+        let text = fs::read_to_string(path)?.replace("ns1", namespace);
+        let mut document: Value = serde_saphyr::from_str(&text)?;
+        let mut part = |name: &str| document[name].take();
+        let sources = part("sources");
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            config: part("config"),
+            cluster: part("cluster"),
+            sources: sources.as_array().cloned().unwrap_or_default(),
+            expect: part("expect"),
+        })
+    }
+
+    async fn run(mut self, client: &Client) -> Result<()> {
+        let made = self.make(client).await;
+        let outcome = match made {
+            Ok(()) => self.comes_out(client).await,
+            Err(error) => Err(error.context("make the objects")),
+        };
+        // What is in a namespace of the case's own disturbs nobody.
+        for object in self.shared() {
+            remove(client, object).await?;
+        }
+        outcome
+    }
+
+    /// What other cases would see.
+    fn shared(&self) -> impl Iterator<Item = &Value> {
+        self.sources.iter().filter(|object| {
+            object["metadata"]["namespace"] != self.namespace.as_str() && object["kind"] != "Namespace"
+        })
+    }
+
+    /// Writes everything; the configuration last, owned by its Cluster.
+    pub(crate) async fn make(&mut self, client: &Client) -> Result<()> {
+        apply::namespace(client, &self.namespace).await?;
+        for object in &self.sources {
+            if let Some(namespace) = object["metadata"]["namespace"].as_str() {
+                apply::namespace(client, namespace).await?;
+            }
+            let uid = write(client, object).await?.uid().context("no uid")?;
+            if object["kind"] == "VSphereCluster" {
+                self.expect = replaced(&self.expect, "uid-of-infra", &uid)?;
+            }
+        }
+        let uid = write(client, &self.cluster).await?.uid().context("no uid")?;
+        self.expect = replaced(&self.expect, "uid-of-c1", &uid)?;
+        self.config["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c1", "uid": uid,
+        }]);
+        write(client, &self.config).await?;
+        Ok(())
+    }
+
+    async fn comes_out(&self, client: &Client) -> Result<()> {
+        match self.expect["problem"].as_str() {
+            None => self.values_are(client, &self.expect["values"]).await,
+            Some(reason) => {
+                self.is_refused(client, reason).await?;
+                let written = Api::<Secret>::namespaced(client.clone(), &self.namespace)
+                    .list_metadata(&kube::api::ListParams::default())
+                    .await?;
+                let half: Vec<String> = written
+                    .iter()
+                    .map(ResourceExt::name_any)
+                    .filter(|name| name.ends_with("-data-values"))
+                    .collect();
+                ensure!(half.is_empty(), "written in spite of the problem: {half:?}");
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until the configuration is ready and its Secret holds `values`; then looks at what is beside it.
+    pub(crate) async fn values_are(&self, client: &Client, values: &Value) -> Result<()> {
+        let addon = self.expect["addon"].as_str().context("no addon")?;
+        let name = format!("c1-{addon}-data-values");
+        wait::until(
+            format!("values in Secret {}/{name}", self.namespace),
+            PATIENCE,
+            || async {
+                let config = read(client, &self.config)
+                    .await?
+                    .context("the configuration is gone")?;
+                let ready = &config.data["status"]["conditions"][0];
+                let current =
+                    config.data["status"]["observedGeneration"].as_i64() == config.metadata.generation;
+                if ready["status"] != "True"
+                    || config.data["status"]["secretRef"] != name.as_str()
+                    || !current
+                {
+                    return wait::not_yet(&config.data["status"]);
+                }
+                let Some(secret) = read(client, &secret(&self.namespace, &name)).await? else {
+                    return wait::not_yet("no Secret");
+                };
+                let found = content(&secret.data)?;
+                if found == *values {
+                    Ok(())
+                } else {
+                    wait::not_yet(format!("expected\n{values:#}\nfound\n{found:#}"))
+                }
+            },
+        )
+        .await?;
+        for wanted in self.expect["objects"].as_array().into_iter().flatten() {
+            let found = read(client, wanted).await?;
+            let found = found.with_context(|| format!("{} is missing", wanted["kind"]))?;
+            let found = serde_json::to_value(found)?;
+            for part in ["spec", "rules"] {
+                ensure!(
+                    found[part] == wanted[part],
+                    "{} has {part} {:#}",
+                    wanted["kind"],
+                    found[part]
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the configuration says that it is not ready, and why.
+    pub(crate) async fn is_refused(&self, client: &Client, reason: &str) -> Result<()> {
+        let texts: Vec<&str> = self.expect["says"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        wait::until(format!("reason {reason}"), PATIENCE, || async {
+            let config = read(client, &self.config)
+                .await?
+                .context("the configuration is gone")?;
+            let ready = &config.data["status"]["conditions"][0];
+            let message = ready["message"].as_str().unwrap_or_default();
+            if ready["status"] == "False"
+                && ready["reason"] == reason
+                && texts.iter().all(|text| message.contains(text))
+            {
+                Ok(())
+            } else {
+                wait::not_yet(&config.data["status"])
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// The values that are expected now, to be changed.
+    pub(crate) fn expected(&self) -> Value {
+        self.expect["values"].clone()
+    }
+}
+
+/// The values document of a Secret.
+fn content(secret: &Value) -> Result<Value> {
+    let secret: Secret = serde_json::from_value(secret.clone())?;
+    let data = secret.data.unwrap_or_default();
+    let document = data.get("values.yaml").context("no values.yaml")?;
+    Ok(serde_saphyr::from_slice(&document.0)?)
+}
+
+fn replaced(value: &Value, placeholder: &str, text: &str) -> Result<Value> {
+    Ok(serde_json::from_str(
+        &value.to_string().replace(placeholder, text),
+    )?)
+}

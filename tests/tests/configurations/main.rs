@@ -1,0 +1,64 @@
+//! Configurations of packages on a real API server: the golden cases of every kind, what happens when one of their sources
+//! changes, and that no credential is told.
+
+mod around;
+mod golden;
+mod mutations;
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::events::v1::Event;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use sluice_tests::extension::{Extension, Settings};
+use sluice_tests::stack::{Options, Stack};
+
+/// In every credential of every test.
+const CANARY: &str = "canary";
+
+/// Time that a change gets to reach the Secret; a credential is read again every ten seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configurations_become_values() -> Result<()> {
+    let definitions = around::sluice_definitions()?
+        .into_iter()
+        .chain(around::definitions());
+    let stack = Stack::start(Options::new("providers").crds(definitions)).await?;
+    let extension = Extension::start(&stack, Settings::new("sluice")).await?;
+    let client = stack.client();
+
+    golden::every_case(&client).await?;
+    mutations::every_source_is_observed(&client).await?;
+    mutations::what_is_wrong_can_be_repaired(&client).await?;
+    no_credential_is_told(&client, &extension).await?;
+
+    stack.check()?;
+    stack.stop().await
+}
+
+/// Looks for the canary wherever Sluice speaks, except in the Secrets that it is for.
+async fn no_credential_is_told(client: &Client, extension: &Extension) -> Result<()> {
+    let log = fs::read_to_string(extension.log())?;
+    let events = Api::<Event>::all(client.clone())
+        .list(&ListParams::default())
+        .await?;
+    let events = serde_json::to_string(&events.items)?;
+    let metrics = extension.metrics().await?;
+    let statuses = around::statuses(client).await?;
+    for (place, text) in [
+        ("log", &log),
+        ("events", &events),
+        ("metrics", &metrics),
+        ("status", &statuses),
+    ] {
+        ensure!(
+            !text.is_empty(),
+            "nothing was said in the {place}, so nothing is proven"
+        );
+        ensure!(!text.contains(CANARY), "a credential is told in the {place}");
+    }
+    Ok(())
+}

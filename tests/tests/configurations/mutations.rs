@@ -1,0 +1,246 @@
+//! What a configuration depends on changes, or is wrong and put right.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::around::{class, patch, read, remove, secret, write};
+use crate::golden::Case;
+
+fn case(name: &str, namespace: &str) -> Result<Case> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../extension/core/tests/providers/cases");
+    Case::read(&root.join(name), namespace)
+}
+
+fn source<'a>(case: &'a Case, kind: &str) -> Result<&'a Value> {
+    let mut sources = case.sources.iter();
+    sources
+        .find(|object| object["kind"] == kind)
+        .with_context(|| format!("no {kind}"))
+}
+
+/// One change after the other, each of another source.
+pub(crate) async fn every_source_is_observed(client: &Client) -> Result<()> {
+    towards_vcenter(client).await?;
+    towards_a_supervisor(client).await?;
+    network_and_tolerations(client).await
+}
+
+async fn towards_vcenter(client: &Client) -> Result<()> {
+    class(client, "mutated-csi").await?;
+    let mut case = case("vsphere-csi/minimal.yaml", "mutated-csi")?;
+    case.make(client).await?;
+    let mut values = case.expected();
+    case.values_are(client, &values).await?;
+
+    let changes = [
+        (
+            source(&case, "KubeadmControlPlane")?,
+            json!({"spec": {"replicas": 1}}),
+            "deployment_replicas",
+            json!(1),
+        ),
+        (
+            source(&case, "VSphereCluster")?,
+            json!({"spec": {"server": "moved.example"}}),
+            "server",
+            json!("moved.example"),
+        ),
+        (
+            source(&case, "VSphereMachineTemplate")?,
+            json!({"spec": {"template": {"spec": {"datacenter": "/moved"}}}}),
+            "datacenter",
+            json!("/moved"),
+        ),
+        (
+            &case.cluster,
+            json!({"metadata": {"annotations": {"tkg.tanzu.vmware.com/tkg-http-proxy": "http://new.example"}}}),
+            "http_proxy",
+            json!("http://new.example"),
+        ),
+        (
+            source(&case, "Secret")?,
+            json!({"data": {"password": BASE64_STANDARD.encode("canary-rotated")}}),
+            "password",
+            json!("canary-rotated"),
+        ),
+        (
+            &case.config,
+            json!({"spec": {"vsphereCSI": {"config": {"windowsSupport": true}}}}),
+            "windows_support",
+            json!(true),
+        ),
+    ];
+    for (object, change, field, value) in changes {
+        patch(client, object, &change).await?;
+        values["vsphereCSI"][field] = value;
+        case.values_are(client, &values)
+            .await
+            .with_context(|| format!("change of {field}"))?;
+    }
+
+    // What does not matter is not written about. The last change shows that everything before it was looked at.
+    let written = secret("mutated-csi", "c1-vsphere-csi-data-values");
+    let before = read(client, &written)
+        .await?
+        .context("no Secret")?
+        .resource_version();
+    let config_before = read(client, &case.config)
+        .await?
+        .context("no configuration")?
+        .resource_version();
+    let unrelated = json!({"metadata": {"labels": {"somebody": "else"}}});
+    for object in [
+        source(&case, "KubeadmControlPlane")?,
+        source(&case, "VSphereCluster")?,
+        &case.cluster,
+    ] {
+        patch(client, object, &unrelated).await?;
+    }
+    let mut other = case_beside(client).await?;
+    other.sources.clear();
+    let after = read(client, &written)
+        .await?
+        .context("no Secret")?
+        .resource_version();
+    let config_after = read(client, &case.config)
+        .await?
+        .context("no configuration")?
+        .resource_version();
+    ensure!(before == after, "the Secret was written: {before:?} to {after:?}");
+    ensure!(
+        config_before == config_after,
+        "the status was written: {config_before:?} to {config_after:?}"
+    );
+    Ok(())
+}
+
+/// Another configuration, made after the others were changed: its values come after theirs.
+async fn case_beside(client: &Client) -> Result<Case> {
+    let mut case = case("vsphere-csi/few-replicas.yaml", "beside-csi")?;
+    case.make(client).await?;
+    case.values_are(client, &case.expected()).await?;
+    Ok(case)
+}
+
+async fn towards_a_supervisor(client: &Client) -> Result<()> {
+    let mut csi = case("vsphere-csi/paravirtual-minimal.yaml", "mutated-pvcsi")?;
+    csi.make(client).await?;
+    let mut values = csi.expected();
+    csi.values_are(client, &values).await?;
+    let zone = json!({"apiVersion": "topology.tanzu.vmware.com/v1alpha1", "kind": "AvailabilityZone", "metadata": {"name": "second"}});
+    write(client, &zone).await?;
+    values["vspherePVCSI"]["zone"] = json!(true);
+    csi.values_are(client, &values).await.context("a second zone")?;
+    remove(client, &zone).await?;
+    values["vspherePVCSI"]["zone"] = json!(false);
+    csi.values_are(client, &values).await.context("one zone again")?;
+    let features = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "csi-feature-states", "namespace": "vmware-system-csi"}, "data": {"new": "true"},
+    });
+    write(client, &features).await?;
+    values["vspherePVCSI"]["feature_states"] = json!({"new": "true"});
+    csi.values_are(client, &values).await.context("features")?;
+    remove(client, &features).await?;
+
+    let mut cpi = case("vsphere-cpi/paravirtual.yaml", "mutated-pvcpi")?;
+    cpi.make(client).await?;
+    let mut values = cpi.expected();
+    cpi.values_are(client, &values).await?;
+    let service = source(&cpi, "Service")?;
+    remove(client, service).await?;
+    values["vsphereCPI"]["supervisorMasterEndpointIP"] = json!("10.2.2.2");
+    values["vsphereCPI"]["supervisorMasterPort"] = json!("7443");
+    cpi.values_are(client, &values)
+        .await
+        .context("cluster-info instead of a load balancer")?;
+    // An account that somebody removed is made again.
+    let account = json!({
+        "apiVersion": "vmware.infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ProviderServiceAccount",
+        "metadata": {"name": "c1-infra-ccm", "namespace": "mutated-pvcpi"},
+    });
+    remove(client, &account).await?;
+    sluice_tests::wait::until("the account to be made again", crate::PATIENCE, || async {
+        match read(client, &account).await? {
+            Some(_) => Ok(()),
+            None => sluice_tests::wait::not_yet("none"),
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+async fn network_and_tolerations(client: &Client) -> Result<()> {
+    class(client, "mutated-kapp").await?;
+    let mut kapp = case("kapp-controller/minimal.yaml", "mutated-kapp")?;
+    kapp.make(client).await?;
+    let mut values = kapp.expected();
+    kapp.values_are(client, &values).await?;
+    let variables = json!([{"name": "proxy", "value": {"httpProxy": "http://v.example"}}]);
+    patch(
+        client,
+        &kapp.cluster,
+        &json!({"spec": {"topology": {"variables": variables}}}),
+    )
+    .await?;
+    values["kappController"]["config"] = json!({"httpProxy": "http://v.example"});
+    kapp.values_are(client, &values)
+        .await
+        .context("a proxy in the topology")?;
+    // A Secret that somebody removed is written again when anything changes.
+    remove(client, &secret("mutated-kapp", "c1-kapp-controller-data-values")).await?;
+    patch(
+        client,
+        &kapp.config,
+        &json!({"spec": {"kappController": {"config": {"noProxy": ".own"}}}}),
+    )
+    .await?;
+    values["kappController"]["config"]["noProxy"] = json!(".own");
+    kapp.values_are(client, &values).await.context("the Secret again")
+}
+
+/// A configuration says what is missing, keeps the values that it has, and goes on when it is there.
+pub(crate) async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
+    let mut case = case("vsphere-cpi/minimal.yaml", "repaired")?;
+    case.make(client).await?;
+    let values = case.expected();
+    case.values_are(client, &values).await?;
+    let breaks = [
+        ("Secret", "CredentialsNotFound"),
+        ("VSphereCluster", "InfrastructureNotFound"),
+        ("KubeadmControlPlane", "ControlPlaneNotFound"),
+    ];
+    for (kind, reason) in breaks {
+        let object = source(&case, kind)?;
+        remove(client, object).await?;
+        case.is_refused(client, reason).await?;
+        let written = read(client, &secret("repaired", "c1-vsphere-cpi-data-values")).await?;
+        ensure!(written.is_some(), "{reason}: the values in use are gone");
+        write(client, object).await?;
+        case.values_are(client, &values)
+            .await
+            .with_context(|| format!("{kind} is back"))?;
+    }
+    patch(
+        client,
+        &case.config,
+        &json!({"metadata": {"ownerReferences": null}}),
+    )
+    .await?;
+    case.is_refused(client, "OwnerMissing").await?;
+    let owners = &case.config["metadata"]["ownerReferences"];
+    patch(
+        client,
+        &case.config,
+        &json!({"metadata": {"ownerReferences": owners}}),
+    )
+    .await?;
+    case.values_are(client, &values)
+        .await
+        .context("the owner is back")
+}
