@@ -11,7 +11,7 @@ use sluice_crds::foreign::{App, PackageInstall};
 use sluice_crds::labels::annotation;
 use sluice_crds::run::{PackageRecord, PackageState, Phase, Readiness};
 
-pub use self::underway::is_underway;
+pub use self::underway::{is_underway, last_moved};
 use crate::conditions::Summary;
 use crate::hold::{Hold, HoldReason};
 use clauses::{

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
 };
 
 use jiff::Timestamp;
@@ -16,7 +15,6 @@ use serde::de::DeserializeOwned;
 use sluice_crds::foreign::{App, PackageInstall};
 use tokio::{sync::OnceCell, task::AbortHandle};
 
-use super::quiet::Quiet;
 use crate::{
     triggers::Wake,
     watch::{Seen, follow},
@@ -44,7 +42,6 @@ pub struct Remote {
     uid: OnceCell<String>,
     prepared: OnceCell<()>,
     copied: Mutex<BTreeMap<String, String>>,
-    quiet: Mutex<Quiet>,
     watches: Vec<AbortHandle>,
 }
 
@@ -62,7 +59,6 @@ impl Remote {
             uid: OnceCell::new(),
             prepared: OnceCell::new(),
             copied: Mutex::default(),
-            quiet: Mutex::default(),
             watches: vec![first, second],
         }
     }
@@ -110,13 +106,6 @@ impl Remote {
             .get_or_try_init(async || prepare().await)
             .await
             .map(|&()| ())
-    }
-
-    /// Whether an App has not changed for long; 90 s.
-    #[must_use]
-    pub fn is_quiet(&self, app: &str, version: &str, now: Instant) -> bool {
-        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-        quiet.is_over(app, version, now)
     }
 
     /// Whether `content` was written to `name` over this connection already.

@@ -2,7 +2,6 @@
 
 mod client;
 mod connection;
-mod quiet;
 
 use std::{
     collections::HashMap,

@@ -82,7 +82,12 @@ impl NewCluster {
             workers,
         } = self;
         let object = objects::cluster(scene.namespace(), &name, &version, tkr.as_deref(), workers);
-        apply::apply(&scene.client(), &object).await?;
+        // Cluster API may be restarted by somebody else, and nothing is admitted then.
+        let what = format!("Cluster {name} to be accepted");
+        wait::until(what, Duration::from_secs(30), || async {
+            apply::apply(&scene.client(), &object).await.map_err(Into::into)
+        })
+        .await?;
         Ok(Cluster { scene, name })
     }
 }

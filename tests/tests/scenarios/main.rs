@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         workload_away::swapped(),
         stage_zero::scenario(),
         stage_zero::restarted(),
+        stage_zero::installer_restarted(),
         moved::scenario(),
         bootstrap_edited::edited(),
         bootstrap_edited::deleted(),

@@ -1,5 +1,6 @@
 //! Whether kapp-controller says that it is at work.
 
+use jiff::Timestamp;
 use sluice_crds::foreign::{App, condition};
 
 /// Whether the status of an App says that its latest spec is being deployed.
@@ -15,11 +16,26 @@ pub fn is_underway(app: &App) -> bool {
         && condition::is_true(&status.conditions, "Reconciling")
 }
 
+/// When the App last moved, by the account of its status. For deciding to ask again; proof knows no clock.
+#[must_use]
+pub fn last_moved(app: &App) -> Option<Timestamp> {
+    let status = app.status.as_ref()?;
+    let steps = [&status.fetch, &status.template].into_iter().flatten();
+    let deploy = status.deploy.iter();
+    steps
+        .flat_map(|step| [&step.started_at, &step.updated_at])
+        .chain(deploy.flat_map(|deploy| [&deploy.started_at, &deploy.updated_at]))
+        .flatten()
+        .map(|time| time.0)
+        .max()
+}
+
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rstest::rstest;
     use sluice_crds::foreign::Condition;
-    use sluice_crds::foreign::packaging::{AppSpec, AppStatus};
+    use sluice_crds::foreign::packaging::{AppSpec, AppStatus, DeployStatus, StepStatus};
 
     use super::*;
 
@@ -51,5 +67,33 @@ mod tests {
             ..AppStatus::default()
         });
         assert_eq!(is_underway(&app), underway);
+    }
+
+    #[test]
+    fn the_latest_step_says_when_it_moved() {
+        let at = |second| Some(Time(Timestamp::from_second(second).unwrap()));
+        let mut app = App::default();
+        assert_eq!(last_moved(&app), None);
+        let mut status = AppStatus {
+            fetch: Some(StepStatus {
+                started_at: at(1),
+                updated_at: at(2),
+                ..StepStatus::default()
+            }),
+            ..AppStatus::default()
+        };
+        app.status = Some(status.clone());
+        assert_eq!(last_moved(&app), Timestamp::from_second(2).ok());
+        status.deploy = Some(DeployStatus {
+            started_at: at(3),
+            updated_at: at(5),
+            ..DeployStatus::default()
+        });
+        status.template = Some(StepStatus {
+            updated_at: at(4),
+            ..StepStatus::default()
+        });
+        app.status = Some(status);
+        assert_eq!(last_moved(&app), Timestamp::from_second(5).ok());
     }
 }

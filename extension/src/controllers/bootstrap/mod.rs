@@ -5,6 +5,7 @@ mod ask_again;
 mod delete;
 mod dereference;
 mod packages;
+mod quiet;
 mod targets;
 mod update_status;
 mod validate;
@@ -19,14 +20,17 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
+use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt,
     runtime::{Controller, controller::Action, controller::Config, watcher},
 };
-use sluice_core::hold::Hold;
-use sluice_crds::foreign::Cluster;
+use sluice_core::{hold::Hold, proof::last_moved};
+use sluice_crds::foreign::{App, Cluster};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
+
+use quiet::Quiet;
 
 use super::chain;
 use crate::{
@@ -75,6 +79,7 @@ pub struct Context {
     /// Events for people.
     pub events: Notifier,
     written: Mutex<HashMap<String, Instant>>,
+    quiet: Mutex<Quiet>,
 }
 
 impl Context {
@@ -98,6 +103,7 @@ impl Context {
             index,
             events,
             written: Mutex::default(),
+            quiet: Mutex::default(),
         }
     }
 
@@ -117,7 +123,17 @@ impl Context {
             .insert(uid.to_owned(), Instant::now());
     }
 
+    /// Whether an App of the Cluster with this UID has not moved for long.
+    fn is_quiet(&self, uid: &str, app: &App) -> bool {
+        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        quiet.is_over(uid, app, last_moved(app), (Instant::now(), Timestamp::now()))
+    }
+
     fn forget(&self, uid: &str) {
+        self.quiet
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .forget(uid);
         self.remotes.close(uid);
         self.index.note(uid, None);
         self.events.forget(uid);

@@ -134,8 +134,8 @@ pub(super) async fn run(
         packages.write(ctx, found).await?;
     }
     packages.look(ctx, found, record).await;
-    if let Some(remote) = packages.remote.as_deref().filter(|_| may_write) {
-        ask_again::run(remote, &ctx.settings.system_namespace, &packages).await;
+    if may_write {
+        ask_again::run(ctx, &found.owner, packages.remote.as_deref(), &packages).await;
     }
     Ok(packages)
 }
