@@ -191,7 +191,8 @@ impl Stack {
     }
 
     /// Stops everything and removes the stack's directory.
-    pub async fn stop(self) -> Result<()> {
+    pub async fn stop(&self) -> Result<()> {
+        // Otherwise what is killed now would be started again.
         self.keeper.abort();
         self.core.directory().close().await
     }

@@ -84,12 +84,12 @@ impl World {
 
     /// Stops everything and removes the stack's directory.
     pub async fn stop(&self) -> Result<()> {
-        self.stack.core().directory().close().await
+        self.stack.stop().await
     }
 }
 
 /// The definitions of `crds/yaml`, as they are shipped.
-fn sluice_definitions() -> Result<Vec<serde_json::Value>> {
+pub fn sluice_definitions() -> Result<Vec<serde_json::Value>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/yaml");
     let mut definitions = Vec::new();
     for entry in std::fs::read_dir(&directory).with_context(|| format!("list {}", directory.display()))? {

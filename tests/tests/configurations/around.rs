@@ -1,7 +1,6 @@
 //! Kinds of vSphere as far as configurations read them, and reading and writing objects of any kind.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
@@ -9,6 +8,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use sluice_tests::scenario::sluice_definitions;
 use sluice_tests::{apply, wait};
 
 use crate::PATIENCE;
@@ -100,16 +100,6 @@ pub(crate) fn definitions() -> impl Iterator<Item = Value> {
             },
         })
     })
-}
-
-/// The definitions of `crds/yaml`, as they are shipped.
-pub(crate) fn sluice_definitions() -> Result<Vec<Value>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/yaml");
-    let mut definitions = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        definitions.extend(apply::documents(&std::fs::read_to_string(entry?.path())?)?);
-    }
-    Ok(definitions)
 }
 
 /// The client of what `object` is, in its namespace.

@@ -13,6 +13,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use sluice_tests::extension::{Extension, Settings};
+use sluice_tests::scenario::sluice_definitions;
 use sluice_tests::stack::{Options, Stack};
 
 /// In every credential of every test.
@@ -23,9 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configurations_become_values() -> Result<()> {
-    let definitions = around::sluice_definitions()?
-        .into_iter()
-        .chain(around::definitions());
+    let definitions = sluice_definitions()?.into_iter().chain(around::definitions());
     let stack = Stack::start(Options::new("providers").crds(definitions)).await?;
     let extension = Extension::start(&stack, Settings::new("sluice")).await?;
     let client = stack.client();
