@@ -1,6 +1,7 @@
 //! Configurations of packages on a real API server: the golden cases of every kind, what happens when one of their sources
 //! changes, and that no credential is told.
 
+mod admission;
 mod around;
 mod golden;
 mod mutations;
@@ -29,6 +30,7 @@ async fn configurations_become_values() -> Result<()> {
     let extension = Extension::start(&stack, Settings::new("sluice")).await?;
     let client = stack.client();
 
+    admission::antrea_is_checked(&client).await?;
     golden::every_case(&client).await?;
     mutations::every_source_is_observed(&client).await?;
     mutations::what_is_wrong_can_be_repaired(&client).await?;

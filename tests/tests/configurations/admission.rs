@@ -1,0 +1,95 @@
+//! What the definitions themselves refuse.
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+use serde_json::{Value, json};
+use sluice_tests::apply;
+
+use crate::around::{patch, write};
+
+const NAMESPACE: &str = "admission";
+
+fn antrea(name: &str, config: &Value) -> Value {
+    json!({
+        "apiVersion": "cni.tanzu.vmware.com/v1alpha1",
+        "kind": "AntreaConfig",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            // Nobody turns it into values.
+            "annotations": {"tkg.tanzu.vmware.com/template-config": "true"},
+        },
+        "spec": {"antrea": {"config": config}, "antreaNsx": {"enable": false}},
+    })
+}
+
+/// The rules that an admission webhook used to have.
+pub(crate) async fn antrea_is_checked(client: &Client) -> Result<()> {
+    apply::namespace(client, NAMESPACE).await?;
+    let created = [
+        (
+            json!({"noSNAT": true}),
+            "spec.antrea.config.noSNAT",
+            "field must be disabled for encap and hybrid mode",
+        ),
+        (
+            json!({"noSNAT": true, "trafficEncapMode": "hybrid"}),
+            "spec.antrea.config.noSNAT",
+            "field must be disabled for encap and hybrid mode",
+        ),
+        (
+            json!({"featureGates": {"AntreaProxy": false, "EndpointSlice": true}}),
+            "spec.antrea.config.featureGates.EndpointSlice",
+            "field cannot be enabled if AntreaProxy is disabled",
+        ),
+        (
+            json!({"trafficEncapMode": "tunnel"}),
+            "spec.antrea.config.trafficEncapMode",
+            "Unsupported value",
+        ),
+    ];
+    for (config, field, message) in created {
+        let outcome = write(client, &antrea("refused", &config)).await;
+        is_refused(outcome.err(), field, message).with_context(|| format!("creation with {config}"))?;
+    }
+
+    let good = antrea(
+        "good",
+        &json!({"noSNAT": true, "trafficEncapMode": "noEncap", "featureGates": {"AntreaProxy": true}}),
+    );
+    write(client, &good).await?;
+    let fixed = [
+        ("noSNAT", json!({"antrea": {"config": {"noSNAT": false}}})),
+        (
+            "disableUdpTunnelOffload",
+            json!({"antrea": {"config": {"disableUdpTunnelOffload": true}}}),
+        ),
+        (
+            "tlsCipherSuites",
+            json!({"antrea": {"config": {"tlsCipherSuites": "TLS_A"}}}),
+        ),
+        (
+            "trafficEncapMode",
+            json!({"antrea": {"config": {"trafficEncapMode": "networkPolicyOnly"}}}),
+        ),
+        ("enable", json!({"antreaNsx": {"enable": true}})),
+    ];
+    for (field, change) in fixed {
+        let outcome = patch(client, &good, &json!({"spec": change})).await;
+        is_refused(outcome.err(), field, "field is immutable")
+            .with_context(|| format!("change of {field}"))?;
+    }
+    // Rules of a creation are not looked at again, and everything else may change.
+    let later = json!({"featureGates": {"AntreaProxy": false, "EndpointSlice": true}, "defaultMTU": "1400"});
+    patch(client, &good, &json!({"spec": {"antrea": {"config": later}}})).await?;
+    Ok(())
+}
+
+fn is_refused(outcome: Option<anyhow::Error>, field: &str, message: &str) -> Result<()> {
+    let error = format!("{:#}", outcome.context("it was let in")?);
+    ensure!(
+        error.contains(field) && error.contains(message),
+        "refused for another reason: {error}"
+    );
+    Ok(())
+}
