@@ -199,8 +199,10 @@ impl KappController {
                 continue;
             }
             tracing::warn!("{} ended by itself and is started again", self.settings.name);
-            if let Err(error) = self.restart().await {
+            // Nothing runs after a start that failed, so this is the place where it is tried again.
+            while let Err(error) = self.restart().await {
                 tracing::warn!("{}: {error:#}", self.settings.name);
+                look.tick().await;
             }
         }
     }
