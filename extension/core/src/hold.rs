@@ -2,30 +2,11 @@
 
 use std::fmt;
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
-        /// Why a gate is closed or a hook call is held.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum HoldReason {
-            $($(#[$doc])* $name),+
-        }
-
-        impl HoldReason {
-            /// Every reason, for metrics that are created before they are counted.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// The reason as conditions, events, metrics and hook messages spell it.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => stringify!($name)),+
-                }
-            }
-        }
-    };
-}
+use crate::reasons::reasons;
 
 reasons! {
+    /// Why a gate is closed or a hook call is held.
+    HoldReason:
     /// This replica has not read everything yet.
     Starting,
     /// The Cluster is managed, but nothing was written about it yet.
@@ -166,12 +147,6 @@ impl HoldReason {
             .iter()
             .copied()
             .find(|reason| reason.as_str() == spelled)
-    }
-}
-
-impl fmt::Display for HoldReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

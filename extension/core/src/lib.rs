@@ -19,3 +19,5 @@ pub mod record;
 pub mod retry;
 pub mod tkr;
 pub mod version;
+
+mod reasons;

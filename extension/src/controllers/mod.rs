@@ -3,6 +3,8 @@
 pub mod bootstrap;
 pub mod providers;
 
+mod write;
+
 /// An error with its sources on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())

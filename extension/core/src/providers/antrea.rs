@@ -38,7 +38,7 @@ impl Provider for Antrea {
             .as_ref()
             .and_then(|antrea| antrea.config.as_ref());
         let services = Ranges::of_services(cluster)?;
-        let mut settings = own.map_or_else(|| json!({}), |own| without_zeros(settings(own, &version)));
+        let mut settings = own.map_or_else(|| json!({}), |own| settings(own, &version));
         settings["serviceCIDR"] = json!(services.v4());
         settings["serviceCIDRv6"] = json!(services.v6());
         let mut settings = without_zeros(settings);

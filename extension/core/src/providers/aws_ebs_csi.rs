@@ -7,16 +7,11 @@ use sluice_crds::{
 };
 
 use super::{
-    cluster::given,
+    cloud_csi::Driver,
     kind::{Config, OwnerBy, Provider},
     output::Output,
     source::{Sources, Stop},
 };
-
-/// Namespace of storage drivers unless the configuration says another.
-pub(super) const NAMESPACE: &str = "kube-system";
-/// Replicas of storage drivers unless the configuration says another number.
-pub(super) const REPLICAS: i32 = 3;
 
 pub(super) struct AwsEbsCsi;
 
@@ -27,15 +22,16 @@ impl Provider for AwsEbsCsi {
 
     fn values(config: &Config<'_, Self::Spec>, _: &Cluster, _: &Sources) -> Result<Output, Stop> {
         let own = &config.spec.driver;
-        let values = json!({
-            "awsEBSCSIDriver": {
-                "namespace": given(Some(&own.namespace), NAMESPACE),
-                "http_proxy": given(own.http_proxy.as_ref(), ""),
-                "https_proxy": given(own.https_proxy.as_ref(), ""),
-                "no_proxy": given(own.no_proxy.as_ref(), ""),
-                "deployment_replicas": own.deployment_replicas.unwrap_or(REPLICAS),
-            },
-        });
-        Ok(Output::new("aws-ebs-csi", values))
+        let driver = Driver {
+            namespace: Some(&own.namespace),
+            http_proxy: own.http_proxy.as_ref(),
+            https_proxy: own.https_proxy.as_ref(),
+            no_proxy: own.no_proxy.as_ref(),
+            replicas: own.deployment_replicas,
+        };
+        Ok(Output::new(
+            "aws-ebs-csi",
+            json!({"awsEBSCSIDriver": driver.values()}),
+        ))
     }
 }

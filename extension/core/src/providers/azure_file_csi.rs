@@ -7,8 +7,8 @@ use sluice_crds::{
 };
 
 use super::{
-    aws_ebs_csi::{NAMESPACE, REPLICAS},
-    cluster::{given, is_development},
+    cloud_csi::Driver,
+    cluster::is_development,
     kind::{Config, OwnerBy, Provider},
     output::Output,
     source::{Sources, Stop},
@@ -23,20 +23,20 @@ impl Provider for AzureFileCsi {
 
     fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, _: &Sources) -> Result<Output, Stop> {
         let own = &config.spec.driver;
-        let replicas = if is_development(cluster) {
-            1
-        } else {
-            own.deployment_replicas.unwrap_or(REPLICAS)
-        };
-        let values = json!({
-            "azureFileCSIDriver": {
-                "namespace": given(Some(&own.namespace), NAMESPACE),
-                "http_proxy": given(own.http_proxy.as_ref(), ""),
-                "https_proxy": given(own.https_proxy.as_ref(), ""),
-                "no_proxy": given(own.no_proxy.as_ref(), ""),
-                "deployment_replicas": replicas,
+        let driver = Driver {
+            namespace: Some(&own.namespace),
+            http_proxy: own.http_proxy.as_ref(),
+            https_proxy: own.https_proxy.as_ref(),
+            no_proxy: own.no_proxy.as_ref(),
+            replicas: if is_development(cluster) {
+                Some(1)
+            } else {
+                own.deployment_replicas
             },
-        });
-        Ok(Output::new("azurefile-csi", values))
+        };
+        Ok(Output::new(
+            "azurefile-csi",
+            json!({"azureFileCSIDriver": driver.values()}),
+        ))
     }
 }

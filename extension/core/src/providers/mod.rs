@@ -5,6 +5,7 @@
 //! list to keep. [`kinds`] is the table that the controller runs.
 
 mod addresses;
+mod cloud_csi;
 mod cluster;
 mod credentials;
 mod kind;

@@ -2,30 +2,11 @@
 
 use std::fmt;
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
-        /// Why a configuration is not ready.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Reason {
-            $($(#[$doc])* $name),+
-        }
-
-        impl Reason {
-            /// Every reason.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// The reason as conditions, events and metrics spell it.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => stringify!($name)),+
-                }
-            }
-        }
-    };
-}
+use crate::reasons::reasons;
 
 reasons! {
+    /// Why a configuration is not ready.
+    Reason:
     /// The configuration has no owner of kind Cluster.
     OwnerMissing,
     /// The Cluster that owns the configuration does not exist.
@@ -68,12 +49,6 @@ reasons! {
     NsxSourcesAmbiguous,
     /// A name that is derived from the Cluster's is too long.
     NameTooLong,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// What keeps values from being computed.

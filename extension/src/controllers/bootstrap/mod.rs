@@ -11,7 +11,6 @@ mod update_status;
 mod validate;
 mod values;
 mod workload;
-mod write;
 
 use std::{
     collections::HashMap,
@@ -32,7 +31,7 @@ use tracing::{debug, warn};
 
 use quiet::Quiet;
 
-use super::chain;
+use super::{chain, write};
 use crate::{
     control_plane::ControlPlanes, events::Notifier, index::Index, remote::Remotes, stores::Stores,
     triggers::ClusterRef,

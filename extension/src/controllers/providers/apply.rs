@@ -1,14 +1,15 @@
 //! Step 4: the Secret with the values, and what the package needs beside it. Nothing is written that is there already.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Debug};
 
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
     core::{DynamicObject, ObjectMeta},
     runtime::reflector::ObjectRef,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_core::{
     build::{Owner, owner},
@@ -26,9 +27,10 @@ use super::{
     evaluate::{Evaluated, read},
     watches::served,
 };
+use crate::controllers::write::delete;
 
 /// Field manager of everything that this controller writes.
-pub(super) const FIELD_MANAGER: &str = "sluice-providers";
+const FIELD_MANAGER: &str = "sluice-providers";
 
 /// What was written: the name of the Secret, or why there is none.
 pub(super) type Applied = Result<String, Problem>;
@@ -43,7 +45,8 @@ pub(super) async fn run(ctx: &OfKind, found: &Found, evaluated: &Evaluated) -> R
         Ok(secret) => secret,
         Err(problem) => return Ok(Err(problem)),
     };
-    own(ctx, found, cluster).await?;
+    // One that was found by its name is made one of its Cluster.
+    owned_by(cluster, &ctx.api(&found.namespace), &*found.config).await?;
     for object in &output.objects {
         beside(ctx, found, object).await?;
     }
@@ -122,21 +125,6 @@ fn same(wanted: &Secret, found: &Secret) -> bool {
         && wanted.owner_references().iter().all(owned)
 }
 
-/// Makes a configuration that was found by its name one of its Cluster.
-async fn own(ctx: &OfKind, found: &Found, cluster: &Cluster) -> Result<(), Error> {
-    let wanted = reference(cluster);
-    let mut owners = found.config.owner_references().to_vec();
-    if owners.iter().any(|owner| owner.uid == wanted.uid) {
-        return Ok(());
-    }
-    owners.push(wanted);
-    let patch =
-        json!({"metadata": {"resourceVersion": found.config.resource_version(), "ownerReferences": owners}});
-    let (api, name) = (ctx.api(&found.namespace), found.config.name_any());
-    api.patch(&name, &params(), &Patch::Merge(patch)).await?;
-    Ok(())
-}
-
 /// Makes an object that the package needs what it has to be.
 async fn beside(ctx: &OfKind, found: &Found, wanted: &Value) -> Result<(), Error> {
     let text = |pointer: &str| {
@@ -175,31 +163,15 @@ async fn beside(ctx: &OfKind, found: &Found, wanted: &Value) -> Result<(), Error
 
 /// Removes an object that is not needed any more.
 async fn remove(ctx: &OfKind, found: &Found, source: &Source) -> Result<(), Error> {
-    let current = read(ctx, found, source).await?.objects;
-    let (Some(current), Some(api)) = (current.first(), api(ctx, source).await?) else {
+    let current = read(ctx, found, source).await?.objects.into_iter().next();
+    let Some(current) = current.and_then(|current| serde_json::from_value::<DynamicObject>(current).ok())
+    else {
         return Ok(());
     };
-    let text = |pointer: &str| {
-        current
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let exactly = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: text("/metadata/uid"),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    match api
-        .delete(&text("/metadata/name").unwrap_or_default(), &exactly)
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(error.into()),
+    if let Some(api) = api(ctx, source).await? {
+        delete(&api, &current.name_any(), current.uid()).await?;
     }
+    Ok(())
 }
 
 /// A Secret that a configuration names goes with its Cluster.
@@ -215,16 +187,24 @@ async fn goes_with(
     let Ok(secret) = serde_json::from_value::<Secret>(secret.clone()) else {
         return Ok(());
     };
+    let api = Api::<Secret>::namespaced(ctx.shared.client.clone(), &secret.namespace().unwrap_or_default());
+    owned_by(cluster, &api, &secret).await
+}
+
+/// Adds the Cluster to the owners of an object, if it is none of them.
+async fn owned_by<K>(cluster: &Cluster, api: &Api<K>, object: &K) -> Result<(), Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
     let wanted = reference(cluster);
-    let mut owners = secret.owner_references().to_vec();
+    let mut owners = object.owner_references().to_vec();
     if owners.iter().any(|owner| owner.uid == wanted.uid) {
         return Ok(());
     }
     owners.push(wanted);
-    let api = Api::<Secret>::namespaced(ctx.shared.client.clone(), &secret.namespace().unwrap_or_default());
     let patch =
-        json!({"metadata": {"resourceVersion": secret.resource_version(), "ownerReferences": owners}});
-    api.patch(&secret.name_any(), &params(), &Patch::Merge(patch))
+        json!({"metadata": {"resourceVersion": object.resource_version(), "ownerReferences": owners}});
+    api.patch(&object.name_any(), &params(), &Patch::Merge(patch))
         .await?;
     Ok(())
 }
@@ -244,7 +224,8 @@ async fn api(ctx: &OfKind, source: &Source) -> Result<Option<Api<DynamicObject>>
         }))
 }
 
-fn params() -> PatchParams {
+/// A patch under the name of this controller.
+pub(super) fn params() -> PatchParams {
     PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()

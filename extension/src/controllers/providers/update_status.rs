@@ -2,16 +2,13 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{
-    Resource as _, ResourceExt,
-    api::{Patch, PatchParams},
-};
+use kube::{Resource as _, ResourceExt, api::Patch};
 use serde_json::{Value, json};
 use sluice_crds::{ConfigStatus, run::Condition};
 
 use super::{
     Error, OfKind,
-    apply::{Applied, FIELD_MANAGER},
+    apply::{Applied, params},
     dereference::Found,
 };
 
@@ -50,12 +47,8 @@ pub(super) async fn run(ctx: &OfKind, found: &Found, applied: &Applied) -> Resul
         "metadata": {"resourceVersion": found.config.resource_version()},
         "status": next,
     });
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     let (api, name) = (ctx.api(&found.namespace), found.config.name_any());
-    api.patch_status(&name, &params, &Patch::Merge(patch)).await?;
+    api.patch_status(&name, &params(), &Patch::Merge(patch)).await?;
     Ok(())
 }
 
