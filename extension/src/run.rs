@@ -8,6 +8,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::registry::Registry;
+use sluice_core::providers::kinds;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -59,6 +60,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let hooks = hooks(&args.webhook, &health, &mut registry).await?;
     let hook_metrics = HookMetrics::default();
     hook_metrics.register(&mut registry);
+    let configurations = providers::Configurations::default();
+    configurations.register(&mut registry);
     let synced = index.clone();
     health.check("index", move || {
         if synced.is_synced() {
@@ -78,7 +81,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let terminating = health.readiness("running");
     terminating.ready();
     let signals = tokio::spawn(until_signal(stop.clone()));
-    let outcome = control(&args, index, &stop).await;
+    let outcome = control(&args, index, configurations, &stop).await;
 
     terminating.not_ready("terminating");
     if outcome.is_ok() && !signals.is_finished() {
@@ -93,7 +96,12 @@ async fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// Everything behind the hooks: stores, leadership, reconciling. Ends when `stop` does.
-async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow::Result<()> {
+async fn control(
+    args: &Args,
+    index: Index,
+    configurations: providers::Configurations,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
     let client = client(args.kubeconfig.as_deref()).await?;
     let (triggers, wakes) = Triggers::new();
     let dependents = providers::Dependents::default();
@@ -124,10 +132,11 @@ async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow:
         sync_period: args.sync_period,
         delete_timeout: args.cluster_delete_timeout,
     };
-    let configurations = Arc::new(providers::Context::new(
+    let providers = Arc::new(providers::Context::new(
         client.clone(),
         stores.clusters.clone(),
         dependents,
+        configurations,
         triggers.clone(),
         args.sync_period,
     ));
@@ -150,7 +159,7 @@ async fn control(args: &Args, index: Index, stop: &CancellationToken) -> anyhow:
         let controllers = async {
             tokio::join!(
                 bootstrap::run(context, args.cluster_concurrency, wakes, stop.clone()),
-                providers::run(configurations, args.cluster_concurrency, stop.clone()),
+                providers::run(providers, kinds(), args.cluster_concurrency, stop.clone()),
             )
         };
         tokio::select! {

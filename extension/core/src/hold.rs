@@ -139,17 +139,6 @@ reasons! {
     AppFailed,
 }
 
-impl HoldReason {
-    /// The reason that is spelled so, if this build knows it.
-    #[must_use]
-    pub fn parse(spelled: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|reason| reason.as_str() == spelled)
-    }
-}
-
 /// A reason to hold, and the object it is about.
 ///
 /// The message stays the same while the reason does: Cluster API writes each change of it into a condition and

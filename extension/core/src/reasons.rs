@@ -20,6 +20,12 @@ macro_rules! reasons {
                     $(Self::$name => stringify!($name)),+
                 }
             }
+
+            /// The reason that is spelled so, if this build knows it.
+            #[must_use]
+            pub fn parse(spelled: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|reason| reason.as_str() == spelled)
+            }
         }
 
         impl std::fmt::Display for $Reason {

@@ -1,11 +1,12 @@
 //! The controller of configuration kinds: what a user sets becomes the Secret that a package is installed with.
 //!
-//! One controller for all kinds of [`kinds`]; a kind is a pure function there and has no code here.
+//! One controller for all kinds of [`sluice_core::providers::kinds`]; a kind is a pure function there and has no code here.
 
 mod apply;
 mod dependents;
 mod dereference;
 mod evaluate;
+mod metrics;
 mod update_status;
 mod watches;
 
@@ -17,17 +18,18 @@ use kube::{
     core::DynamicObject,
     runtime::{
         Controller,
-        controller::{Action, Config},
-        reflector::Store,
+        controller::{self, Action, Config},
+        reflector::{ObjectRef, Store},
         watcher,
     },
 };
-use sluice_core::providers::{Kind, kinds};
+use sluice_core::providers::Kind;
 use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 pub use dependents::Dependents;
+pub use metrics::Configurations;
 use watches::Watches;
 
 use super::chain;
@@ -44,6 +46,7 @@ pub struct Context {
     clusters: Store<Cluster>,
     dependents: Dependents,
     watches: Watches,
+    configurations: Configurations,
     /// Wakes the Cluster whose packages have new values.
     triggers: Triggers,
     events: Notifier,
@@ -58,6 +61,7 @@ impl Context {
         client: Client,
         clusters: Store<Cluster>,
         dependents: Dependents,
+        configurations: Configurations,
         triggers: Triggers,
         sync_period: Duration,
     ) -> Self {
@@ -67,6 +71,7 @@ impl Context {
             client,
             clusters,
             dependents,
+            configurations,
             triggers,
             sync_period,
         }
@@ -96,24 +101,34 @@ pub enum Error {
     Unlisted(String),
 }
 
-/// Reconciles every kind until `stop`.
-pub async fn run(context: Arc<Context>, concurrency: u16, stop: CancellationToken) {
-    let controllers = kinds().into_iter().map(|kind| {
-        let configs = Api::<DynamicObject>::all_with(context.client.clone(), &kind.resource);
-        let wakes = context.dependents.wakes(&kind.resource);
+/// Reconciles every kind of `kinds` until `stop`.
+pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop: CancellationToken) {
+    let controllers = kinds.into_iter().map(|kind| {
+        let resource = kind.resource.clone();
+        let configs = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
+        let controller = Controller::new_with(configs, watcher::Config::default(), resource.clone());
+        context.configurations.add(&resource.kind, controller.store());
+        let (wakes, dependents) = (context.dependents.wakes(&resource), context.dependents.clone());
         let of_kind = Arc::new(OfKind {
             shared: Arc::clone(&context),
-            kind: kind.clone(),
+            kind,
         });
-        Controller::new_with(configs, watcher::Config::default(), kind.resource)
+        controller
             .with_config(Config::default().concurrency(concurrency))
             .reconcile_on(wakes)
             .graceful_shutdown_on(stop.clone().cancelled_owned())
             .run(reconcile, failed, of_kind)
-            .for_each(|result| async move {
-                if let Err(error) = result {
-                    debug!(%error, "Reconciling a configuration");
+            .for_each(move |result| {
+                match result {
+                    Err(controller::Error::ObjectNotFound(gone)) => {
+                        let mut config = ObjectRef::new_with(&gone.name, resource.clone());
+                        config.namespace = gone.namespace;
+                        dependents.forget(&config);
+                    }
+                    Err(error) => debug!(%error, "Reconciling a configuration"),
+                    Ok(_) => {}
                 }
+                std::future::ready(())
             })
     });
     futures::future::join_all(controllers).await;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Resource as _, ResourceExt, api::Patch};
+use kube::{Resource as _, ResourceExt, api::Patch, runtime::reflector::ObjectRef};
 use serde_json::{Value, json};
 use sluice_crds::{ConfigStatus, run::Condition};
 
@@ -12,8 +12,10 @@ use super::{
     dereference::Found,
 };
 
-const READY: &str = "Ready";
-const WRITTEN: &str = "ValuesWritten";
+/// The one condition that this controller writes.
+pub(super) const READY: &str = "Ready";
+/// Its reason when nothing is wrong.
+pub(super) const WRITTEN: &str = "ValuesWritten";
 
 /// Writes the status, and an event when a problem is a new one.
 pub(super) async fn run(ctx: &OfKind, found: &Found, applied: &Applied) -> Result<(), Error> {
@@ -49,6 +51,10 @@ pub(super) async fn run(ctx: &OfKind, found: &Found, applied: &Applied) -> Resul
     });
     let (api, name) = (ctx.api(&found.namespace), found.config.name_any());
     api.patch_status(&name, &params(), &Patch::Merge(patch)).await?;
+    // An upgrade may wait for nothing else.
+    if let Ok(cluster) = &found.cluster {
+        ctx.shared.triggers.wake(ObjectRef::from_obj(cluster.as_ref()));
+    }
     Ok(())
 }
 
