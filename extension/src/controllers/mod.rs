@@ -5,10 +5,22 @@ pub mod providers;
 
 mod write;
 
+use kube::{Client, core::ApiResource, discovery};
+
 /// An error with its sources on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ")
+}
+
+/// How a kind is served; `None` when it is not.
+async fn served(client: &Client, group: &str, kind: &str) -> kube::Result<Option<ApiResource>> {
+    match discovery::group(client, group).await {
+        Ok(group) => Ok(group.recommended_kind(kind).map(|(resource, _)| resource)),
+        Err(kube::Error::Discovery(_)) => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -4,11 +4,13 @@ mod belonging;
 mod create;
 mod merge;
 mod packages;
+mod provided;
 
 pub use belonging::{Belonging, Change};
 pub use create::{Draft, ValuesClone, from_template};
 pub use merge::{Inputs, Release, merge};
 pub use packages::{Catalogue, PackageFacts, Role, packages};
+pub use provided::Provided;
 
 use crate::hold::{Hold, HoldReason};
 

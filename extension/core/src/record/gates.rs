@@ -184,11 +184,16 @@ impl<'a> View<'a> {
         gates
     }
 
-    /// Why the Cluster may not be created yet.
+    /// Why the Cluster may not be created yet. Values may depend on infrastructure that is only created after this.
     fn uncreated(&self) -> Option<Hold> {
+        let problem = self.seen.problem;
         self.pause
             .clone()
-            .or_else(|| self.seen.problem.cloned())
+            .or_else(|| {
+                problem
+                    .filter(|hold| hold.reason != HoldReason::ValuesNotReady)
+                    .cloned()
+            })
             .or_else(|| (!self.seen.bootstrap.complete).then(holds::bootstrap_incomplete))
     }
 

@@ -5,6 +5,7 @@ mod ask_again;
 mod delete;
 mod dereference;
 mod packages;
+mod provider;
 mod quiet;
 mod targets;
 mod update_status;

@@ -24,6 +24,7 @@ use tracing::warn;
 use super::{
     Context, Error, apply, ask_again, chain,
     dereference::Found,
+    provider,
     targets::{self, Planned},
     validate::Validated,
     workload,
@@ -91,7 +92,14 @@ pub(super) async fn run(
         targets::plan(ctx, &found.owner, &bootstrap.spec, &found.catalogue, ground).await
     };
     let recorded = record.and_then(|record| record.workload_uid.as_deref());
-    let (planned, missing) = plan(recorded).await?;
+    let (planned, mut missing) = plan(recorded).await?;
+    let waiting = missing
+        .as_ref()
+        .is_some_and(|hold| hold.reason == HoldReason::ValuesNotReady);
+    if waiting && validated.paused.is_none() {
+        let refused = provider::label(&ctx.client, &found.owner.namespace, &bootstrap.spec).await?;
+        missing = refused.or(missing);
+    }
     let mut packages = Packages {
         planned,
         judged: Vec::new(),

@@ -65,7 +65,7 @@ pub(super) async fn plan(
     let mut problem = None;
     let mut installer = None;
     for (role, package) in packages(spec) {
-        let values = match values::read(&ctx.client, &owner.namespace, package).await? {
+        let values = match values::read(&ctx.client, &owner.namespace, role, package).await? {
             Ok(values) => values,
             Err(hold) => {
                 problem = problem.or(Some(hold));

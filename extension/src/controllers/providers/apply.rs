@@ -25,9 +25,8 @@ use super::{
     Error, OfKind,
     dereference::Found,
     evaluate::{Evaluated, read},
-    watches::served,
 };
-use crate::controllers::write::delete;
+use crate::controllers::{served, write::delete};
 
 /// Field manager of everything that this controller writes.
 const FIELD_MANAGER: &str = "sluice-providers";

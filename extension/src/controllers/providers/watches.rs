@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     core::{ApiResource, DynamicObject},
-    discovery,
     runtime::{
         reflector::{ObjectRef, Store},
         watcher,
@@ -20,7 +19,10 @@ use tokio::{
 use tracing::warn;
 
 use super::{Error, dependents::Dependents, evaluate::Read};
-use crate::watch::{Seen, follow};
+use crate::{
+    controllers::served,
+    watch::{Seen, follow},
+};
 
 /// How long a watch may take to list what there is.
 const LISTING: Duration = Duration::from_secs(10);
@@ -213,15 +215,5 @@ fn single(source: &Source) -> Option<Single> {
             })
         }
         _ => None,
-    }
-}
-
-/// How a kind is served; `None` when it is not.
-pub(super) async fn served(client: &Client, group: &str, kind: &str) -> kube::Result<Option<ApiResource>> {
-    match discovery::group(client, group).await {
-        Ok(group) => Ok(group.recommended_kind(kind).map(|(resource, _)| resource)),
-        Err(kube::Error::Discovery(_)) => Ok(None),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
     }
 }

@@ -212,8 +212,19 @@ fn a_first_installation() {
     );
 
     scene.bootstrap.complete = true;
+    scene.problem = Some(Hold::new(HoldReason::ValuesNotFound, ""));
     let record = scene.advance(Some(&record));
-    assert_eq!(answer(&record, Hook::BeforeClusterCreate, V36), Ok(()));
+    assert_eq!(
+        answer(&record, Hook::BeforeClusterCreate, V36),
+        held_by(HoldReason::ValuesNotFound)
+    );
+    scene.problem = Some(Hold::new(HoldReason::ValuesNotReady, ""));
+    let record = scene.advance(Some(&record));
+    assert_eq!(
+        answer(&record, Hook::BeforeClusterCreate, V36),
+        Ok(()),
+        "values may need infrastructure that is not there before"
+    );
 
     scene.control_plane = versions(V36, "");
     scene.bootstrap.complete = false;

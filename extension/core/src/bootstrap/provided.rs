@@ -1,0 +1,224 @@
+//! When the values of a package may be taken from the object that provides them (addons-manager §3.6, §4.2).
+
+use std::collections::BTreeMap;
+
+use kube::{ResourceExt as _, core::DynamicObject};
+use serde_json::Value;
+use sluice_crds::{
+    labels::label,
+    run::{ClusterBootstrapPackage, TypedLocalObjectReference},
+};
+
+use super::Role;
+use crate::{
+    hold::{Hold, HoldReason},
+    names::parse_string_for_label,
+    providers::kinds,
+};
+
+/// A package whose values come from an object, and which object that is.
+#[derive(Debug, Clone, Copy)]
+pub struct Provided<'a> {
+    /// The part of the package.
+    pub role: Role,
+    /// Name of the Package object.
+    pub package: &'a str,
+    /// The object.
+    pub by: &'a TypedLocalObjectReference,
+    /// Namespace of the object and of its Cluster.
+    pub namespace: &'a str,
+}
+
+impl<'a> Provided<'a> {
+    /// A package and its provider; `None` when its values come from elsewhere.
+    #[must_use]
+    pub fn of(namespace: &'a str, role: Role, package: &'a ClusterBootstrapPackage) -> Option<Self> {
+        Some(Self {
+            role,
+            package: &package.ref_name,
+            by: package.values_from.as_ref()?.provider_ref.as_ref()?,
+            namespace,
+        })
+    }
+
+    /// A hold that names the object and the package: `AntreaConfig ns1/c1-antrea-package with the values of …`.
+    #[must_use]
+    pub fn hold(&self, reason: HoldReason, what: &str) -> Hold {
+        let Self {
+            package,
+            by,
+            namespace,
+            ..
+        } = self;
+        let (kind, name) = (&by.kind, &by.name);
+        Hold::new(
+            reason,
+            format!("{kind} {namespace}/{name} with the values of package {package} {what}"),
+        )
+    }
+
+    /// The label that the provider has to carry. Values of a CNI depend on its version, and this is how they learn it.
+    #[must_use]
+    pub fn label(&self) -> Option<(&'static str, String)> {
+        (self.role == Role::Cni).then(|| (label::PACKAGE_NAME, parse_string_for_label(self.package)))
+    }
+
+    /// Whether `provider` carries that label.
+    #[must_use]
+    pub fn is_labelled(&self, provider: &DynamicObject) -> bool {
+        self.label()
+            .is_none_or(|(key, value)| provider.labels().get(key) == Some(&value))
+    }
+
+    /// The Secret that `provider` names, in the same namespace.
+    ///
+    /// # Errors
+    /// Its values are not those of this package, or not those that its spec asks for, yet.
+    pub fn secret<'p>(&self, provider: &'p DynamicObject) -> Result<&'p str, Hold> {
+        let not_ready = |what: &str| Err(self.hold(HoldReason::ValuesNotReady, what));
+        if !self.is_labelled(provider) {
+            return not_ready("is not labelled with this package yet");
+        }
+        let status = |pointer: &str| provider.data.get("status")?.pointer(pointer);
+        // A controller that says which generation its status is about has to have seen the latest.
+        let observed = status("/observedGeneration").and_then(Value::as_i64);
+        if observed.is_some() && observed != provider.metadata.generation {
+            return not_ready("was changed, and its values were not yet");
+        }
+        let text = |value: &'p Value, field: &str| value.get(field).and_then(Value::as_str);
+        let conditions = status("/conditions").and_then(Value::as_array);
+        let ready = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| text(condition, "type") == Some("Ready"));
+        if let Some(ready) = ready
+            && text(ready, "status") == Some("False")
+        {
+            let reason = text(ready, "reason").unwrap_or("no reason given");
+            return not_ready(&format!("is not Ready: {reason}"));
+        }
+        match status("/secretRef").and_then(Value::as_str) {
+            Some(secret) if !secret.is_empty() => Ok(secret),
+            _ => not_ready("names no Secret in status.secretRef yet"),
+        }
+    }
+
+    /// Checks that the Secret with the labels `of_secret` was written for what `provider` is labelled with now.
+    ///
+    /// A label does not change a generation, so `observedGeneration` says nothing about it. Only the kinds of Sluice
+    /// promise to write their label on the Secret together with its content.
+    ///
+    /// # Errors
+    /// It was written for another package.
+    pub fn check(&self, provider: &DynamicObject, of_secret: &BTreeMap<String, String>) -> Result<(), Hold> {
+        let by = (self.by.api_group.as_deref().unwrap_or_default(), &self.by.kind);
+        let ours = kinds()
+            .iter()
+            .any(|kind| (kind.resource.group.as_str(), &kind.resource.kind) == by);
+        let wanted = provider.labels().get(label::PACKAGE_NAME);
+        if !ours || wanted.is_none() || of_secret.get(label::PACKAGE_NAME) == wanted {
+            return Ok(());
+        }
+        Err(self.hold(
+            HoldReason::ValuesNotReady,
+            "has not computed them for this package yet",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    const PACKAGE: &str = "antrea.tanzu.vmware.com.1.9.0+vmware.1";
+    const LABEL: &str = "antrea.tanzu.vmware.com.1.9.0---vmware.1";
+
+    fn reference(group: &str, kind: &str) -> TypedLocalObjectReference {
+        TypedLocalObjectReference {
+            api_group: Some(group.to_owned()),
+            kind: kind.to_owned(),
+            name: "c1-antrea-package".to_owned(),
+        }
+    }
+
+    fn provided(role: Role, by: &TypedLocalObjectReference) -> Provided<'_> {
+        Provided {
+            role,
+            package: PACKAGE,
+            by,
+            namespace: "ns1",
+        }
+    }
+
+    fn provider(label: &str, status: &Value) -> DynamicObject {
+        let object = json!({
+            "metadata": {"generation": 2, "labels": {"tkg.tanzu.vmware.com/package-name": label}},
+            "status": status,
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[rstest]
+    #[case::complete(LABEL, json!({"secretRef": "s", "observedGeneration": 2}), Ok("s"))]
+    #[case::of_another_package("antrea.1.7.1", json!({"secretRef": "s"}), Err("is not labelled with this package yet"))]
+    #[case::behind(LABEL, json!({"secretRef": "s", "observedGeneration": 1}), Err("was changed, and its values were not yet"))]
+    #[case::says_no_generation(LABEL, json!({"secretRef": "s"}), Ok("s"))]
+    #[case::ready(LABEL, json!({"secretRef": "s", "conditions": [{"type": "Ready", "status": "True"}]}), Ok("s"))]
+    #[case::broken(
+        LABEL,
+        json!({"secretRef": "s", "conditions": [{"type": "Other", "status": "True"}, {"type": "Ready", "status": "False", "reason": "CIDRMissing"}]}),
+        Err("is not Ready: CIDRMissing")
+    )]
+    #[case::nothing(LABEL, json!(null), Err("names no Secret in status.secretRef yet"))]
+    #[case::empty(LABEL, json!({"secretRef": ""}), Err("names no Secret in status.secretRef yet"))]
+    fn values_are_taken_when_they_are_those_of_the_package(
+        #[case] label: &str,
+        #[case] status: Value,
+        #[case] wanted: Result<&str, &str>,
+    ) {
+        let by = reference("cni.tanzu.vmware.com", "AntreaConfig");
+        let object = provider(label, &status);
+        let found = provided(Role::Cni, &by).secret(&object);
+        let wanted = wanted.map_err(|what| {
+            Hold::new(
+                HoldReason::ValuesNotReady,
+                format!("AntreaConfig ns1/c1-antrea-package with the values of package {PACKAGE} {what}"),
+            )
+        });
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn only_a_cni_is_told_its_version() {
+        let by = reference("cpi.tanzu.vmware.com", "VSphereCPIConfig");
+        assert_eq!(
+            provided(Role::Cni, &by).label(),
+            Some(("tkg.tanzu.vmware.com/package-name", LABEL.to_owned()))
+        );
+        for role in [Role::KappController, Role::Cpi, Role::Csi, Role::Additional] {
+            assert_eq!(provided(role, &by).label(), None);
+            assert!(provided(role, &by).is_labelled(&provider("whatever", &json!(null))));
+        }
+    }
+
+    #[rstest]
+    #[case::written_for_it("AntreaConfig", LABEL, Some(LABEL), true)]
+    #[case::written_for_another("AntreaConfig", LABEL, Some("antrea.1.7.1"), false)]
+    #[case::written_before_there_was_a_label("AntreaConfig", LABEL, None, false)]
+    #[case::promises_nothing("SomebodysConfig", LABEL, Some("antrea.1.7.1"), true)]
+    fn the_secret_was_written_for_the_package(
+        #[case] kind: &str,
+        #[case] label: &str,
+        #[case] of_secret: Option<&str>,
+        #[case] good: bool,
+    ) {
+        let by = reference("cni.tanzu.vmware.com", kind);
+        let labels = of_secret.map(|value| (label::PACKAGE_NAME.to_owned(), value.to_owned()));
+        let checked =
+            provided(Role::Cni, &by).check(&provider(label, &json!(null)), &labels.into_iter().collect());
+        assert_eq!(checked.is_ok(), good, "{checked:?}");
+    }
+}
