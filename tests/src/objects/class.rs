@@ -5,10 +5,29 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::cluster::CLUSTER_API;
-use crate::provider::{GROUP, SwapDelay, VERSION};
+use crate::provider::{GROUP, INFRASTRUCTURE_GROUP, SwapDelay, VERSION};
 
 /// Name of the class and of every template.
 const NAME: &str = "harness";
+
+/// What the Clusters of a class run on: in either case nothing, but some packages want to know its kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Infrastructure {
+    /// A kind that no package knows.
+    #[default]
+    Harness,
+    /// One that they know.
+    Docker,
+}
+
+impl Infrastructure {
+    const fn group_kind(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Harness => (GROUP, "HarnessCluster"),
+            Self::Docker => (INFRASTRUCTURE_GROUP, "DockerCluster"),
+        }
+    }
+}
 
 /// What can be chosen of a ClusterClass.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +40,8 @@ pub struct Class {
     pub kubernetes_versions: Vec<String>,
     /// Handler that plans upgrades, `<handler>.<extension>`; none leaves the field away.
     pub upgrade_plan: Option<String>,
+    /// What Clusters run on.
+    pub infrastructure: Infrastructure,
 }
 
 impl Class {
@@ -37,17 +58,19 @@ impl Class {
             "swapDelay": self.swap_delay,
             "runtimeConfig": self.runtime_config,
         });
+        let infrastructure = self.infrastructure.group_kind();
+        let harness = |kind| (GROUP, kind);
         let mut class = json!({
             "apiVersion": CLUSTER_API,
             "kind": "ClusterClass",
             "metadata": {"name": NAME, "namespace": namespace},
             "spec": {
-                "infrastructure": {"templateRef": reference("HarnessCluster")},
-                "controlPlane": {"templateRef": reference("HarnessControlPlane")},
+                "infrastructure": {"templateRef": reference(infrastructure)},
+                "controlPlane": {"templateRef": reference(harness("HarnessControlPlane"))},
                 "workers": {"machineDeployments": [{
                     "class": "default",
-                    "bootstrap": {"templateRef": reference("HarnessConfig")},
-                    "infrastructure": {"templateRef": reference("HarnessMachine")},
+                    "bootstrap": {"templateRef": reference(harness("HarnessConfig"))},
+                    "infrastructure": {"templateRef": reference(harness("HarnessMachine"))},
                 }]},
             },
         });
@@ -58,22 +81,22 @@ impl Class {
             class["spec"]["upgrade"] = json!({"external": {"generateUpgradePlanExtension": handler}});
         }
         vec![
-            template("HarnessCluster", namespace, &json!({})),
-            template("HarnessControlPlane", namespace, &control_plane),
-            template("HarnessMachine", namespace, &json!({})),
-            template("HarnessConfig", namespace, &json!({})),
+            template(infrastructure, namespace, &json!({})),
+            template(harness("HarnessControlPlane"), namespace, &control_plane),
+            template(harness("HarnessMachine"), namespace, &json!({})),
+            template(harness("HarnessConfig"), namespace, &json!({})),
             class,
         ]
     }
 }
 
-fn reference(kind: &str) -> Value {
-    json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": format!("{kind}Template"), "name": NAME})
+fn reference((group, kind): (&str, &str)) -> Value {
+    json!({"apiVersion": format!("{group}/{VERSION}"), "kind": format!("{kind}Template"), "name": NAME})
 }
 
-fn template(kind: &str, namespace: &str, spec: &Value) -> Value {
+fn template((group, kind): (&str, &str), namespace: &str, spec: &Value) -> Value {
     json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "apiVersion": format!("{group}/{VERSION}"),
         "kind": format!("{kind}Template"),
         "metadata": {"name": NAME, "namespace": namespace},
         "spec": {"template": {"spec": spec}},

@@ -4,6 +4,6 @@ mod class;
 mod cluster;
 mod release;
 
-pub use class::Class;
+pub use class::{Class, Infrastructure};
 pub use cluster::{CLUSTER_API, TKR, cluster, upgrade};
 pub use release::{Release, Values};

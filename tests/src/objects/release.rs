@@ -16,6 +16,8 @@ pub enum Values {
     Inline(Value),
     /// A Secret beside the template.
     Secret(Value),
+    /// An object that every Cluster has of its own: its API group and kind.
+    Provider(&'static str, &'static str),
 }
 
 /// A TanzuKubernetesRelease with its ClusterBootstrapTemplate, Packages and value Secrets.
@@ -159,6 +161,10 @@ impl Release {
             Values::None => {}
             Values::Inline(values) => entry["valuesFrom"] = json!({"inline": values}),
             Values::Secret(_) => entry["valuesFrom"] = json!({"secretRef": self.secret_name(package)}),
+            Values::Provider(group, kind) => {
+                let template = json!({"apiGroup": group, "kind": kind, "name": self.name()});
+                entry["valuesFrom"] = json!({"providerRef": template});
+            }
         }
         entry
     }

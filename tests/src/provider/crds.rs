@@ -8,22 +8,26 @@ pub const GROUP: &str = "harness.test";
 /// The one version of that group.
 pub const VERSION: &str = "v1beta1";
 
-const KINDS: [&str; 4] = [
-    "HarnessCluster",
-    "HarnessControlPlane",
-    "HarnessMachine",
-    "HarnessConfig",
+/// API group of infrastructure that packages know by its kind.
+pub const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
+
+const KINDS: [(&str, &str); 5] = [
+    (GROUP, "HarnessCluster"),
+    (GROUP, "HarnessControlPlane"),
+    (GROUP, "HarnessMachine"),
+    (GROUP, "HarnessConfig"),
+    (INFRASTRUCTURE_GROUP, "DockerCluster"),
 ];
 
-/// The four kinds and a template of each.
+/// The kinds and a template of each.
 #[must_use]
 pub fn definitions() -> Vec<Value> {
     KINDS
         .iter()
-        .flat_map(|kind| {
+        .flat_map(|(group, kind)| {
             [
-                definition(kind, &subresources(kind)),
-                definition(&format!("{kind}Template"), &json!({})),
+                definition(group, kind, &subresources(kind)),
+                definition(group, &format!("{kind}Template"), &json!({})),
             ]
         })
         .collect()
@@ -61,19 +65,19 @@ fn subresources(kind: &str) -> Value {
     }
 }
 
-fn definition(kind: &str, subresources: &Value) -> Value {
+fn definition(group: &str, kind: &str, subresources: &Value) -> Value {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let singular = kind.to_lowercase();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": format!("{singular}s.{GROUP}"),
+            "name": format!("{singular}s.{group}"),
             // Tells Cluster API which version of the kind speaks which version of its contract.
             "labels": {"cluster.x-k8s.io/v1beta2": VERSION},
         },
         "spec": {
-            "group": GROUP,
+            "group": group,
             "scope": "Namespaced",
             "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": format!("{singular}s"), "singular": singular},
             "versions": [{
@@ -97,7 +101,7 @@ mod tests {
             .iter()
             .map(|definition| definition["metadata"]["name"].as_str().unwrap().to_owned())
             .collect();
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 10);
         assert!(
             names.contains(&"harnesscontrolplanetemplates.harness.test".to_owned()),
             "{names:?}"

@@ -83,6 +83,19 @@ pub struct HarnessControlPlaneStatus {
 )]
 pub(super) struct HarnessClusterSpec {}
 
+/// The same under a name that packages know, because some values say what a Cluster runs on.
+#[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "DockerCluster",
+    plural = "dockerclusters",
+    namespaced,
+    schema = "disabled",
+    status = "Progress"
+)]
+pub(super) struct DockerClusterSpec {}
+
 /// Bootstrap data of a Machine.
 #[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
 #[kube(

@@ -15,7 +15,7 @@ mod patch;
 mod runtime;
 mod workload;
 
-pub use crds::{GROUP, VERSION, definitions, reader_role};
+pub use crds::{GROUP, INFRASTRUCTURE_GROUP, VERSION, definitions, reader_role};
 pub use kinds::{HarnessControlPlane, HarnessControlPlaneSpec, SwapDelay};
 pub use runtime::Provider;
 pub use workload::Workload;

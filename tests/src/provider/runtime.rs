@@ -1,4 +1,4 @@
-//! The four controllers of the provider, running.
+//! The controllers of the provider, running.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::error::Error;
+use super::kinds::{DockerCluster, HarnessCluster};
 use super::workload::{Workload, Workloads};
 use super::{cluster, config, control_plane, machine};
 use crate::apiserver::ApiServer;
@@ -60,7 +61,8 @@ impl Provider {
         });
         let mut controllers = JoinSet::new();
         controllers.spawn(run(context.clone(), control_plane::reconcile));
-        controllers.spawn(run(context.clone(), cluster::reconcile));
+        controllers.spawn(run(context.clone(), cluster::reconcile::<HarnessCluster>));
+        controllers.spawn(run(context.clone(), cluster::reconcile::<DockerCluster>));
         controllers.spawn(run(context.clone(), config::reconcile));
         controllers.spawn(run(context.clone(), machine::reconcile));
         Self {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
-use kube::{Api, ResourceExt};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use sluice_tests::{apply, wait};
 
@@ -138,8 +139,9 @@ impl Case {
             None => self.values_are(client, &self.expect["values"]).await,
             Some(reason) => {
                 self.is_refused(client, reason).await?;
+                self.is_told_once(client, reason).await?;
                 let written = Api::<Secret>::namespaced(client.clone(), &self.namespace)
-                    .list_metadata(&kube::api::ListParams::default())
+                    .list_metadata(&ListParams::default())
                     .await?;
                 let half: Vec<String> = written
                     .iter()
@@ -224,6 +226,23 @@ impl Case {
             }
         })
         .await?;
+        Ok(())
+    }
+
+    /// The event is published before the condition is written.
+    async fn is_told_once(&self, client: &Client, reason: &str) -> Result<()> {
+        let events = Api::<Event>::namespaced(client.clone(), &self.namespace)
+            .list(&ListParams::default())
+            .await?;
+        let told: Vec<_> = events
+            .iter()
+            .filter(|event| event.reason.as_deref() == Some(reason))
+            .map(|event| event.series.as_ref().map(|series| series.count))
+            .collect();
+        ensure!(
+            told == [None],
+            "events of reason {reason}, each with its repetitions: {told:?}"
+        );
         Ok(())
     }
 

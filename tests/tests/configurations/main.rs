@@ -4,6 +4,7 @@
 mod admission;
 mod around;
 mod golden;
+mod made_up;
 mod mutations;
 
 use std::fs;
@@ -25,19 +26,39 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configurations_become_values() -> Result<()> {
-    let definitions = sluice_definitions()?.into_iter().chain(around::definitions());
+    let definitions = sluice_definitions()?
+        .into_iter()
+        .chain(around::definitions())
+        .chain([made_up::definition()]);
     let stack = Stack::start(Options::new("providers").crds(definitions)).await?;
     let extension = Extension::start(&stack, Settings::new("sluice")).await?;
     let client = stack.client();
+    let _made_up = made_up::start(&client);
 
     admission::antrea_is_checked(&client).await?;
     golden::every_case(&client).await?;
     mutations::every_source_is_observed(&client).await?;
     mutations::what_is_wrong_can_be_repaired(&client).await?;
+    every_configuration_is_counted(&extension).await?;
     no_credential_is_told(&client, &extension).await?;
 
     stack.check()?;
     stack.stop().await
+}
+
+/// The metric says of each kind how many are well, and what is wrong with the others.
+async fn every_configuration_is_counted(extension: &Extension) -> Result<()> {
+    let metrics = extension.metrics().await?;
+    for (kind, reason) in [
+        ("AntreaConfig", "ValuesWritten"),
+        ("AntreaConfig", "NsxProviderInvalid"),
+        ("CalicoConfig", "CIDRMissing"),
+        ("VSphereCPIConfig", "ThumbprintMissing"),
+    ] {
+        let line = format!("sluice_configurations{{kind=\"{kind}\",reason=\"{reason}\"}} ");
+        ensure!(metrics.contains(&line), "{line:?} is not among\n{metrics}");
+    }
+    Ok(())
 }
 
 /// Looks for the canary wherever Sluice speaks, except in the Secrets that it is for.

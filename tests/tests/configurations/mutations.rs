@@ -7,7 +7,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use sluice_tests::wait;
 
+use crate::PATIENCE;
 use crate::around::{class, patch, read, remove, secret, write};
 use crate::golden::Case;
 
@@ -27,6 +29,7 @@ fn source<'a>(case: &'a Case, kind: &str) -> Result<&'a Value> {
 pub(crate) async fn every_source_is_observed(client: &Client) -> Result<()> {
     towards_vcenter(client).await?;
     towards_a_supervisor(client).await?;
+    towards_nsx(client).await?;
     network_and_tolerations(client).await
 }
 
@@ -165,14 +168,64 @@ async fn towards_a_supervisor(client: &Client) -> Result<()> {
         "metadata": {"name": "c1-infra-ccm", "namespace": "mutated-pvcpi"},
     });
     remove(client, &account).await?;
-    sluice_tests::wait::until("the account to be made again", crate::PATIENCE, || async {
-        match read(client, &account).await? {
-            Some(_) => Ok(()),
-            None => sluice_tests::wait::not_yet("none"),
+    exists(client, &account, true).await
+}
+
+async fn exists(client: &Client, object: &Value, wanted: bool) -> Result<()> {
+    let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+    let what = format!("{kind} {name} to {}", if wanted { "exist" } else { "be gone" });
+    wait::until(what, PATIENCE, || async {
+        match read(client, object).await? {
+            found if found.is_some() == wanted => Ok(()),
+            found => wait::not_yet(found.map_or("none", |_| "there is one")),
         }
     })
     .await?;
     Ok(())
+}
+
+/// From an account of the Supervisor to an identity made by hand, whose certificate is renewed, and back.
+async fn towards_nsx(client: &Client) -> Result<()> {
+    let mut by_account = case("antrea/nsx-provider.yaml", "mutated-nsx")?;
+    let by_hand = case("antrea/nsx-inline.yaml", "mutated-nsx")?;
+    by_account.make(client).await?;
+    by_account.values_are(client, &by_account.expected()).await?;
+    let account = json!({
+        "apiVersion": "nsx.vmware.com/v1alpha1", "kind": "NSXServiceAccount",
+        "metadata": {"name": "c1-antrea", "namespace": "mutated-nsx"},
+    });
+    exists(client, &account, true).await?;
+
+    let certificate = source(&by_hand, "Secret")?;
+    write(client, certificate).await?;
+    let from = |case: &Case| case.config["spec"]["antreaNsx"]["bootstrapFrom"].clone();
+    let switch = |from: Value| json!({"spec": {"antreaNsx": {"bootstrapFrom": from}}});
+    let mut inline = from(&by_hand);
+    inline["providerRef"] = Value::Null;
+    patch(client, &by_account.config, &switch(inline)).await?;
+    let mut values = by_hand.expected();
+    values["antreaNsx"]["config"] = by_account.config["spec"]["antreaNsx"]["config"].clone();
+    by_hand
+        .values_are(client, &values)
+        .await
+        .context("an identity made by hand")?;
+    exists(client, &account, false).await?;
+    let renewed = json!({"data": {"tls.crt": BASE64_STANDARD.encode("canary-renewed")}});
+    patch(client, certificate, &renewed).await?;
+    values["antreaNsx"]["bootstrapFrom"]["inline"]["NsxCert"]["tls.crt"] = json!("canary-renewed");
+    by_hand
+        .values_are(client, &values)
+        .await
+        .context("a renewed certificate")?;
+
+    let mut provider = from(&by_account);
+    provider["inline"] = Value::Null;
+    patch(client, &by_account.config, &switch(provider)).await?;
+    by_account
+        .values_are(client, &by_account.expected())
+        .await
+        .context("an account again")?;
+    exists(client, &account, true).await
 }
 
 async fn network_and_tolerations(client: &Client) -> Result<()> {

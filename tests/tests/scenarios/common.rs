@@ -1,6 +1,6 @@
 //! The upgrade that most scenarios disturb: held by one package that gets ready when it is told to.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
@@ -97,4 +97,30 @@ pub(crate) async fn additional(cluster: &Cluster, edit: impl Fn(&mut Value)) -> 
     let mut packages = cluster.bootstrap().await?["spec"]["additionalPackages"].take();
     packages.as_array_mut().into_iter().flatten().for_each(edit);
     Ok(json!({"spec": {"additionalPackages": packages}}))
+}
+
+/// The owner reference of an object that belongs to a Cluster.
+pub(crate) async fn owned(cluster: &Cluster) -> Result<Value> {
+    let object = cluster.object().await?;
+    Ok(json!({
+        "apiVersion": object["apiVersion"],
+        "kind": object["kind"],
+        "name": cluster.name(),
+        "uid": object["metadata"]["uid"],
+    }))
+}
+
+/// The values that a package of `release` was installed with last, as it says itself in the workload cluster.
+pub(crate) async fn given(cluster: &Cluster, release: &Release, short: &str) -> Result<Value> {
+    let package = release.packages().find(|package| package.short() == short);
+    let package = package.with_context(|| format!("a release without {short}"))?;
+    let mut echoed = cluster.echoed(package).await?;
+    ensure!(
+        echoed["version"] == package.version(),
+        "{short} {} is installed, not {}",
+        echoed["version"],
+        package.version()
+    );
+    let values = echoed["values"].take();
+    Ok(serde_json::from_str(values.as_str().context("no values")?)?)
 }

@@ -5,6 +5,7 @@ mod bootstrap_edited;
 mod broken_package;
 mod chained;
 mod common;
+mod configured;
 mod create;
 mod deletion;
 mod false_ready;
@@ -19,6 +20,7 @@ mod paused;
 mod removed_api;
 mod resync;
 mod stage_zero;
+mod third_party;
 mod twenty;
 mod unmanaged;
 mod workers;
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         harness_installs::scenario(),
         observer_catches::scenario(),
         create::scenario(),
+        configured::scenario(),
+        third_party::scenario(),
         minor_upgrade::scenario(),
         broken_package::scenario(),
         removed_api::scenario(),

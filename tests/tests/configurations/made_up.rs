@@ -1,0 +1,61 @@
+//! A kind that does not exist, added to Sluice by one file, one line and its cases: here on a real API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use serde_json::{Value, json};
+use sluice::controllers::providers::{self, Configurations, Context, Dependents};
+use sluice::stores::Stores;
+use sluice::triggers::Triggers;
+use sluice_core::providers::Kind;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+#[path = "../../../extension/core/tests/providers/made_up.rs"]
+mod kind;
+
+/// Its definition, as open as can be.
+pub(crate) fn definition() -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "greetingconfigs.made-up.test"},
+        "spec": {
+            "group": "made-up.test",
+            "scope": "Namespaced",
+            "names": {"kind": "GreetingConfig", "plural": "greetingconfigs", "singular": "greetingconfig"},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+            }],
+        },
+    })
+}
+
+/// The controller of Sluice with this kind in its table, until the set is dropped.
+pub(crate) fn start(client: &Client) -> JoinSet<()> {
+    let (triggers, _wakes) = Triggers::new();
+    let dependents = Dependents::default();
+    let (stores, following) = Stores::open(client, "tkg-system", &triggers, &dependents);
+    let context = Arc::new(Context::new(
+        client.clone(),
+        stores.clusters.clone(),
+        dependents,
+        Configurations::default(),
+        triggers,
+        Duration::from_mins(10),
+    ));
+    let mut running = JoinSet::new();
+    running.spawn(following);
+    running.spawn(async move {
+        stores.synced().await;
+        let table = vec![Kind::of::<kind::Greeting>()];
+        providers::run(context, table, 2, CancellationToken::new()).await;
+    });
+    running
+}

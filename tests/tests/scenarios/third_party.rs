@@ -1,0 +1,173 @@
+//! Values from a kind that Sluice knows nothing about, written by a controller of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+use sluice_tests::apply;
+use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::{Release, Values};
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use tokio::task::JoinSet;
+
+use crate::common::{given, owned};
+
+const GROUP: &str = "fleet.test";
+const KIND: &str = "FleetConfig";
+const NAME: &str = "one-fleet-package";
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario::new(
+        "third-party",
+        "a kind of somebody else gives a package its values; while its controller is away, an edit of it holds the upgrade",
+        |scene| Box::pin(run(scene)),
+    )
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let client = scene.client();
+    apply::apply_crds(&client, &[definition()]).await?;
+    scene.apply(&[reader_role()]).await?;
+    let (old, new) = (
+        release(&scene, VERSIONS[1], "1.0.0")?,
+        release(&scene, VERSIONS[2], "2.0.0")?,
+    );
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+
+    let cluster = scene.cluster("one").at(&old).create().await?;
+    let config = json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": KIND,
+        "metadata": {"name": NAME, "namespace": scene.namespace(), "ownerReferences": [owned(&cluster).await?]},
+        "spec": {"ships": 2},
+    });
+    scene.apply(&[config]).await?;
+    let controller = start(&client);
+    cluster.packages_proven(&old, 0, PATIENCE).await?;
+    cluster.is_available(PATIENCE).await?;
+    cluster.is_settled(PATIENCE).await?;
+    let values = given(&cluster, &old, "fleet").await?;
+    ensure!(
+        values == json!({"fleet": {"ships": 2}}),
+        "fleet runs with {values}"
+    );
+
+    drop(controller);
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), scene.namespace(), &resource());
+    let edit = Patch::Merge(json!({"spec": {"ships": 3}}));
+    api.patch(NAME, &PatchParams::default(), &edit).await?;
+    let before = cluster.upgrade(&new).await?;
+    cluster.says("ValuesNotReady", PATIENCE).await?;
+    cluster
+        .says(&format!("{KIND} {}/{NAME}", scene.namespace()), PATIENCE)
+        .await?;
+    cluster.control_plane_is_untouched(before).await?;
+
+    let _controller = start(&client);
+    let proven = cluster.packages_proven(&new, before, PATIENCE).await?;
+    let written = cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    ensure!(
+        proven.revision < written.revision,
+        "written at revision {}, proven only at {}",
+        written.revision,
+        proven.revision
+    );
+    cluster.is_settled(PATIENCE).await?;
+    let values = given(&cluster, &new, "fleet").await?;
+    ensure!(
+        values == json!({"fleet": {"ships": 3}}),
+        "fleet runs with {values}"
+    );
+    Ok(())
+}
+
+fn release(scene: &Scene, kubernetes: &str, version: &str) -> Result<Release> {
+    Ok(scene
+        .release(kubernetes, version, Delay::NONE)?
+        .additional(scene.package("fleet", version))
+        .values("fleet", Values::Provider(GROUP, KIND)))
+}
+
+fn resource() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", KIND))
+}
+
+/// The controller of the kind, all of it; it ends when the set is dropped.
+fn start(client: &Client) -> JoinSet<()> {
+    let configs = Api::<DynamicObject>::all_with(client.clone(), &resource());
+    let mut running = JoinSet::new();
+    running.spawn(
+        Controller::new_with(configs, watcher::Config::default(), resource())
+            .run(
+                reconcile,
+                |_, _, _| Action::requeue(Duration::from_millis(200)),
+                Arc::new(client.clone()),
+            )
+            .for_each(|_| std::future::ready(())),
+    );
+    running
+}
+
+async fn reconcile(config: Arc<DynamicObject>, client: Arc<Client>) -> kube::Result<Action> {
+    let (namespace, name) = (config.namespace().unwrap_or_default(), config.name_any());
+    let values = json!({"fleet": config.data["spec"]});
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": format!("{name}-values"), "ownerReferences": config.owner_references()},
+        "stringData": {"values.yaml": values.to_string()},
+    });
+    let params = PatchParams::apply("fleet").force();
+    let secrets = Api::<Secret>::namespaced(client.as_ref().clone(), &namespace);
+    let written = secrets
+        .patch(&format!("{name}-values"), &params, &Patch::Apply(&secret))
+        .await?;
+    let status = json!({"status": {"secretRef": written.name_any(), "observedGeneration": config.metadata.generation}});
+    let configs = Api::<DynamicObject>::namespaced_with(client.as_ref().clone(), &namespace, &resource());
+    configs
+        .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
+        .await?;
+    Ok(Action::await_change())
+}
+
+fn definition() -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("fleetconfigs.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": KIND, "plural": "fleetconfigs", "singular": "fleetconfig"},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+            }],
+        },
+    })
+}
+
+/// What `docs/writing-a-provider.md` asks for.
+fn reader_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "sluice-reads-fleets", "labels": {"sluice.dev/aggregate-to-extension": "true"}},
+        "rules": [{"apiGroups": [GROUP], "resources": ["fleetconfigs"], "verbs": ["get"]}],
+    })
+}
