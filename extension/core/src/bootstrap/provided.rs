@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kube::{ResourceExt as _, core::DynamicObject};
+use kube::{
+    ResourceExt as _,
+    core::{ApiResource, DynamicObject},
+};
 use serde_json::Value;
 use sluice_crds::{
     labels::label,
@@ -55,6 +58,19 @@ impl<'a> Provided<'a> {
             reason,
             format!("{kind} {namespace}/{name} with the values of package {package} {what}"),
         )
+    }
+
+    /// The API group of the provider; empty is the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.by.api_group.as_deref().unwrap_or_default()
+    }
+
+    /// How the kind of the provider is served, if it is one of Sluice.
+    #[must_use]
+    pub fn ours(&self) -> Option<ApiResource> {
+        let mut resources = kinds().into_iter().map(|kind| kind.resource);
+        resources.find(|resource| (resource.group.as_str(), &resource.kind) == (self.group(), &self.by.kind))
     }
 
     /// The label that the provider has to carry. Values of a CNI depend on its version, and this is how they learn it.
@@ -111,12 +127,8 @@ impl<'a> Provided<'a> {
     /// # Errors
     /// It was written for another package.
     pub fn check(&self, provider: &DynamicObject, of_secret: &BTreeMap<String, String>) -> Result<(), Hold> {
-        let by = (self.by.api_group.as_deref().unwrap_or_default(), &self.by.kind);
-        let ours = kinds()
-            .iter()
-            .any(|kind| (kind.resource.group.as_str(), &kind.resource.kind) == by);
         let wanted = provider.labels().get(label::PACKAGE_NAME);
-        if !ours || wanted.is_none() || of_secret.get(label::PACKAGE_NAME) == wanted {
+        if self.ours().is_none() || wanted.is_none() || of_secret.get(label::PACKAGE_NAME) == wanted {
             return Ok(());
         }
         Err(self.hold(

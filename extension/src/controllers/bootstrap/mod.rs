@@ -40,6 +40,9 @@ use crate::{
 
 /// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
 const UNWATCHED: Duration = Duration::from_secs(1);
+/// How soon a cluster at rest is looked at again whose values cannot be had any more. There may be hundreds that share the
+/// cause, such as the login of a cloud. The configurations of Sluice wake it as soon as they are ready.
+const AT_REST: Duration = Duration::from_secs(30);
 /// How soon a hot cluster is looked at again when nothing happens.
 const HOT: Duration = Duration::from_secs(10);
 

@@ -281,20 +281,13 @@ impl Packages {
             return Ok(());
         }
         self.reach = Reach::Reached { uid };
-        let own = |name: &str| -> (Api<PackageInstall>, Api<App>, String) {
-            let client = || ctx.client.clone();
-            let namespace = &found.owner.namespace;
-            (
-                Api::namespaced(client(), namespace),
-                Api::namespaced(client(), namespace),
-                name.to_owned(),
-            )
-        };
+        let beside_cluster = &found.owner.namespace;
+        let own_installs = Api::<PackageInstall>::namespaced(ctx.client.clone(), beside_cluster);
+        let own_apps = Api::<App>::namespaced(ctx.client.clone(), beside_cluster);
         for (planned, judged) in self.planned.iter().zip(&mut self.judged) {
             let name = &planned.install_name;
             let (install, app) = if planned.judged_on() == JudgedOn::Management {
-                let (of_installs, of_apps, name) = own(name);
-                (of_installs.get_opt(&name).await?, of_apps.get_opt(&name).await?)
+                (own_installs.get_opt(name).await?, own_apps.get_opt(name).await?)
             } else {
                 let named = |metadata: &kube::core::ObjectMeta| metadata.name.as_ref() == Some(name);
                 (

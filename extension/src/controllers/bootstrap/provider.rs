@@ -89,9 +89,12 @@ type Found = (Api<DynamicObject>, DynamicObject);
 async fn find(client: &Client, asked: &Provided<'_>) -> kube::Result<Result<Found, Hold>> {
     let missing = |what| Ok(Err(asked.hold(HoldReason::ValuesNotFound, what)));
     let by = asked.by;
-    let group = by.api_group.as_deref().unwrap_or_default();
-    let Some(resource) = served(client, group, &by.kind).await? else {
-        return missing("is of a kind that is not served");
+    let resource = match asked.ours() {
+        Some(ours) => ours,
+        None => match served(client, asked.group(), &by.kind).await? {
+            Some(served) => served,
+            None => return missing("is of a kind that is not served"),
+        },
     };
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), asked.namespace, &resource);
     match api.get_opt(&by.name).await? {

@@ -9,12 +9,12 @@ use sluice_core::{
     hold::{Hold, HoldReason},
     record::{BootstrapFacts, Observed, PackageSet, Workload, advance, of_cluster},
 };
-use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Hook, UpgradeRecord};
+use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Hook, Outcome, UpgradeRecord};
 use tracing::info;
 
 use super::{
-    Context, Error, HOT, UNWATCHED, apply, dereference::Found, packages::Packages, validate::Validated,
-    write::params,
+    AT_REST, Context, Error, HOT, UNWATCHED, apply, dereference::Found, packages::Packages,
+    validate::Validated, write::params,
 };
 
 /// Progress that changes no answer is written at most this often.
@@ -50,17 +50,17 @@ pub(super) async fn run(
             record: &judged.record,
         })
         .collect();
+    let next = match (&packages.problem, &packages.remote) {
+        (None, Some(_)) => HOT,
+        (Some(hold), _) if record.outcome == Some(Outcome::Completed) && is_about_values(hold) => AT_REST,
+        _ => UNWATCHED,
+    };
     let status = ClusterBootstrapStatus {
         resolved_tkr: validated.resolved.clone(),
         conditions: mirror(&current.conditions, &mirrored, Timestamp::now()),
         upgrade: Some(record),
     };
     tell(ctx, found, &status).await;
-    let next = if packages.problem.is_some() || packages.remote.is_none() {
-        UNWATCHED
-    } else {
-        HOT
-    };
     if status == current {
         return Ok(Action::requeue(next));
     }
@@ -76,6 +76,14 @@ pub(super) async fn run(
         }
     }
     Ok(Action::requeue(next))
+}
+
+/// Whether it is the values of a package that cannot be had.
+fn is_about_values(hold: &Hold) -> bool {
+    matches!(
+        hold.reason,
+        HoldReason::ValuesNotFound | HoldReason::ValuesNotReady
+    )
 }
 
 /// The record while the Cluster is being deleted.
