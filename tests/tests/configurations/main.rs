@@ -6,6 +6,7 @@ mod around;
 mod golden;
 mod made_up;
 mod mutations;
+mod shared;
 
 use std::fs;
 use std::time::Duration;
@@ -38,7 +39,6 @@ async fn configurations_become_values() -> Result<()> {
     admission::antrea_is_checked(&client).await?;
     golden::every_case(&client).await?;
     mutations::every_source_is_observed(&client).await?;
-    mutations::what_is_wrong_can_be_repaired(&client).await?;
     every_configuration_is_counted(&extension).await?;
     no_credential_is_told(&client, &extension).await?;
 

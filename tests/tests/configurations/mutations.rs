@@ -12,25 +12,33 @@ use sluice_tests::wait;
 use crate::PATIENCE;
 use crate::around::{class, patch, read, remove, secret, write};
 use crate::golden::Case;
+use crate::shared::credentials_are_read_again;
 
-fn case(name: &str, namespace: &str) -> Result<Case> {
+/// A case, moved to a namespace of its own.
+pub(crate) fn case(name: &str, namespace: &str) -> Result<Case> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../extension/core/tests/providers/cases");
     Case::read(&root.join(name), namespace)
 }
 
-fn source<'a>(case: &'a Case, kind: &str) -> Result<&'a Value> {
+/// The object of `kind` around it.
+pub(crate) fn source<'a>(case: &'a Case, kind: &str) -> Result<&'a Value> {
     let mut sources = case.sources.iter();
     sources
         .find(|object| object["kind"] == kind)
         .with_context(|| format!("no {kind}"))
 }
 
-/// One change after the other, each of another source.
+/// One change after the other, each of another source; kinds that share none of them side by side.
 pub(crate) async fn every_source_is_observed(client: &Client) -> Result<()> {
-    towards_vcenter(client).await?;
-    towards_a_supervisor(client).await?;
-    towards_nsx(client).await?;
-    network_and_tolerations(client).await
+    tokio::try_join!(
+        towards_vcenter(client),
+        towards_a_supervisor(client),
+        towards_nsx(client),
+        network_and_tolerations(client),
+        what_is_wrong_can_be_repaired(client),
+        credentials_are_read_again(client),
+    )
+    .map(drop)
 }
 
 async fn towards_vcenter(client: &Client) -> Result<()> {
@@ -254,11 +262,45 @@ async fn network_and_tolerations(client: &Client) -> Result<()> {
     )
     .await?;
     values["kappController"]["config"]["noProxy"] = json!(".own");
-    kapp.values_are(client, &values).await.context("the Secret again")
+    kapp.values_are(client, &values)
+        .await
+        .context("the Secret again")?;
+
+    families(client).await
+}
+
+/// Ranges of addresses, and the annotation that says in which order their families count.
+async fn families(client: &Client) -> Result<()> {
+    class(client, "mutated-calico").await?;
+    let mut calico = case("calico/minimal.yaml", "mutated-calico")?;
+    calico.make(client).await?;
+    let mut values = calico.expected();
+    calico.values_are(client, &values).await?;
+    let ranges =
+        json!({"spec": {"clusterNetwork": {"pods": {"cidrBlocks": ["100.96.0.0/11", "fd00::/48"]}}}});
+    patch(client, &calico.cluster, &ranges).await?;
+    values["ipFamily"] = json!("ipv4,ipv6");
+    values["calico"]["config"]["clusterCIDR"] = json!("100.96.0.0/11,fd00::/48");
+    calico
+        .values_are(client, &values)
+        .await
+        .context("a second range of Pods")?;
+
+    class(client, "mutated-cpi").await?;
+    let mut cpi = case("vsphere-cpi/minimal.yaml", "mutated-cpi")?;
+    cpi.make(client).await?;
+    let mut values = cpi.expected();
+    cpi.values_are(client, &values).await?;
+    let family = json!({"metadata": {"annotations": {"tkg.tanzu.vmware.com/tkg-ip-family": "ipv6,ipv4"}}});
+    patch(client, &cpi.cluster, &family).await?;
+    values["vsphereCPI"]["ipFamily"] = json!("ipv6,ipv4");
+    cpi.values_are(client, &values)
+        .await
+        .context("another order of families")
 }
 
 /// A configuration says what is missing, keeps the values that it has, and goes on when it is there.
-pub(crate) async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
+async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
     let mut case = case("vsphere-cpi/minimal.yaml", "repaired")?;
     case.make(client).await?;
     let values = case.expected();
