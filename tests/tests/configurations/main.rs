@@ -38,7 +38,7 @@ async fn configurations_become_values() -> Result<()> {
 
     admission::antrea_is_checked(&client).await?;
     golden::every_case(&client).await?;
-    mutations::every_source_is_observed(&client).await?;
+    Box::pin(mutations::every_source_is_observed(&client)).await?;
     every_configuration_is_counted(&extension).await?;
     no_credential_is_told(&client, &extension).await?;
 
