@@ -75,9 +75,19 @@ fn never_ready() -> Value {
     })
 }
 
+/// A process that ends with the test at the latest.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // One that has ended already needs neither.
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
 /// A running owner and its stack.
 struct Owner {
-    child: Child,
+    child: Killed,
     stack: PathBuf,
     logs: tempfile::TempDir,
     /// Open until the end: the owner must not fail because it cannot print.
@@ -88,10 +98,12 @@ impl Owner {
     /// Runs `program`, this test program or a copy of it, behind `prefix`.
     fn start(prefix: &[&str], program: &Path, ending: &str, more: &[(&str, OsString)]) -> Result<Self> {
         let logs = tempfile::tempdir()?;
-        let mut words: Vec<OsString> = prefix.iter().map(Into::into).collect();
+        // Whoever runs the tests in the background may have interrupts ignored, and that is inherited.
+        let mut words: Vec<OsString> = ["env", "--default-signal"].map(OsString::from).into();
+        words.extend(prefix.iter().map(OsString::from));
         words.push(program.into());
         words.extend(["stack_owner", "--exact", "--ignored", "--nocapture"].map(OsString::from));
-        let mut child = Command::new(&words[0])
+        let child = Command::new(&words[0])
             .args(&words[1..])
             .env(ENDING, ending)
             .env(LOGS, logs.path())
@@ -99,8 +111,9 @@ impl Owner {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("start {}", words[0].display()))?;
-        let mut output = BufReader::new(child.stdout.take().context("no standard output")?).lines();
+            .with_context(|| format!("start {}", program.display()))?;
+        let mut child = Killed(child);
+        let mut output = BufReader::new(child.0.stdout.take().context("no standard output")?).lines();
         while let Some(line) = output.next().transpose()? {
             if let Some((_, directory)) = line.split_once(ANNOUNCEMENT) {
                 let stack = PathBuf::from(directory);
@@ -114,12 +127,12 @@ impl Owner {
         }
         bail!(
             "the owner of the stack ended ({}) before its stack was up",
-            child.wait()?
+            child.0.wait()?
         )
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).context("signal the owner")
+        kill(Pid::from_raw(self.child.0.id().cast_signed()), signal).context("signal the owner")
     }
 
     /// Waits for the end of the owner, then until nothing is left of its stack. Returns the names of logs
@@ -131,7 +144,14 @@ impl Owner {
             logs,
             _output,
         } = self;
-        let status = tokio::task::spawn_blocking(move || child.wait()).await??;
+        let status = wait::until("the owner of the stack to end", Duration::from_secs(30), || {
+            std::future::ready(match child.0.try_wait() {
+                Ok(Some(status)) => Ok(status),
+                Ok(None) => wait::not_yet("it runs"),
+                Err(error) => wait::never(error),
+            })
+        })
+        .await?;
         ensure!(expected(status), "the owner ended with {status}");
         let what = format!("nothing to be left of {}", stack.display());
         wait::until(what, Duration::from_secs(20), || async {
