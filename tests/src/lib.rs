@@ -6,6 +6,7 @@ pub mod apply;
 pub mod capi;
 pub mod components;
 pub mod controller_manager;
+pub mod definition;
 pub mod demo;
 mod edit;
 pub mod etcd;

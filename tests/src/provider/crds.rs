@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::definition;
+
 /// API group of the provider's kinds.
 pub const GROUP: &str = "harness.test";
 
@@ -66,29 +68,10 @@ fn subresources(kind: &str) -> Value {
 }
 
 fn definition(group: &str, kind: &str, subresources: &Value) -> Value {
-    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let singular = kind.to_lowercase();
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": format!("{singular}s.{group}"),
-            // Tells Cluster API which version of the kind speaks which version of its contract.
-            "labels": {"cluster.x-k8s.io/v1beta2": VERSION},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": format!("{singular}s"), "singular": singular},
-            "versions": [{
-                "name": VERSION,
-                "served": true,
-                "storage": true,
-                "subresources": subresources,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
-            }],
-        },
-    })
+    let mut definition = definition::open(group, kind, VERSION, subresources);
+    // Tells Cluster API which version of the kind speaks which version of its contract.
+    definition["metadata"]["labels"] = json!({"cluster.x-k8s.io/v1beta2": VERSION});
+    definition
 }
 
 #[cfg(test)]

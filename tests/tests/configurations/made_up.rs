@@ -9,32 +9,16 @@ use sluice::controllers::providers::{self, Configurations, Context, Dependents};
 use sluice::stores::Stores;
 use sluice::triggers::Triggers;
 use sluice_core::providers::Kind;
+use sluice_tests::definition;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 #[path = "../../../extension/core/tests/providers/made_up.rs"]
 mod kind;
 
-/// Its definition, as open as can be.
+/// Its definition.
 pub(crate) fn definition() -> Value {
-    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "greetingconfigs.made-up.test"},
-        "spec": {
-            "group": "made-up.test",
-            "scope": "Namespaced",
-            "names": {"kind": "GreetingConfig", "plural": "greetingconfigs", "singular": "greetingconfig"},
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
-            }],
-        },
-    })
+    definition::open("made-up.test", "GreetingConfig", "v1", &json!({"status": {}}))
 }
 
 /// The controller of Sluice with this kind in its table, until the set is dropped.

@@ -13,6 +13,7 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_tests::apply;
+use sluice_tests::definition;
 use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::{Release, Values};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
@@ -34,7 +35,8 @@ pub(crate) fn scenario() -> Scenario {
 
 async fn run(scene: Scene) -> Result<()> {
     let client = scene.client();
-    apply::apply_crds(&client, &[definition()]).await?;
+    let definition = definition::open(GROUP, KIND, "v1", &json!({"status": {}}));
+    apply::apply_crds(&client, &[definition]).await?;
     scene.apply(&[reader_role()]).await?;
     let (old, new) = (
         release(&scene, VERSIONS[1], "1.0.0")?,
@@ -139,27 +141,6 @@ async fn reconcile(config: Arc<DynamicObject>, client: Arc<Client>) -> kube::Res
         .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
         .await?;
     Ok(Action::await_change())
-}
-
-fn definition() -> Value {
-    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("fleetconfigs.{GROUP}")},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {"kind": KIND, "plural": "fleetconfigs", "singular": "fleetconfig"},
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
-            }],
-        },
-    })
 }
 
 /// What `docs/writing-a-provider.md` asks for.
