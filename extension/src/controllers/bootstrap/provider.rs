@@ -1,6 +1,5 @@
 //! The object that provides the values of a package: read, and told which package they are for.
 
-use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
@@ -13,7 +12,7 @@ use sluice_core::{
 };
 use sluice_crds::run::ClusterBootstrapSpec;
 
-use super::values::{content, secret_not_found};
+use super::values;
 use crate::controllers::served;
 
 /// The values that the provider of a package has written, or what keeps them from being read.
@@ -29,19 +28,12 @@ pub(super) async fn values(client: &Client, asked: &Provided<'_>) -> kube::Resul
         Ok(secret) => secret,
         Err(hold) => return Ok(Err(hold)),
     };
-    let namespace = asked.namespace;
-    let found = Api::<Secret>::namespaced(client.clone(), namespace)
-        .get_opt(secret)
-        .await?;
-    Ok(match found {
-        Some(found) => asked.check(&provider, found.labels()).map(|()| content(&found)),
-        None => Err(secret_not_found(
-            namespace,
-            secret,
-            asked.package,
-            "status.secretRef of its provider",
-        )),
-    })
+    let field = "status.secretRef of its provider";
+    let found = values::find(client, asked.namespace, secret, asked.package, field).await?;
+    Ok(found.and_then(|found| {
+        asked.check(&provider, found.labels())?;
+        Ok(values::content(&found))
+    }))
 }
 
 /// Labels the provider of the CNI with the CNI's package, if it is not already. Returns what keeps it from being labelled.

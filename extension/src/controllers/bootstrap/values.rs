@@ -35,11 +35,8 @@ pub(super) async fn read(
         (None, None, None) => Ok(Ok(empty())),
         (Some(inline), None, None) => Ok(Ok(inline_document(inline))),
         (None, Some(secret), None) => {
-            let api = Api::<Secret>::namespaced(client.clone(), namespace);
-            let found = api.get_opt(secret).await?;
-            Ok(found
-                .map(|found| content(&found))
-                .ok_or_else(|| secret_not_found(namespace, secret, of, "valuesFrom.secretRef")))
+            let found = find(client, namespace, secret, of, "valuesFrom.secretRef").await?;
+            Ok(found.map(|found| content(&found)))
         }
         (None, None, Some(provided)) => provider::values(client, &provided).await,
         _ => Ok(Err(Hold::new(
@@ -55,12 +52,23 @@ fn empty() -> Values {
     BTreeMap::from([(name::VALUES_KEY.to_owned(), EMPTY.to_vec())])
 }
 
-/// A Secret is missing that `field` names.
-pub(super) fn secret_not_found(namespace: &str, secret: &str, package: &str, field: &str) -> Hold {
-    Hold::new(
-        HoldReason::ValuesNotFound,
-        format!("Secret {namespace}/{secret} with the values of package {package} ({field}) does not exist"),
-    )
+/// The Secret that `field` names for the values of `package`.
+pub(super) async fn find(
+    client: &Client,
+    namespace: &str,
+    secret: &str,
+    package: &str,
+    field: &str,
+) -> kube::Result<Result<Secret, Hold>> {
+    let api = Api::<Secret>::namespaced(client.clone(), namespace);
+    Ok(api.get_opt(secret).await?.ok_or_else(|| {
+        Hold::new(
+            HoldReason::ValuesNotFound,
+            format!(
+                "Secret {namespace}/{secret} with the values of package {package} ({field}) does not exist"
+            ),
+        )
+    }))
 }
 
 /// The keys of a Secret as values.
