@@ -6,7 +6,7 @@ pub mod label {
     pub const TKR: &str = "run.tanzu.vmware.com/tkr";
     /// On a Cluster without a ClusterClass: name of its release, for the controller before this API group.
     pub const TKR_CLASSLESS: &str = "tanzuKubernetesRelease";
-    /// On a release: its presence leaves clusters of the release alone.
+    /// On a release: its presence leaves clusters of the release alone that have no ClusterBootstrap.
     pub const LEGACY_TKR: &str = "run.tanzu.vmware.com/legacy-tkr";
     /// On nodes and in `TKR_DATA`: name of the OSImage.
     pub const OS_IMAGE: &str = "run.tanzu.vmware.com/os-image";
@@ -126,6 +126,9 @@ pub mod annotation {
     pub const ASKED_AGAIN_AT: &str = "lifecycle.sluice.dev/asked-again-at";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
     pub const RESOLVED_TKR: &str = "lifecycle.sluice.dev/resolved-tkr";
+    /// On a ClusterBootstrap: exact versions of packages that do not follow a release, `antrea=1.7.1+vmware.1-tkg.1`, and `none`
+    /// for one that is left out on purpose; comma separated.
+    pub const KEEP_PACKAGE_VERSIONS: &str = "lifecycle.sluice.dev/keep-package-versions";
 
     /// kapp-controller, on an App: version of the Package that it works on.
     pub const PACKAGE_VERSION: &str = "packaging.carvel.dev/package-version";

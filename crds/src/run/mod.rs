@@ -22,4 +22,4 @@ pub use tkr::{
     ContainerImage, KubernetesSpec, LocalObjectReference, TanzuKubernetesRelease, TanzuKubernetesReleaseSpec,
     TanzuKubernetesReleaseStatus,
 };
-pub use upgrade::{Gate, Hook, Outcome, PackageRecord, PackageState, SCHEMA, UpgradeRecord};
+pub use upgrade::{FirstSeenRun, Gate, Hook, Outcome, PackageRecord, PackageState, SCHEMA, UpgradeRecord};

@@ -8,6 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Readiness;
+
 /// The record schema that this build reads and writes. A record of another schema counts as no record.
 pub const SCHEMA: i64 = 1;
 
@@ -115,6 +117,10 @@ pub struct UpgradeRecord {
     /// When the control plane was seen at the hop's version; display only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released_at: Option<Time>,
+    /// When nothing but the settling of packages was missing for the first time. AfterClusterUpgrade waits for it for a
+    /// limited time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settling_since: Option<Time>,
     /// When everything was at `to` and settled; display only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Time>,
@@ -157,7 +163,8 @@ pub struct PackageRecord {
     pub name: String,
     /// Target version: `Package.spec.version`.
     pub version: String,
-    /// Digest of the values and of the stage that the proof is asked for; names the values Secret.
+    /// Digest of what the proof is asked for: values, API server and its version, the kapp-controller that installs, content of
+    /// the Package. Names the values Secret.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub values_digest: String,
     /// How far the package is.
@@ -168,13 +175,39 @@ pub struct PackageRecord {
     /// What an operator needs to know; empty when Ready.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// `metadata.uid` of the App that gave the proof. With `appGeneration` and `valuesDigest` this is the latch:
+    /// `metadata.uid` of the App that gave the proof. With `appGeneration`, `valuesDigest` and `provenReadiness` this is the
+    /// latch:
     /// a new leader takes it over instead of asking for a new proof.
     #[serde(rename = "appUID", default, skip_serializing_if = "Option::is_none")]
     pub app_uid: Option<String>,
     /// `metadata.generation` of the App that gave the proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_generation: Option<i64>,
+    /// What was proven; `Reconciled` includes `Applied`. Absent without a proof, and in records of releases that did not keep
+    /// it: those are no latch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proven_readiness: Option<Readiness>,
+    /// The run that the App showed when its present generation was first seen; kept for readiness `Applied`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_seen_run: Option<FirstSeenRun>,
+}
+
+/// The step blocks in the status of an App when a generation of it was first seen as observed. They may be those of an
+/// interrupted run of the generation before, so only later ones count for readiness `Applied`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FirstSeenRun {
+    /// `metadata.uid` of the App.
+    #[serde(rename = "appUID")]
+    pub app_uid: String,
+    /// `metadata.generation` of the App, which its status had observed.
+    pub app_generation: i64,
+    /// `status.fetch.startedAt`, in whole seconds; absent when the App had not been fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch_started_at: Option<Time>,
+    /// `status.deploy.startedAt`, in whole seconds; absent when the App had not been deployed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deploy_started_at: Option<Time>,
 }
 
 /// How far a package is.
