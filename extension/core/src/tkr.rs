@@ -2,6 +2,7 @@
 
 use crate::hold::{Hold, HoldReason};
 use crate::hop::{Course, Progress};
+use sluice_crds::labels::label;
 
 /// What is read of a TanzuKubernetesRelease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -77,6 +78,19 @@ pub fn for_progress(
         )),
         _ => for_hop(&progress.hop, to, pinned, label, known),
     }
+}
+
+/// A Cluster that has a ClusterBootstrap names a release that is marked legacy.
+#[must_use]
+pub fn tkr_legacy(name: &str) -> Hold {
+    Hold::new(
+        HoldReason::TKRLegacy,
+        format!(
+            "label {} names TanzuKubernetesRelease {name}, which is marked legacy, but the Cluster has a ClusterBootstrap; \
+             name another release",
+            label::TKR
+        ),
+    )
 }
 
 fn find<'a>(name: &str, known: &'a [TkrFacts]) -> Result<&'a TkrFacts, Hold> {
