@@ -1,5 +1,7 @@
 //! Which release the spec of a ClusterBootstrap belongs to, and what has to be written so that it belongs to another.
 
+use sluice_crds::{labels::annotation, run::ClusterBootstrap};
+
 use crate::hop::Progress;
 
 /// What is known of the release of a ClusterBootstrap's spec.
@@ -24,31 +26,58 @@ pub enum Change {
 }
 
 impl<'a> Belonging<'a> {
-    /// The release, if anything says it.
+    /// What a ClusterBootstrap says, as it was read or as a write has returned it.
+    #[must_use]
+    pub fn of(bootstrap: &'a ClusterBootstrap) -> Self {
+        let annotations = bootstrap.metadata.annotations.as_ref();
+        let marked = annotations.and_then(|annotations| annotations.get(annotation::RESOLVED_TKR));
+        let status = bootstrap.status.as_ref();
+        let reported = status.and_then(|status| status.resolved_tkr.as_ref());
+        let said = |name: &'a String| Some(name.as_str()).filter(|name| !name.is_empty());
+        Self {
+            marked: marked.and_then(said),
+            reported: reported.and_then(said),
+        }
+    }
+
+    /// The release that the spec was last said to be of, if anything says it.
     #[must_use]
     pub fn release(&self) -> Option<&'a str> {
         self.marked.or(self.reported)
     }
 
+    /// The release whose packages are known to be in the spec. On the way to another version nothing but the mark says it:
+    /// what is reported may be about a spec that has been replaced since.
+    #[must_use]
+    pub fn resolved(&self, progress: &Progress) -> Option<&'a str> {
+        self.marked.or(self.reported.filter(|_| !on_the_way(progress)))
+    }
+
     /// What it takes for the spec to be that of `release`.
     ///
-    /// A spec of unknown origin is taken as it is where a user may have made it for a new or settled cluster. On the way to
-    /// another version it may well be the spec of the version before, so it is merged.
+    /// A spec without mark is taken as it is where a user, or the old manager, may have made it for a new or settled cluster.
+    /// On the way to another version it may well be the spec of the version before, whatever is reported, so it is merged.
     #[must_use]
     pub fn change(&self, release: &str, progress: &Progress) -> Change {
-        let on_the_way = progress.stage().is_some() && !progress.settled_at_hop();
-        match self.release() {
-            Some(known) if known != release => Change::Merge,
-            None if on_the_way => Change::Merge,
-            _ if self.marked.is_none() => Change::Mark,
-            _ => Change::Nothing,
+        match (self.marked, self.resolved(progress)) {
+            (Some(marked), _) if marked == release => Change::Nothing,
+            (Some(_), _) => Change::Merge,
+            (None, _) if on_the_way(progress) => Change::Merge,
+            (None, Some(reported)) if reported != release => Change::Merge,
+            (None, _) => Change::Mark,
         }
     }
+}
+
+/// Whether the control plane runs another version than the one that is next.
+fn on_the_way(progress: &Progress) -> bool {
+    progress.stage().is_some() && !progress.settled_at_hop()
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use sluice_crds::run::ClusterBootstrapSpec;
 
     use super::*;
     use crate::hop::{ControlPlaneFacts, Plan, progress};
@@ -69,6 +98,8 @@ mod tests {
     #[case::of_the_old_manager_on_the_way(None, Some("35-1"), NEXT, Change::Merge)]
     #[case::of_a_user_for_a_new_cluster(None, None, NEW, Change::Mark)]
     #[case::of_a_user_for_a_settled_cluster(None, None, SETTLED, Change::Mark)]
+    #[case::reported_only_on_the_way(None, Some("36-1"), NEXT, Change::Merge)]
+    #[case::reported_only_while_it_rolls(None, Some("36-1"), ROLLING, Change::Merge)]
     #[case::of_unknown_origin_on_the_way(None, None, NEXT, Change::Merge)]
     #[case::of_unknown_origin_while_it_rolls(None, None, ROLLING, Change::Merge)]
     fn what_has_to_be_written(
@@ -77,13 +108,42 @@ mod tests {
         #[case] (spec, status): (&str, &str),
         #[case] change: Change,
     ) {
+        let belonging = Belonging { marked, reported };
+        assert_eq!(belonging.change("36-1", &at(spec, status)), change);
+    }
+
+    #[rstest]
+    #[case::marked(Some("36-1"), None, NEXT, Some("36-1"))]
+    #[case::not_yet_reported(Some("36-1"), Some("35-1"), NEXT, Some("36-1"))]
+    #[case::not_merged(Some("35-1"), Some("36-1"), NEXT, Some("35-1"))]
+    #[case::reported_only_on_the_way(None, Some("36-1"), NEXT, None)]
+    #[case::reported_only_while_it_rolls(None, Some("36-1"), ROLLING, None)]
+    #[case::reported_only_at_rest(None, Some("36-1"), SETTLED, Some("36-1"))]
+    #[case::nothing_says_it(None, None, SETTLED, None)]
+    fn what_is_resolved_is_what_the_object_says(
+        #[case] marked: Option<&str>,
+        #[case] reported: Option<&str>,
+        #[case] (spec, status): (&str, &str),
+        #[case] resolved: Option<&str>,
+    ) {
+        let belonging = Belonging { marked, reported };
+        assert_eq!(belonging.resolved(&at(spec, status)), resolved);
+    }
+
+    #[test]
+    fn an_empty_name_says_nothing() {
+        let mut bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+        assert_eq!(Belonging::of(&bootstrap), Belonging::default());
+        bootstrap.metadata.annotations = Some([(annotation::RESOLVED_TKR.to_owned(), String::new())].into());
+        assert_eq!(Belonging::of(&bootstrap), Belonging::default());
+    }
+
+    fn at(spec: &str, status: &str) -> Progress {
         let text = |version: &str| (!version.is_empty()).then(|| version.to_owned());
         let control_plane = ControlPlaneFacts {
             spec_version: text(spec),
             status_version: text(status),
         };
-        let progress = progress(Some(&control_plane), &[], "v1.36.3", &Plan::Direct, None);
-        let belonging = Belonging { marked, reported };
-        assert_eq!(belonging.change("36-1", &progress), change);
+        progress(Some(&control_plane), &[], "v1.36.3", &Plan::Direct, None)
     }
 }

@@ -7,7 +7,7 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec},
 };
 
-use super::{Catalogue, Draft, create::localize, package_not_found};
+use super::{Catalogue, Draft, KeptVersions, create::localize, package_not_found};
 use crate::hold::{Hold, HoldReason};
 
 /// One release: its name and the Package objects it lists.
@@ -36,12 +36,34 @@ pub struct Inputs<'a> {
     pub catalogue: &'a Catalogue,
     /// Whether the annotation `unmanaged-cni` is set.
     pub unmanaged_cni: bool,
+    /// Versions that do not follow the release.
+    pub kept: &'a KeptVersions,
+}
+
+impl Inputs<'_> {
+    /// Whether a package of the cluster stays as it is.
+    fn keeps(&self, package: &ClusterBootstrapPackage) -> bool {
+        let facts = self.catalogue.get(&package.ref_name);
+        facts.is_some_and(|facts| self.kept.keeps(facts))
+    }
+
+    /// Whether a package of the template is not taken over.
+    fn leaves_out(&self, template: &ClusterBootstrapPackage) -> bool {
+        let facts = self.catalogue.get(&template.ref_name);
+        facts.is_some_and(|facts| self.kept.leaves_out(&facts.ref_name))
+    }
+
+    fn ref_name(&self, package: &ClusterBootstrapPackage) -> Option<&str> {
+        let facts = self.catalogue.get(&package.ref_name)?;
+        Some(&facts.ref_name)
+    }
 }
 
 /// Carries a ClusterBootstrap over to another release.
 ///
 /// A package that the user chose instead of the template's (another CNI) follows the release's own list; a package that
-/// only the cluster has follows it too where the release lists it, and stays where it does not. Nothing is removed.
+/// only the cluster has follows it too where the release lists it, and stays where it does not. Nothing is removed. A version
+/// that is kept stays, and a package that is left out is not added.
 pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
     let Inputs {
         cluster,
@@ -51,6 +73,7 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
         release,
         catalogue,
         unmanaged_cni,
+        ..
     } = *inputs;
     let mut merged = Draft {
         spec: current.clone(),
@@ -59,8 +82,9 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
 
     if !unmanaged_cni {
         merged.spec.cni = match &current.cni {
+            Some(cni) if inputs.keeps(cni) => Some(cni.clone()),
             Some(cni) => Some(bump_from_release(cni, release, catalogue)?),
-            None => merged.adopt(cluster, new.cni.as_ref())?,
+            None => merged.adopt(inputs, new.cni.as_ref())?,
         };
     } else if let Some(cni) = &current.cni {
         return Err(Hold::new(
@@ -72,9 +96,9 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
             ),
         ));
     }
-    merged.spec.kapp = merged.follow(cluster, current.kapp.as_ref(), new.kapp.as_ref())?;
-    merged.spec.csi = merged.follow(cluster, current.csi.as_ref(), new.csi.as_ref())?;
-    merged.spec.cpi = merged.follow(cluster, current.cpi.as_ref(), new.cpi.as_ref())?;
+    merged.spec.kapp = merged.follow(inputs, current.kapp.as_ref(), new.kapp.as_ref())?;
+    merged.spec.csi = merged.follow(inputs, current.csi.as_ref(), new.csi.as_ref())?;
+    merged.spec.cpi = merged.follow(inputs, current.cpi.as_ref(), new.cpi.as_ref())?;
     merged.additional(inputs, old)?;
 
     for (role, package) in super::packages(&merged.spec) {
@@ -90,26 +114,33 @@ impl Draft {
     /// Takes over a package of the template together with its values.
     fn adopt(
         &mut self,
-        cluster: &str,
+        inputs: &Inputs<'_>,
         template: Option<&ClusterBootstrapPackage>,
     ) -> Result<Option<ClusterBootstrapPackage>, Hold> {
-        let Some(mut package) = template.cloned() else {
+        let Some(mut package) = template.filter(|template| !inputs.leaves_out(template)).cloned() else {
             return Ok(None);
         };
-        self.clones.extend(localize(cluster, &mut package)?);
+        self.clones.extend(localize(inputs.cluster, &mut package)?);
         Ok(Some(package))
     }
 
     /// The template's version with the cluster's values; the cluster's package where the template has none.
     fn follow(
         &mut self,
-        cluster: &str,
+        inputs: &Inputs<'_>,
         current: Option<&ClusterBootstrapPackage>,
         template: Option<&ClusterBootstrapPackage>,
     ) -> Result<Option<ClusterBootstrapPackage>, Hold> {
         match (current, template) {
-            (None, template) => self.adopt(cluster, template),
+            (None, template) => self.adopt(inputs, template),
             (Some(current), None) => Ok(Some(current.clone())),
+            (Some(current), _) if inputs.keeps(current) => Ok(Some(current.clone())),
+            // The user has another one instead.
+            (Some(current), Some(template))
+                if inputs.leaves_out(template) && inputs.ref_name(current) != inputs.ref_name(template) =>
+            {
+                Ok(Some(bump_if_listed(current, inputs.release, inputs.catalogue)))
+            }
             (Some(current), Some(template)) => Ok(Some(ClusterBootstrapPackage {
                 ref_name: template.ref_name.clone(),
                 ..current.clone()
@@ -140,8 +171,8 @@ impl Draft {
 
         let mut packages = Vec::new();
         for package in &current.additional_packages {
-            let Some(wanted) = ref_name(package) else {
-                // Its Package object is gone; the check at the end of the merge names it.
+            let Some(wanted) = ref_name(package).filter(|_| !inputs.keeps(package)) else {
+                // Either it is kept, or its Package object is gone: the check at the end of the merge names it.
                 packages.push(package.clone());
                 continue;
             };
@@ -169,7 +200,7 @@ impl Draft {
             let known = ref_name(template)
                 .is_some_and(|wanted| find(&current.additional_packages, &wanted).is_some());
             if !known {
-                packages.extend(self.adopt(cluster, Some(template))?);
+                packages.extend(self.adopt(inputs, Some(template))?);
             }
         }
         self.spec.additional_packages = packages;
@@ -194,13 +225,28 @@ fn bump_from_release(
             ref_name,
             ..package.clone()
         })
-        .ok_or_else(|| {
-            let (tkr, ref_name) = (release.name, &facts.ref_name);
-            let message = format!(
-                "TanzuKubernetesRelease {tkr} lists no version of {ref_name} in spec.bootstrapPackages"
-            );
-            Hold::new(HoldReason::PackageNotInRelease, message)
-        })
+        .ok_or_else(|| not_listed(&facts.ref_name, release, catalogue))
+}
+
+/// Why a release has no version of a package: the Package that it lists does not exist, or it lists none.
+fn not_listed(ref_name: &str, release: Release<'_>, catalogue: &Catalogue) -> Hold {
+    let tkr = release.name;
+    // A Package is named by its refName and version.
+    let of_package = |name: &str| {
+        name.strip_prefix(ref_name)
+            .is_some_and(|rest| rest.starts_with('.'))
+    };
+    let missing = release
+        .packages
+        .iter()
+        .find(|name| of_package(name) && !catalogue.contains_key(*name));
+    if let Some(name) = missing {
+        let by = format!("spec.bootstrapPackages of TanzuKubernetesRelease {tkr}");
+        return package_not_found(name, &by);
+    }
+    let message =
+        format!("TanzuKubernetesRelease {tkr} lists no version of {ref_name} in spec.bootstrapPackages");
+    Hold::new(HoldReason::PackageNotInRelease, message)
 }
 
 fn bump_if_listed(

@@ -1,13 +1,17 @@
 //! What a ClusterBootstrap says: made from a template, carried over to another TanzuKubernetesRelease.
 
 mod belonging;
+mod compare;
 mod create;
+mod kept;
 mod merge;
 mod packages;
 mod provided;
 
 pub use belonging::{Belonging, Change};
+pub use compare::{below_release, is_bound};
 pub use create::{Draft, ValuesClone, from_template};
+pub use kept::KeptVersions;
 pub use merge::{Inputs, Release, merge};
 pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;

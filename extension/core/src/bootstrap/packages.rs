@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+use sluice_crds::foreign::Package;
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
+
+use crate::digest;
 
 /// The part that a package plays in a cluster; the order of the variants is the order of writes and of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,12 +38,34 @@ impl Role {
 }
 
 /// What a Package object says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackageFacts {
     /// `spec.refName`, `antrea.tanzu.vmware.com`.
     pub ref_name: String,
     /// `spec.version`.
     pub version: String,
+    /// Whether the values of a PackageInstall reach its App: kapp-controller v0.53.1 names their Secret in the first step
+    /// of the template that is ytt or Helm, and nowhere without such a step (`NewApp` in `pkg/packageinstall/app.go`).
+    pub takes_values: bool,
+    /// Digest of `spec.template`, by [`digest::template`].
+    pub template: String,
+}
+
+impl PackageFacts {
+    /// The facts of a Package. They cost time in proportion to its content.
+    #[must_use]
+    pub fn of(package: &Package) -> Self {
+        let spec = &package.spec;
+        let template = spec.rest.get("template").unwrap_or(&Value::Null);
+        let steps = template["spec"]["template"].as_array();
+        let takes_values = |step: &Value| ["ytt", "helmTemplate"].iter().any(|tool| !step[tool].is_null());
+        Self {
+            ref_name: spec.ref_name.clone(),
+            version: spec.version.clone(),
+            takes_values: steps.into_iter().flatten().any(takes_values),
+            template: digest::template(template),
+        }
+    }
 }
 
 /// The Package objects of the system namespace, by `metadata.name`.
@@ -62,4 +88,58 @@ pub fn packages(spec: &ClusterBootstrapSpec) -> Vec<(Role, &ClusterBootstrapPack
         .filter_map(|(role, package)| package.map(|package| (role, package)))
         .chain(additional)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the cases read better with json! alone"
+    )]
+    fn facts(template: Value, more: Value) -> PackageFacts {
+        let mut spec = json!({"refName": "antrea.x", "version": "1", "template": template});
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        PackageFacts::of(
+            &serde_json::from_value(json!({"metadata": {"name": "antrea.x.1"}, "spec": spec})).unwrap(),
+        )
+    }
+
+    #[rstest]
+    #[case::ytt(json!([{"ytt": {}}]), true)]
+    #[case::helm(json!([{"helmTemplate": {"path": "chart"}}]), true)]
+    #[case::images_before_ytt(json!([{"kbld": {}}, {"ytt": {"paths": ["config"]}}]), true)]
+    #[case::images(json!([{"kbld": {"paths": ["config"]}}]), false)]
+    #[case::other_tools(json!([{"cue": {}}, {"sops": {}}, {"kustomize": {}}, {"jsonnet": {}}]), false)]
+    #[case::null_is_no_step(json!([{"ytt": null}]), false)]
+    #[case::no_steps(json!([]), false)]
+    #[case::nothing(Value::Null, false)]
+    #[case::not_understood(json!("ytt"), false)]
+    fn values_reach_packages_with_a_step_that_takes_them(#[case] steps: Value, #[case] takes_values: bool) {
+        let facts = facts(json!({"spec": {"template": steps}}), json!({}));
+        assert_eq!(facts.takes_values, takes_values);
+    }
+
+    #[test]
+    fn of_a_package_only_the_template_counts() {
+        let template = || json!({"spec": {"fetch": [{"inline": {"paths": {"a.yml": "a: 1"}}}]}});
+        let one = facts(template(), json!({}));
+        let released = facts(
+            template(),
+            json!({"releaseNotes": "better", "licenses": ["Apache-2.0"]}),
+        );
+        assert_eq!(one, released);
+        let edited = facts(
+            json!({"spec": {"fetch": [{"inline": {"paths": {"a.yml": "a: 2"}}}]}}),
+            json!({}),
+        );
+        assert_ne!(one.template, edited.template);
+        assert_ne!(one.template, facts(Value::Null, json!({})).template);
+    }
 }

@@ -67,6 +67,7 @@ fn catalogue() -> Catalogue {
                 let facts = PackageFacts {
                     ref_name: (*ref_name).to_owned(),
                     version: version.to_owned(),
+                    ..PackageFacts::default()
                 };
                 (format!("{ref_name}.{version}"), facts)
             })
@@ -102,6 +103,7 @@ fn merged(
         },
         catalogue: &catalogue(),
         unmanaged_cni: false,
+        kept: &KeptVersions::default(),
     })
 }
 
@@ -214,6 +216,32 @@ fn a_cni_that_the_release_does_not_list_is_refused() {
 }
 
 #[test]
+fn a_cni_that_the_release_lists_and_that_does_not_exist_is_refused_by_name() {
+    let mut catalogue = catalogue();
+    catalogue.remove("antrea.x.2");
+    let packages = ["antrea-interworking.x.2", "antrea.x.2", "kapp.x.2"].map(str::to_owned);
+    let hold = merge(&Inputs {
+        cluster: "c",
+        current: &template("1"),
+        old: None,
+        new: &template("2"),
+        release: Release {
+            name: "v2",
+            packages: &packages,
+        },
+        catalogue: &catalogue,
+        unmanaged_cni: false,
+        kept: &KeptVersions::default(),
+    })
+    .unwrap_err();
+    assert_eq!(hold.reason, HoldReason::PackageNotFound);
+    assert!(
+        hold.message.contains("Package antrea.x.2,") && hold.message.contains("v2"),
+        "{hold}"
+    );
+}
+
+#[test]
 fn nothing_is_removed_and_new_packages_of_the_template_are_added() {
     let mut current = template("1");
     current.cpi = Some(package("cpi.x.1"));
@@ -281,6 +309,7 @@ fn a_cni_beside_the_unmanaged_annotation_is_refused() {
         },
         catalogue: &catalogue,
         unmanaged_cni: true,
+        kept: &KeptVersions::default(),
     };
     assert_eq!(merge(&inputs).unwrap_err().reason, HoldReason::UnmanagedCNISet);
     let without = ClusterBootstrapSpec {
