@@ -1,11 +1,16 @@
-//! The digest that names a values Secret: new values, or new ground under their proof, are a new name.
+//! The digest that names a values Secret: new values, another content of the Package, or new ground under their proof, are
+//! a new name.
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Hexadecimal digits of a digest: 80 bits, short enough for a name.
+/// Hexadecimal digits for values and ground: 80 bits, short enough for a name.
 pub const DIGITS: usize = 20;
+
+/// Hexadecimal digits for the content of the Package, after a dash: 48 bits. Who can choose it owns the cluster anyway.
+pub const TEMPLATE_DIGITS: usize = 12;
 
 /// What the proof of a package stands on. When it changes, kapp-controller deploys again, although no value did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,25 +19,105 @@ pub struct Ground<'a> {
     pub stage: Option<&'a str>,
     /// UID of the workload's namespace `kube-system`: a kubeconfig may lead to another cluster than before.
     pub workload: Option<&'a str>,
-    /// Version and digest of the kapp-controller that installs the package; nothing for itself. A kapp-controller that is
-    /// restarted leaves what it was deploying untouched for a whole sync period, unless it is asked anew.
-    pub installer: Option<&'a str>,
+    /// The kapp-controller that installs the package; nothing for itself. A kapp-controller that is restarted leaves what
+    /// it was deploying untouched for a whole sync period, unless it is asked again.
+    pub installer: Option<Installer<'a>>,
+    /// Digest of `Package.spec.template`, by [`template`]: a Package may be edited in place, at the same version.
+    pub template: &'a str,
 }
 
-/// The digest of a package's values and of the ground under their proof.
+/// The kapp-controller that installs a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Installer<'a> {
+    /// `Package.spec.version` of its own package.
+    pub version: &'a str,
+    /// The digest of its own values and ground, by [`values`].
+    pub digest: &'a str,
+}
+
+/// The digest of a package's values and of the ground under their proof: `<values and ground>-<content of the Package>`.
+///
+/// The second part holds all that follows from the content of Packages, also of the installer's, so that a change of
+/// nothing else can be seen: [`differs_in_template_only`].
 #[must_use]
 pub fn values(ground: &Ground<'_>, files: &BTreeMap<String, Vec<u8>>) -> String {
+    let installer = ground.installer.map(|installer| {
+        let (values, template) = parts(installer.digest);
+        (installer.version, values, template)
+    });
+    let (version, values, template) = installer.unwrap_or_default();
+    let given = [
+        ground.stage.unwrap_or_default(),
+        ground.workload.unwrap_or_default(),
+        version,
+        values,
+    ];
+    let files = files
+        .iter()
+        .flat_map(|(name, content)| [name.as_bytes(), content.as_slice()]);
+    let values = hash(given.into_iter().map(str::as_bytes).chain(files), DIGITS);
+    let template = hash([ground.template.as_bytes(), template.as_bytes()], TEMPLATE_DIGITS);
+    format!("{values}-{template}")
+}
+
+/// Whether two digests of a package stand for the same values on the same ground, and only for another content of Packages.
+#[must_use]
+pub fn differs_in_template_only(one: &str, other: &str) -> bool {
+    one != other && parts(one).0 == parts(other).0
+}
+
+fn parts(digest: &str) -> (&str, &str) {
+    digest.split_once('-').unwrap_or((digest, ""))
+}
+
+/// The digest of a `Package.spec.template`, the same for the same content in whatever order its fields come.
+///
+/// A field that is null is one that is absent: Go writes some of its empty fields so, and another release of
+/// kapp-controller other ones.
+#[must_use]
+pub fn template(content: &Value) -> String {
+    let mut hash = Sha256::new();
+    canonical(&mut hash, content);
+    hex(&hash.finalize())
+}
+
+fn canonical(hash: &mut Sha256, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let fields: BTreeMap<_, _> = fields.iter().filter(|(_, value)| !value.is_null()).collect();
+            begin(hash, b'{', fields.len());
+            for (name, value) in fields {
+                field(hash, name.as_bytes());
+                canonical(hash, value);
+            }
+        }
+        Value::Array(items) => {
+            begin(hash, b'[', items.len());
+            for item in items {
+                canonical(hash, item);
+            }
+        }
+        // The JSON of a string is quoted, so that "1" is not 1.
+        scalar => {
+            begin(hash, b'=', 1);
+            field(hash, scalar.to_string().as_bytes());
+        }
+    }
+}
+
+fn begin(hash: &mut Sha256, kind: u8, length: usize) {
+    hash.update([kind]);
+    hash.update((length as u64).to_be_bytes());
+}
+
+fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>, digits: usize) -> String {
     let mut hash = Sha256::new();
     // Lengths keep one field from running into the next.
-    for part in [ground.stage, ground.workload, ground.installer] {
-        field(&mut hash, part.unwrap_or_default().as_bytes());
-    }
-    for (name, content) in files {
-        field(&mut hash, name.as_bytes());
-        field(&mut hash, content);
+    for part in parts {
+        field(&mut hash, part);
     }
     let mut digest = hex(&hash.finalize());
-    digest.truncate(DIGITS);
+    digest.truncate(digits);
     digest
 }
 
@@ -53,6 +138,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
 
@@ -69,10 +156,11 @@ mod tests {
             stage: Some("v1.36.3"),
             workload: Some("uid"),
             installer: None,
+            template: &template(&json!({"spec": {"deploy": [{"kapp": {}}]}})),
         };
         let digest = values(&ground, &files(&[("values.yaml", "a: 1\n")]));
-        assert_eq!(digest, "d0ab86b0d7251d9411cc");
-        assert_eq!(digest.len(), DIGITS);
+        assert_eq!(digest, "53d69ffeed341e279da2-cd503f4357eb");
+        assert_eq!(digest.len(), DIGITS + 1 + TEMPLATE_DIGITS);
     }
 
     #[test]
@@ -93,6 +181,7 @@ mod tests {
             of(Some("v1.35.4"), &[("values.yaml", "a: 1\n"), ("x", "")]),
         ] {
             assert_ne!(base, other);
+            assert!(!differs_in_template_only(&base, &other));
         }
     }
 
@@ -100,21 +189,68 @@ mod tests {
     /// took them up again only ten minutes later.
     #[test]
     fn another_kapp_controller_is_asked_anew_for_everything_it_installs() {
-        let by = |installer| {
+        let by = |version, digest| {
             let ground = Ground {
-                installer,
+                installer: Some(Installer { version, digest }),
                 ..Ground::default()
             };
             values(&ground, &files(&[("values.yaml", "a: 1\n")]))
         };
-        assert_ne!(
-            by(Some("3.0.0 51c06128fbabeae255b8")),
-            by(Some("3.0.0 0d6d1e4d5e7a1b2c3d4e"))
+        let base = by("3.0.0", "51c06128fbabeae255b8-0123456789ab");
+        for (version, digest, only_template) in [
+            ("3.0.0", "0d6d1e4d5e7a1b2c3d4e-0123456789ab", false),
+            ("3.0.1", "51c06128fbabeae255b8-0123456789ab", false),
+            ("3.0.0", "51c06128fbabeae255b8-ba9876543210", true),
+        ] {
+            let other = by(version, digest);
+            assert_ne!(base, other);
+            assert_eq!(
+                differs_in_template_only(&base, &other),
+                only_template,
+                "{version} {digest}"
+            );
+        }
+    }
+
+    /// A Package that was edited in place at the same version used to be no change: nothing was deployed again.
+    #[test]
+    fn a_package_that_is_edited_in_place_is_another_one() {
+        let with = |content: Value| {
+            let ground = Ground {
+                template: &template(&content),
+                ..Ground::default()
+            };
+            values(&ground, &files(&[("values.yaml", "a: 1\n")]))
+        };
+        let (one, other) = (with(json!({"a": 1})), with(json!({"a": 2})));
+        assert_ne!(one, other);
+        assert!(differs_in_template_only(&one, &other));
+        assert!(!differs_in_template_only(&one, &one));
+        assert!(
+            !differs_in_template_only("d1", "d2"),
+            "digests of an earlier release have one part"
         );
-        assert_ne!(
-            by(Some("3.0.0 51c06128fbabeae255b8")),
-            by(Some("3.0.1 51c06128fbabeae255b8"))
-        );
+    }
+
+    #[rstest]
+    #[case::order_of_fields(
+        r#"{"a": 1, "b": {"c": [1, 2], "d": ""}}"#,
+        r#"{"b": {"d": "", "c": [1, 2]}, "a": 1}"#,
+        true
+    )]
+    #[case::null_is_absent(r#"{"a": 1, "b": null}"#, r#"{"a": 1}"#, true)]
+    #[case::spaces(r#"{"a":1}"#, r#"{ "a" : 1 }"#, true)]
+    #[case::order_of_items("[1, 2]", "[2, 1]", false)]
+    #[case::a_null_item("[null]", "[]", false)]
+    #[case::text_is_no_number(r#"{"a": "1"}"#, r#"{"a": 1}"#, false)]
+    #[case::text_is_no_bool(r#"{"a": "true"}"#, r#"{"a": true}"#, false)]
+    #[case::names(r#"{"a": 1}"#, r#"{"b": 1}"#, false)]
+    #[case::depth(r#"{"a": {"b": {}}}"#, r#"{"a": {}, "b": {}}"#, false)]
+    #[case::brackets("[[1], [2]]", "[[1, 2]]", false)]
+    #[case::kinds("{}", "[]", false)]
+    fn templates(#[case] one: &str, #[case] other: &str, #[case] same: bool) {
+        let of = |text| template(&serde_json::from_str(text).unwrap());
+        assert_eq!(of(one) == of(other), same);
     }
 
     /// Found by the model: kapp-controller is judged where its kubeconfig lies, so its proof outlived a swap of the API

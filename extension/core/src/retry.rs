@@ -1,5 +1,7 @@
 //! When Cluster API asks again.
 
+use std::time::Duration;
+
 use sha2::{Digest as _, Sha256};
 
 /// Seconds after which Cluster API may ask again; at least one.
@@ -74,6 +76,14 @@ impl Default for RetryPolicy {
     }
 }
 
+/// How long the Cluster with this UID waits with what concerns all clusters at once, so that they do it one after the
+/// other within `over`. The same on every replica.
+#[must_use]
+pub fn spread(uid: &str, over: Duration) -> Duration {
+    let milliseconds = u32::try_from(over.as_millis()).unwrap_or(u32::MAX);
+    Duration::from_millis(bucket(uid, milliseconds.max(1)).into())
+}
+
 fn bucket(uid: &str, buckets: u32) -> u32 {
     let hash = Sha256::digest(uid.as_bytes());
     u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) % buckets
@@ -108,6 +118,23 @@ mod tests {
             .map(|uid| policy.retry_after(&uid.to_string()).seconds())
             .collect();
         assert_eq!(seen, (10..=15).collect());
+    }
+
+    #[test]
+    fn what_concerns_all_clusters_is_done_by_a_few_at_a_time() {
+        let over = Duration::from_mins(10);
+        let mut minutes = [0_u32; 10];
+        for uid in 0..10_000 {
+            let wait = spread(&uid.to_string(), over);
+            assert!(wait < over);
+            assert_eq!(wait, spread(&uid.to_string(), over));
+            minutes[usize::try_from(wait.as_secs() / 60).unwrap()] += 1;
+        }
+        assert!(
+            minutes.iter().all(|clusters| (900..=1_100).contains(clusters)),
+            "{minutes:?}"
+        );
+        assert_eq!(spread("uid", Duration::ZERO), Duration::ZERO);
     }
 
     proptest! {

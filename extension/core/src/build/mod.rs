@@ -4,15 +4,19 @@ mod bootstrap;
 mod identity;
 mod package;
 mod package_install;
+mod repair;
+mod sync_period;
 mod values_secret;
 
 pub use bootstrap::{bootstrap, owner};
-pub use identity::{Identity, identity};
-pub use package::{package, same_package};
-pub use package_install::{Install, Place, install, same_install};
-pub use values_secret::{Values, clone_secret, inline_document, values_secret};
+pub use identity::{Identity, identity, repair_binding, repair_role};
+pub use package::{package, repair_package};
+pub use package_install::{Install, Place, install, update};
+pub use repair::{Repair, exists};
+pub use sync_period::{go_duration, sync_period};
+pub use values_secret::{Values, clone_secret, inline_document, repair_values_secret, values_secret};
 
-/// Field manager of every server-side apply.
+/// Field manager of every write.
 pub const FIELD_MANAGER: &str = "sluice-bootstrap";
 
 /// The Cluster that an object is built for.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
 use sluice_crds::{
     foreign::{
         PackageInstall,
@@ -38,7 +39,7 @@ pub struct Install<'a> {
     pub version: &'a str,
     /// Name of the values Secret beside it.
     pub values: &'a str,
-    /// How often kapp-controller looks again, as Go writes it: `10m0s`.
+    /// How often kapp-controller looks again, by [`sync_period`](super::sync_period).
     pub sync_period: &'a str,
 }
 
@@ -103,27 +104,88 @@ fn target(cluster: &Owner) -> TargetCluster {
     }
 }
 
-/// Whether `found` already says all that `wanted` says. Fields that only others set (`paused`) are theirs.
+/// The merge patch (RFC 7386) after which `found` says all that `wanted` says; `None` when it already does.
+///
+/// The patch carries the uid and the resourceVersion of `found`, so the API server refuses it once the object was written
+/// or replaced since. It names the fields of the spec that this controller sets, each as a whole. Everything else belongs to
+/// others and stays: pauses, fields of newer kapp-controllers, and their annotations, labels, finalizers and owners.
 #[must_use]
-pub fn same_install(wanted: &PackageInstall, found: &PackageInstall) -> bool {
-    let annotations = |install: &PackageInstall| install.metadata.annotations.clone().unwrap_or_default();
-    let there = annotations(found);
-    let (mine, theirs) = (&wanted.spec, &found.spec);
-    annotations(wanted)
-        .iter()
-        .all(|(key, value)| there.get(key) == Some(value))
-        && (
-            &mine.service_account_name,
-            &mine.cluster,
-            &mine.package_ref,
-            &mine.values,
-            mine.noop_delete,
-        ) == (
-            &theirs.service_account_name,
-            &theirs.cluster,
-            &theirs.package_ref,
-            &theirs.values,
-            theirs.noop_delete,
-        )
-        && mine.sync_period == theirs.sync_period
+pub fn update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> {
+    let metadata = metadata_update(&wanted.metadata, &found.metadata);
+    let spec = merge_patch(&own_fields(&found.spec), &own_fields(&wanted.spec));
+    if metadata.is_empty() && spec.is_none() {
+        return None;
+    }
+    let mut patch = json!({"metadata": {
+        "uid": found.metadata.uid,
+        "resourceVersion": found.metadata.resource_version,
+    }});
+    for (field, value) in metadata {
+        patch["metadata"][field] = value;
+    }
+    if let Some(spec) = spec {
+        patch["spec"] = spec;
+    }
+    Some(patch)
 }
+
+/// The fields of the spec that this controller sets.
+fn own_fields(spec: &PackageInstallSpec) -> Value {
+    json!({
+        "serviceAccountName": spec.service_account_name,
+        "cluster": spec.cluster,
+        "packageRef": spec.package_ref,
+        "values": spec.values,
+        "noopDelete": spec.noop_delete,
+        "syncPeriod": spec.sync_period,
+    })
+}
+
+/// The annotations that differ, and all owners where one is missing.
+fn metadata_update(wanted: &ObjectMeta, found: &ObjectMeta) -> Map<String, Value> {
+    let there = found.annotations.iter().flatten().collect::<BTreeMap<_, _>>();
+    let annotations: Map<String, Value> = wanted
+        .annotations
+        .iter()
+        .flatten()
+        .filter(|(key, value)| there.get(key) != Some(value))
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    let mut owners = found.owner_references.clone().unwrap_or_default();
+    let known = owners.len();
+    for owner in wanted.owner_references.iter().flatten() {
+        if !owners.iter().any(|other| other.uid == owner.uid) {
+            owners.push(owner.clone());
+        }
+    }
+    let mut update = Map::new();
+    if !annotations.is_empty() {
+        update.insert("annotations".to_owned(), Value::Object(annotations));
+    }
+    if owners.len() > known {
+        update.insert("ownerReferences".to_owned(), json!(owners));
+    }
+    update
+}
+
+/// What leads from `found` to `wanted` by RFC 7386; `None` when they are equal.
+fn merge_patch(found: &Value, wanted: &Value) -> Option<Value> {
+    match (found, wanted) {
+        _ if found == wanted => None,
+        (Value::Object(found), Value::Object(wanted)) => {
+            let gone = found.keys().filter(|key| !wanted.contains_key(*key));
+            let patch: Map<String, Value> = gone
+                .map(|key| (key.clone(), Value::Null))
+                .chain(wanted.iter().filter_map(|(key, wanted)| {
+                    let patch = merge_patch(found.get(key).unwrap_or(&Value::Null), wanted)?;
+                    Some((key.clone(), patch))
+                }))
+                .collect();
+            Some(Value::Object(patch))
+        }
+        _ => Some(wanted.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

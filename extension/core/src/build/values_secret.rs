@@ -6,7 +6,7 @@ use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::me
 use serde_json::{Map, Value};
 use sluice_crds::labels::{label, name, secret_type};
 
-use super::{Owner, owner};
+use super::{Owner, Repair, owner};
 use crate::names;
 
 /// The keys of a values Secret: file name to content. Never empty, so that every PackageInstall has a Secret to name.
@@ -34,6 +34,16 @@ pub fn values_secret(
         immutable: Some(true),
         data: Some(data(values)),
         ..Secret::default()
+    }
+}
+
+/// What a values Secret lacks: its content is what its name says, and it cannot be changed.
+#[must_use]
+pub fn repair_values_secret(wanted: &Secret, found: &Secret) -> Repair<Secret> {
+    if wanted.data == found.data && found.immutable == Some(true) {
+        Repair::NotNeeded
+    } else {
+        Repair::Recreate
     }
 }
 
@@ -76,4 +86,40 @@ fn back_references(cluster: &Owner, package: &str) -> BTreeMap<String, String> {
             names::parse_string_for_label(package),
         ),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn secret(content: &str, immutable: bool) -> Secret {
+        let cluster = Owner {
+            name: "one".to_owned(),
+            namespace: "tenant".to_owned(),
+            uid: "uid".to_owned(),
+        };
+        let values = BTreeMap::from([(name::VALUES_KEY.to_owned(), content.as_bytes().to_vec())]);
+        Secret {
+            immutable: immutable.then_some(true),
+            ..values_secret(
+                &cluster,
+                "one-antrea-data-values-0a",
+                "system",
+                "antrea.test",
+                &values,
+                false,
+            )
+        }
+    }
+
+    #[rstest]
+    #[case::as_written(secret("a: 1\n", true), Repair::NotNeeded)]
+    #[case::of_other_content(secret("a: 2\n", true), Repair::Recreate)]
+    #[case::that_may_change(secret("a: 1\n", false), Repair::Recreate)]
+    #[case::that_is_empty(Secret { data: None, ..secret("", true) }, Repair::Recreate)]
+    fn a_values_secret_holds_what_its_name_says(#[case] found: Secret, #[case] expected: Repair<Secret>) {
+        assert_eq!(repair_values_secret(&secret("a: 1\n", true), &found), expected);
+    }
 }
