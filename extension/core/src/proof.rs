@@ -5,12 +5,16 @@
 
 mod applied;
 mod clauses;
+mod first_run;
+mod standing;
 mod underway;
 
 use sluice_crds::foreign::{App, PackageInstall};
 use sluice_crds::labels::annotation;
-use sluice_crds::run::{PackageRecord, PackageState, Phase, Readiness};
+use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Phase, Readiness};
 
+pub use self::first_run::first_seen_run;
+pub use self::standing::{Standing, standing};
 pub use self::underway::{is_underway, last_moved};
 use crate::conditions::Summary;
 use crate::hold::{Hold, HoldReason};
@@ -40,10 +44,13 @@ pub struct Target<'a> {
     pub ref_name: &'a str,
     /// `Package.spec.version`.
     pub version: &'a str,
-    /// Digest of values and stage.
+    /// Digest of values, ground and content; see [`crate::digest`].
     pub digest: &'a str,
     /// Name of the Secret with these values.
     pub secret_name: &'a str,
+    /// `spec.syncPeriod` that the App needs to have when nothing else in it follows the digest, because no step of the
+    /// package takes values; see [`sync_period`](crate::build::sync_period).
+    pub sync_period: Option<&'a str>,
     /// Where PackageInstall and App are.
     pub judged_on: JudgedOn,
     /// What counts as ready.
@@ -69,12 +76,24 @@ impl Judgement {
     pub fn ready(&self) -> bool {
         self.record.state == PackageState::Ready
     }
+
+    /// The same for the record, with the run that a watch showed before this look. Nothing rests on it before it is recorded.
+    #[must_use]
+    pub fn noting(mut self, noted: Option<&FirstSeenRun>) -> Self {
+        let record = &mut self.record;
+        record.first_seen_run = record
+            .first_seen_run
+            .take()
+            .map(|seen| first_run::earliest(noted, seen));
+        self
+    }
 }
 
 /// Judges a package by its PackageInstall and App, read from the API server that it is judged on.
 ///
-/// `latch` is what was judged before: a proof holds while kapp-controller looks again at the same App at the same
-/// generation (it does so every sync period), and a failure stays one until the package succeeds.
+/// `latch` is what was recorded before, read from the API server and never a judgement that is not recorded yet: a proof holds
+/// while kapp-controller looks again at the same App at the same generation (it does so every sync period), a failure stays one
+/// until the package succeeds, and readiness `Applied` rests on the run that the App was first seen with.
 #[must_use]
 pub fn judge(
     target: &Target<'_>,
@@ -88,17 +107,25 @@ pub fn judge(
 /// What is known of a package while its API server does not answer: the proof it had, if it is for the same target.
 #[must_use]
 pub fn unseen(target: &Target<'_>, latch: Option<&PackageRecord>) -> Judgement {
-    let record = latch.filter(|latch| is_for(latch, target)).cloned();
-    let settled = target.readiness == Readiness::Reconciled
-        && record
-            .as_ref()
-            .is_some_and(|record| record.state == PackageState::Ready);
+    let proves = |latch: &&PackageRecord| {
+        latch.state != PackageState::Ready || covers(latch.proven_readiness, target.readiness)
+    };
+    let record = latch
+        .filter(|latch| is_for(latch, target))
+        .filter(proves)
+        .cloned();
+    let settled = record.as_ref().is_some_and(|record| {
+        record.state == PackageState::Ready && covers(record.proven_readiness, Readiness::Reconciled)
+    });
     let record = record.unwrap_or_else(|| {
         let hold = Hold::new(
             HoldReason::WorkloadUnreachable,
             "waiting for the workload cluster to answer",
         );
-        record_of(target, PackageState::Pending, Some(hold))
+        PackageRecord {
+            first_seen_run: run_to_keep(target, None, latch),
+            ..record_of(target, PackageState::Pending, Some(hold))
+        }
     });
     Judgement {
         record,
@@ -114,46 +141,60 @@ fn judge_by(
     app: Option<&App>,
     latch: Option<&PackageRecord>,
 ) -> Judgement {
-    let Some(install) = install else {
+    let (record, settled) = if let Some(install) = install {
+        weigh(clauses, target, install, app, latch)
+    } else {
         let hold = Hold::new(
             HoldReason::NotWritten,
             "waiting for the PackageInstall to be written",
         );
-        let record = record_of(target, PackageState::Pending, Some(hold));
-        return Judgement {
-            record,
-            phase: target.phase,
-            settled: false,
-        };
+        (record_of(target, PackageState::Pending, Some(hold)), false)
     };
+    Judgement {
+        record: PackageRecord {
+            first_seen_run: run_to_keep(target, app, latch),
+            ..record
+        },
+        phase: target.phase,
+        settled,
+    }
+}
+
+/// What goes into the record, and whether the package is settled.
+fn weigh(
+    clauses: &[Clause],
+    target: &Target<'_>,
+    install: &PackageInstall,
+    app: Option<&App>,
+    latch: Option<&PackageRecord>,
+) -> (PackageRecord, bool) {
+    let first = latch.and_then(|latch| latch.first_seen_run.as_ref());
     let latch = latch.filter(|latch| is_for(latch, target));
-    let evidence = Evidence {
+    let latched = latched(latch, app);
+    let asked = |readiness| Evidence {
         target,
         install,
         app,
-        readiness: target.readiness,
-        latched: latched(latch, app),
+        readiness,
+        latched: covers(latched, readiness),
+        first,
     };
+    let evidence = asked(target.readiness);
+    let settled = objection(clauses, &asked(Readiness::Reconciled)).is_none();
     let record = match objection(clauses, &evidence) {
         None => PackageRecord {
             app_uid: app.and_then(|app| app.metadata.uid.clone()),
             app_generation: app.and_then(|app| app.metadata.generation),
+            proven_readiness: Some(if settled {
+                Readiness::Reconciled
+            } else {
+                target.readiness
+            }),
             ..record_of(target, PackageState::Ready, None)
         },
         Some(hold) => unproven(&evidence, hold, latch),
     };
-    // What is only applied may have latched as ready; that says nothing about being settled.
-    let strict = Evidence {
-        readiness: Readiness::Reconciled,
-        latched: evidence.latched && target.readiness == Readiness::Reconciled,
-        ..evidence
-    };
-    let settled = objection(clauses, &strict).is_none();
-    Judgement {
-        record,
-        phase: target.phase,
-        settled,
-    }
+    (record, settled)
 }
 
 fn objection(clauses: &[Clause], evidence: &Evidence<'_>) -> Option<Hold> {
@@ -165,16 +206,30 @@ fn is_for(latch: &PackageRecord, target: &Target<'_>) -> bool {
     latch.name == target.name && latch.version == target.version && latch.values_digest == target.digest
 }
 
-/// Whether a proof was given at this very App and generation.
-fn latched(latch: Option<&PackageRecord>, app: Option<&App>) -> bool {
-    let (Some(latch), Some(app)) = (latch, app) else {
-        return false;
-    };
-    latch.state == PackageState::Ready
+/// Whether a proof of one readiness is one of another.
+fn covers(proven: Option<Readiness>, asked: Readiness) -> bool {
+    proven == Some(Readiness::Reconciled) || proven == Some(asked)
+}
+
+/// What was proven at this very App and generation.
+fn latched(latch: Option<&PackageRecord>, app: Option<&App>) -> Option<Readiness> {
+    let (latch, app) = (latch?, app?);
+    let is_this_app = latch.state == PackageState::Ready
         && latch.app_uid.is_some()
         && latch.app_uid == app.metadata.uid
         && latch.app_generation.is_some()
-        && latch.app_generation == app.metadata.generation
+        && latch.app_generation == app.metadata.generation;
+    latch.proven_readiness.filter(|_| is_this_app)
+}
+
+/// What has to be kept of the first sight of the App.
+fn run_to_keep(
+    target: &Target<'_>,
+    app: Option<&App>,
+    latch: Option<&PackageRecord>,
+) -> Option<FirstSeenRun> {
+    let known = latch.and_then(|latch| latch.first_seen_run.as_ref());
+    first_seen_run(known, app).filter(|_| target.readiness == Readiness::Applied)
 }
 
 fn unproven(evidence: &Evidence<'_>, hold: Hold, latch: Option<&PackageRecord>) -> PackageRecord {
@@ -238,6 +293,8 @@ fn record_of(target: &Target<'_>, state: PackageState, hold: Option<Hold>) -> Pa
         message,
         app_uid: None,
         app_generation: None,
+        proven_readiness: None,
+        first_seen_run: None,
     }
 }
 

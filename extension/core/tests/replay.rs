@@ -72,6 +72,7 @@ fn target(version: &str) -> Target<'_> {
         version,
         digest: "d",
         secret_name: SECRET,
+        sync_period: None,
         judged_on: JudgedOn::Workload,
         readiness: Readiness::Reconciled,
         phase: Phase::BeforeControlPlane,

@@ -3,11 +3,12 @@
 use sluice_crds::foreign::App;
 use sluice_crds::foreign::packaging::DeployStatus;
 
-/// Whether this run fetched, templated and applied everything, and kapp only waits.
+/// Whether a run fetched, templated and applied everything, and kapp only waits.
 ///
 /// A package whose DaemonSet is replaced on deletion cannot finish before new nodes exist; this is all that can be asked
 /// of it before. The step blocks of an App are those of the run before until a step ends, so the deploy block has to be
-/// younger than the fetch of this run, and unfinished: one that finished belongs to a run that ended.
+/// younger than the fetch of this run, and unfinished: one that finished belongs to a run that ended. Which generation a run
+/// was for is not in the blocks; see [`first_run`](super::first_run).
 pub(super) fn all_changes_applied(app: &App) -> bool {
     let Some(status) = app.status.as_ref() else {
         return false;

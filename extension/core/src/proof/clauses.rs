@@ -1,11 +1,13 @@
 //! What a proof consists of.
 
 use sluice_crds::foreign::condition::{Condition, find};
+use sluice_crds::foreign::packaging::TemplateTool;
 use sluice_crds::foreign::{App, PackageInstall};
 use sluice_crds::labels::annotation;
-use sluice_crds::run::Readiness;
+use sluice_crds::run::{FirstSeenRun, Readiness};
 
 use super::applied::all_changes_applied;
+use super::first_run::is_later_run;
 use super::{Target, app_version};
 use crate::conditions::Summary;
 use crate::hold::{Hold, HoldReason};
@@ -17,7 +19,10 @@ pub(super) struct Evidence<'a> {
     pub(super) install: &'a PackageInstall,
     pub(super) app: Option<&'a App>,
     pub(super) readiness: Readiness,
+    /// Whether this readiness was proven at the App's present generation.
     pub(super) latched: bool,
+    /// The recorded run that the App was first seen with.
+    pub(super) first: Option<&'a FirstSeenRun>,
 }
 
 /// One condition of a proof.
@@ -124,11 +129,14 @@ pub(super) const CLAUSES: &[Clause] = &[
         "waiting for the App to be at the version"
     ),
     clause!(
-        |seen| seen
-            .app
-            .is_none_or(|app| uses_the_values(app, seen.target.secret_name)),
+        |seen| seen.app.is_none_or(|app| uses_the_values(app, seen.target)),
         AppWithOtherValues,
         "waiting for the App to use the values"
+    ),
+    clause!(
+        |seen| seen.app.is_none_or(|app| has_the_sync_period(app, seen.target)),
+        AppWithOtherValues,
+        "waiting for the App to have the sync period that stands for the values"
     ),
     clause!(
         |seen| seen.app.is_none_or(observed_app),
@@ -207,7 +215,7 @@ fn app_finished(seen: &Evidence<'_>) -> bool {
     let Some(app) = seen.app else { return true };
     let summary = Summary::of_app(app);
     let only_applied = summary == Some(Summary::Reconciling) && !seen.latched;
-    succeeded(seen, summary) && (!only_applied || all_changes_applied(app))
+    succeeded(seen, summary) && (!only_applied || is_later_run(seen.first, app) && all_changes_applied(app))
 }
 
 fn belongs_to(app: &App, install: &PackageInstall) -> bool {
@@ -226,11 +234,16 @@ fn manually_controlled(app: &App) -> bool {
         .is_some_and(|annotations| annotations.contains_key(annotation::MANUALLY_CONTROLLED))
 }
 
-/// Whether the App reads the values Secret. Without this a PackageInstall that is seen before its App would prove new
-/// values by the App's old success: nothing but the name of the Secret differs.
-fn uses_the_values(app: &App, secret_name: &str) -> bool {
-    let mut tools = app.spec.template_tools().peekable();
-    tools.peek().is_none() || tools.any(|tool| tool.secrets().any(|secret| secret == secret_name))
+/// Whether the App reads the values Secret, if the package has a step that can. Without this a PackageInstall that is seen
+/// before its App would prove new values by the App's old success: nothing but the name of the Secret differs.
+fn uses_the_values(app: &App, target: &Target<'_>) -> bool {
+    let mut secrets = app.spec.template_tools().flat_map(TemplateTool::secrets);
+    target.sync_period.is_some() || secrets.any(|secret| secret == target.secret_name)
+}
+
+/// The same for an App that reads no values: there nothing but the sync period differs.
+fn has_the_sync_period(app: &App, target: &Target<'_>) -> bool {
+    target.sync_period.is_none() || app.spec.sync_period.as_deref() == target.sync_period
 }
 
 pub(super) fn observed_app(app: &App) -> bool {

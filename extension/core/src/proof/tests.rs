@@ -18,9 +18,16 @@ const TARGET: Target<'static> = Target {
     version: "1.9.0",
     digest: "d2",
     secret_name: "one-antrea-data-values-d2",
+    sync_period: None,
     judged_on: JudgedOn::Workload,
     readiness: Readiness::Reconciled,
     phase: Phase::BeforeControlPlane,
+};
+
+/// No step of the package takes values.
+const PLAIN: Target<'static> = Target {
+    sync_period: Some("10m0.234s"),
+    ..TARGET
 };
 
 const APPLIED: Target<'static> = Target {
@@ -130,6 +137,14 @@ impl Seen {
         }
     }
 
+    /// The same for a package that takes no values.
+    fn plain() -> Self {
+        let mut seen = Self::proven();
+        seen.app().spec.template = vec![TemplateStep::default()];
+        seen.app().spec.sync_period = PLAIN.sync_period.map(str::to_owned);
+        seen
+    }
+
     /// kapp-controller looks again at what was proven.
     fn resync() -> Self {
         let latch = Self::proven().judge(&TARGET).record;
@@ -151,7 +166,16 @@ impl Seen {
             updated_at: Some(then()),
             ..StepStatus::default()
         };
-        seen.latch = None;
+        // The App was first seen before it had run.
+        seen.latch = Some(PackageRecord {
+            first_seen_run: Some(FirstSeenRun {
+                app_uid: "app".into(),
+                app_generation: 5,
+                fetch_started_at: None,
+                deploy_started_at: None,
+            }),
+            ..record_of(&TARGET, PackageState::Reconciling, None)
+        });
         let status = seen.app_status();
         status.fetch = Some(step.clone());
         status.template = Some(step);
@@ -230,7 +254,8 @@ const WRONG: &[(&str, Edit, HoldReason)] = &[
     ("app at another version", |s| { s.app().metadata.annotations.as_mut().unwrap().insert(annotation::PACKAGE_VERSION.into(), "1.8.0".into()); }, HoldReason::AppAtAnotherVersion),
     ("app at no version", |s| s.app().metadata.annotations = None, HoldReason::AppAtAnotherVersion),
     ("app with other values", |s| s.app().spec.template = ytt("one-antrea-data-values-d1"), HoldReason::AppWithOtherValues),
-    ("app without values", |s| s.app().spec.template[0].ytt.as_mut().unwrap().values_from.clear(), HoldReason::AppWithOtherValues),
+    ("app without values", |s| s.app().spec.template[0].ytt.get_or_insert_default().values_from.clear(), HoldReason::AppWithOtherValues),
+    ("app that takes no values", |s| s.app().spec.template = vec![TemplateStep::default()], HoldReason::AppWithOtherValues),
     ("app not observed", |s| s.app().metadata.generation = Some(6), HoldReason::AppNotObserved),
     ("app never observed", |s| { s.app().metadata.generation = None; s.app_status().observed_generation = None; }, HoldReason::AppNotObserved),
     ("app without status", |s| s.app().status = None, HoldReason::AppNotObserved),
@@ -278,8 +303,43 @@ fn without_any_one_clause_something_wrong_is_ready() {
             edit(&mut seen);
             seen.judge_by(&fewer, &TARGET).ready()
         });
+        let accepted = accepted
+            || PLAIN_WRONG.iter().any(|(_, edit)| {
+                let mut seen = Seen::plain();
+                edit(&mut seen);
+                seen.judge_by(&fewer, &PLAIN).ready()
+            });
         assert!(accepted, "no case needs clause {left_out}");
     }
+}
+
+/// What is wrong with an App that takes no values.
+const PLAIN_WRONG: &[(&str, Edit)] = &[
+    ("period of the stage before", |s| {
+        s.app().spec.sync_period = Some("10m0.123s".into());
+    }),
+    ("period that an operator has set", |s| {
+        s.app().spec.sync_period = Some("10m0s".into());
+    }),
+    ("no period", |s| s.app().spec.sync_period = None),
+];
+
+/// kapp-controller does not touch an App without a step that takes values when only the values differ, so its old success
+/// was taken for that of the new stage, and workers were let go without a proof on the new API server.
+#[test]
+fn a_package_that_takes_no_values_is_proven_by_its_sync_period() {
+    assert!(Seen::plain().judge(&PLAIN).ready());
+    for (name, edit) in PLAIN_WRONG {
+        let mut seen = Seen::plain();
+        edit(&mut seen);
+        let judged = seen.judge(&PLAIN);
+        assert!(!judged.ready() && !judged.settled, "{name} is ready");
+        assert_eq!(judged.record.reason, "AppWithOtherValues", "{name}");
+    }
+    assert!(
+        !Seen::plain().judge(&TARGET).ready(),
+        "values may not be passed over"
+    );
 }
 
 #[test]
@@ -292,7 +352,6 @@ fn without_package_install_nothing_was_written() {
 #[rstest]
 #[case::overlay(|s: &mut Seen| s.app().spec.template = vec![TemplateStep { ytt: Some(TemplateTool { values_from: vec![], inline: Some(InlineFiles { paths_from: vec![secret(TARGET.secret_name)] }) }), helm_template: None }])]
 #[case::helm(|s: &mut Seen| s.app().spec.template = vec![TemplateStep { ytt: None, helm_template: Some(TemplateTool { values_from: vec![secret("own"), secret(TARGET.secret_name)], inline: None }) }])]
-#[case::nothing_takes_values(|s: &mut Seen| s.app().spec.template = vec![TemplateStep::default()])]
 fn values_reach_an_app_in_several_ways(#[case] edit: Edit) {
     let mut seen = Seen::proven();
     edit(&mut seen);
@@ -351,147 +410,5 @@ fn a_long_message_is_cut_between_characters() {
     assert_eq!(seen.judge(&TARGET).record.message.len(), 1024);
 }
 
-#[test]
-fn a_resync_does_not_withdraw_a_proof() {
-    let seen = Seen::resync();
-    let judged = seen.judge(&TARGET);
-    assert!(judged.ready() && judged.settled);
-    assert_eq!(Some(judged.record), seen.latch);
-}
-
-/// What withdraws a proof while kapp-controller looks again, beside everything that is no proof anyway.
-#[rustfmt::skip]
-#[rstest]
-#[case::nothing_was_judged(|s: &mut Seen| s.latch = None)]
-#[case::was_not_ready(|s: &mut Seen| s.latch().state = PackageState::Reconciling)]
-#[case::other_digest(|s: &mut Seen| s.latch().values_digest = "d1".into())]
-#[case::other_version(|s: &mut Seen| s.latch().version = "1.8.0".into())]
-#[case::other_package(|s: &mut Seen| s.latch().name = "calico".into())]
-#[case::other_app(|s: &mut Seen| s.latch().app_uid = Some("before".into()))]
-#[case::no_app_known(|s: &mut Seen| { s.latch().app_uid = None; s.app().metadata.uid = None; })]
-#[case::other_generation(|s: &mut Seen| s.latch().app_generation = Some(4))]
-#[case::no_generation_known(|s: &mut Seen| { s.latch().app_generation = None; })]
-#[case::app_failed(|s: &mut Seen| s.app_status().conditions = is("ReconcileFailed"))]
-#[case::install_failed(|s: &mut Seen| s.install_status().conditions = is("ReconcileFailed"))]
-#[case::paused(|s: &mut Seen| s.install.spec.paused = true)]
-#[case::app_edited(|s: &mut Seen| s.app().metadata.generation = Some(6))]
-fn a_latch_is_withdrawn(#[case] edit: Edit) {
-    let mut seen = Seen::resync();
-    edit(&mut seen);
-    assert!(!seen.judge(&TARGET).ready());
-}
-
-#[test]
-fn no_latch_makes_up_for_anything_wrong() {
-    for (name, edit, _) in WRONG {
-        let mut seen = Seen {
-            latch: Seen::resync().latch,
-            ..Seen::proven()
-        };
-        edit(&mut seen);
-        let only_looks_again = [
-            "install reconciling",
-            "app reconciling",
-            "install succeeded and reconciling",
-        ]
-        .contains(name);
-        assert_eq!(seen.judge(&TARGET).ready(), only_looks_again, "{name}");
-    }
-}
-
-#[test]
-fn a_failure_stays_one_until_the_package_succeeds() {
-    let mut seen = Seen::proven();
-    seen.app_status().conditions = is("ReconcileFailed");
-    seen.app_status().useful_error_message = Some("no such key".into());
-    let failed = seen.judge(&TARGET).record;
-    assert_eq!(failed.state, PackageState::Failed);
-
-    let mut trying = Seen {
-        latch: Some(failed.clone()),
-        ..Seen::proven()
-    };
-    trying.install_status().conditions = is("Reconciling");
-    trying.app_status().conditions = is("Reconciling");
-    assert_eq!(trying.judge(&TARGET).record, failed);
-
-    let healed = Seen {
-        latch: Some(failed.clone()),
-        ..Seen::proven()
-    };
-    assert!(healed.judge(&TARGET).ready());
-
-    trying.latch().values_digest = "d1".into();
-    assert_eq!(trying.judge(&TARGET).record.state, PackageState::Reconciling);
-}
-
-#[test]
-fn applied_is_enough_where_the_policy_says_so() {
-    let seen = Seen::waiting();
-    assert!(!seen.judge(&TARGET).ready());
-    let judged = seen.judge(&APPLIED);
-    assert!(judged.ready() && !judged.settled);
-
-    let still = Seen {
-        latch: Some(judged.record),
-        ..Seen::waiting()
-    };
-    let judged = still.judge(&APPLIED);
-    assert!(judged.ready() && !judged.settled);
-}
-
-#[test]
-fn applied_needs_everything_but_the_end() {
-    for (name, edit, _) in WRONG {
-        let mut seen = Seen::waiting();
-        edit(&mut seen);
-        let waits = [
-            "install reconciling",
-            "app reconciling",
-            "install succeeded and reconciling",
-        ]
-        .contains(name);
-        assert_eq!(seen.judge(&APPLIED).ready(), waits, "{name}");
-    }
-}
-
-#[test]
-fn reconciled_is_applied_too() {
-    let judged = Seen::proven().judge(&APPLIED);
-    assert!(judged.ready() && judged.settled);
-}
-
-#[test]
-fn what_cannot_be_seen_stays_as_it_was() {
-    let ready = Seen::proven().judge(&TARGET).record;
-    assert_eq!(unseen(&TARGET, Some(&ready)).record, ready);
-    assert!(unseen(&TARGET, Some(&ready)).settled);
-    assert!(!unseen(&APPLIED, Some(&ready)).settled);
-    let other = Target {
-        digest: "d3",
-        ..TARGET
-    };
-    assert_eq!(unseen(&other, Some(&ready)).record.state, PackageState::Pending);
-    assert_eq!(unseen(&TARGET, None).record.reason, "WorkloadUnreachable");
-}
-
-proptest! {
-    /// Any combination of wrong things is as little a proof as one of them, and judging again changes nothing.
-    #[test]
-    fn wrong_things_do_not_add_up_to_a_proof(edits in prop::collection::vec(0..WRONG.len(), 1..5)) {
-        let mut seen = Seen::proven();
-        for edit in &edits {
-            if seen.app.is_some() && seen.app.as_ref().is_some_and(|app| app.status.is_some() && app.metadata.annotations.is_some() && app.metadata.owner_references.is_some())
-                && seen.install.status.as_ref().is_some_and(|status| !status.conditions.is_empty())
-                && seen.install.spec.package_ref.is_some()
-            {
-                WRONG[*edit].1(&mut seen);
-            }
-        }
-        let judged = seen.judge(&TARGET);
-        prop_assert!(!judged.ready());
-        prop_assert!(!judged.record.reason.is_empty());
-        let again = judge(&TARGET, Some(&seen.install), seen.app.as_ref(), Some(&judged.record));
-        prop_assert_eq!(again, judged);
-    }
-}
+mod applied;
+mod latch;

@@ -1,0 +1,70 @@
+//! Which run of kapp-controller the step blocks of an App belong to.
+//!
+//! kapp-controller v0.53.1 says first that it has observed a generation, and replaces the step blocks one after the other as the
+//! steps of that run end (`pkg/app/app_reconcile.go`). Until then they are those of the run before. They may look like a run that
+//! waits, because a process that ends in the middle of a wait leaves them as they are. So the blocks that were there when the
+//! generation was first seen as observed are kept, and only later ones count.
+
+use jiff::Timestamp;
+use sluice_crds::foreign::App;
+use sluice_crds::run::FirstSeenRun;
+
+use super::clauses::observed_app;
+
+/// What is known of the first sight of an App at its present generation, after one more look at it: the earliest run that was
+/// seen at this UID and generation. An App that is not observed changes nothing: what was known stays.
+#[must_use]
+pub fn first_seen_run(known: Option<&FirstSeenRun>, app: Option<&App>) -> Option<FirstSeenRun> {
+    match app.and_then(shown) {
+        Some(shown) => Some(earliest(known, shown)),
+        None => known.cloned(),
+    }
+}
+
+/// Whether the App shows steps of a run that began after it was first seen at its present generation.
+pub(super) fn is_later_run(first: Option<&FirstSeenRun>, app: &App) -> bool {
+    let (Some(first), Some(shown)) = (first, shown(app)) else {
+        return false;
+    };
+    // Both, because the clock of another process of kapp-controller may be behind: its fetch alone may lie between two steps
+    // of the interrupted run.
+    is_same_generation(first, &shown)
+        && fetched(first) < fetched(&shown)
+        && deployed(first) < deployed(&shown)
+}
+
+fn shown(app: &App) -> Option<FirstSeenRun> {
+    if !observed_app(app) {
+        return None;
+    }
+    let status = app.status.as_ref()?;
+    let fetch = status.fetch.as_ref();
+    let deploy = status.deploy.as_ref();
+    Some(FirstSeenRun {
+        app_uid: app.metadata.uid.clone()?,
+        app_generation: app.metadata.generation?,
+        fetch_started_at: fetch.and_then(|step| step.started_at.clone()),
+        deploy_started_at: deploy.and_then(|step| step.started_at.clone()),
+    })
+}
+
+/// The earlier one of two sights of the same generation, else the second one.
+pub(super) fn earliest(known: Option<&FirstSeenRun>, shown: FirstSeenRun) -> FirstSeenRun {
+    let at = |run: &FirstSeenRun| (fetched(run), deployed(run));
+    known
+        .filter(|known| is_same_generation(known, &shown) && at(known) <= at(&shown))
+        .cloned()
+        .unwrap_or(shown)
+}
+
+fn is_same_generation(one: &FirstSeenRun, other: &FirstSeenRun) -> bool {
+    (&one.app_uid, one.app_generation) == (&other.app_uid, other.app_generation)
+}
+
+fn fetched(run: &FirstSeenRun) -> Option<Timestamp> {
+    run.fetch_started_at.as_ref().map(|time| time.0)
+}
+
+fn deployed(run: &FirstSeenRun) -> Option<Timestamp> {
+    run.deploy_started_at.as_ref().map(|time| time.0)
+}

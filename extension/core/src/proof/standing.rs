@@ -1,0 +1,117 @@
+//! How the packages of a finished upgrade compare with what shall be now.
+
+use sluice_crds::run::{PackageRecord, PackageState};
+
+use super::{Target, covers};
+use crate::digest::differs_in_template_only;
+
+/// What is left to do for packages that were all proven once, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Nothing: exactly these are proven.
+    Proven,
+    /// Packages were edited in place, at the same version. That concerns every cluster that has them at once, and none of
+    /// them waits for it.
+    Edited,
+    /// Something else.
+    Open,
+}
+
+/// Compares what is recorded with the packages that shall be, both in the same order.
+///
+/// A record that does not say which readiness was proven is believed: nothing is released by this.
+#[must_use]
+pub fn standing<'a>(
+    recorded: &[PackageRecord],
+    targets: impl ExactSizeIterator<Item = Target<'a>>,
+) -> Standing {
+    if recorded.len() != targets.len() {
+        return Standing::Open;
+    }
+    let each = recorded.iter().zip(targets).map(|(record, target)| {
+        let proven = record.proven_readiness;
+        let same = record.state == PackageState::Ready
+            && (proven.is_none() || covers(proven, target.readiness))
+            && (record.name.as_str(), record.version.as_str()) == (target.name, target.version);
+        match record.values_digest.as_str() {
+            digest if same && digest == target.digest => Standing::Proven,
+            digest if same && differs_in_template_only(digest, target.digest) => Standing::Edited,
+            _ => Standing::Open,
+        }
+    });
+    each.max().unwrap_or(Standing::Proven)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use sluice_crds::run::{Phase, Readiness};
+
+    use super::*;
+    use crate::proof::JudgedOn;
+
+    const TARGET: Target<'static> = Target {
+        name: "antrea",
+        ref_name: "antrea.tanzu.vmware.com",
+        version: "1.9.0",
+        digest: "d2-t2",
+        secret_name: "one-antrea-data-values-d2-t2",
+        sync_period: None,
+        judged_on: JudgedOn::Workload,
+        readiness: Readiness::Reconciled,
+        phase: Phase::BeforeControlPlane,
+    };
+
+    fn proven(digest: &str) -> PackageRecord {
+        PackageRecord {
+            name: "antrea".into(),
+            version: "1.9.0".into(),
+            values_digest: digest.into(),
+            state: PackageState::Ready,
+            reason: String::new(),
+            message: String::new(),
+            app_uid: None,
+            app_generation: None,
+            proven_readiness: Some(Readiness::Reconciled),
+            first_seen_run: None,
+        }
+    }
+
+    fn other(edit: fn(&mut PackageRecord)) -> PackageRecord {
+        let mut record = proven("d2-t2");
+        edit(&mut record);
+        record
+    }
+
+    #[rstest]
+    #[case::the_same(vec![proven("d2-t2"), proven("d2-t2")], Standing::Proven)]
+    #[case::one_edited(vec![proven("d2-t2"), proven("d2-t1")], Standing::Edited)]
+    #[case::all_edited(vec![proven("d2-t1"), proven("d2-t1")], Standing::Edited)]
+    #[case::values_too(vec![proven("d2-t1"), proven("d1-t1")], Standing::Open)]
+    #[case::values_of_the_same_package(vec![proven("d2-t2"), proven("d1-t1")], Standing::Open)]
+    #[case::of_an_earlier_release(vec![proven("d2-t2"), proven("d2")], Standing::Edited)]
+    #[case::one_is_missing(vec![proven("d2-t2")], Standing::Open)]
+    #[case::not_proven(vec![proven("d2-t2"), other(|record| record.state = PackageState::Failed)], Standing::Open)]
+    #[case::edited_and_not_proven(
+        vec![proven("d2-t2"), other(|record| { record.state = PackageState::Failed; record.values_digest = "d2-t1".into(); })],
+        Standing::Open
+    )]
+    #[case::only_applied(
+        vec![proven("d2-t2"), other(|record| record.proven_readiness = Some(Readiness::Applied))],
+        Standing::Open
+    )]
+    #[case::of_a_release_that_did_not_keep_it(
+        vec![proven("d2-t2"), other(|record| record.proven_readiness = None)],
+        Standing::Proven
+    )]
+    #[case::version(vec![proven("d2-t2"), other(|record| record.version = "1.8.0".into())], Standing::Open)]
+    #[case::package(vec![proven("d2-t2"), other(|record| record.name = "calico".into())], Standing::Open)]
+    fn two_packages(#[case] recorded: Vec<PackageRecord>, #[case] expected: Standing) {
+        assert_eq!(standing(&recorded, [TARGET, TARGET].into_iter()), expected);
+    }
+
+    #[test]
+    fn nothing_is_proven_by_nothing() {
+        assert_eq!(standing(&[], [].into_iter()), Standing::Proven);
+    }
+}

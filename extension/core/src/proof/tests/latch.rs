@@ -1,0 +1,111 @@
+//! What a proof outlives, and what withdraws it.
+
+use super::*;
+
+#[test]
+fn a_resync_does_not_withdraw_a_proof() {
+    let seen = Seen::resync();
+    let judged = seen.judge(&TARGET);
+    assert!(judged.ready() && judged.settled);
+    assert_eq!(Some(judged.record), seen.latch);
+}
+
+/// What withdraws a proof while kapp-controller looks again, beside everything that is no proof anyway.
+#[rustfmt::skip]
+#[rstest]
+#[case::nothing_was_judged(|s: &mut Seen| s.latch = None)]
+#[case::was_not_ready(|s: &mut Seen| s.latch().state = PackageState::Reconciling)]
+#[case::other_digest(|s: &mut Seen| s.latch().values_digest = "d1".into())]
+#[case::other_version(|s: &mut Seen| s.latch().version = "1.8.0".into())]
+#[case::other_package(|s: &mut Seen| s.latch().name = "calico".into())]
+#[case::other_app(|s: &mut Seen| s.latch().app_uid = Some("before".into()))]
+#[case::no_app_known(|s: &mut Seen| { s.latch().app_uid = None; s.app().metadata.uid = None; })]
+#[case::other_generation(|s: &mut Seen| s.latch().app_generation = Some(4))]
+#[case::no_generation_known(|s: &mut Seen| { s.latch().app_generation = None; })]
+#[case::app_failed(|s: &mut Seen| s.app_status().conditions = is("ReconcileFailed"))]
+#[case::install_failed(|s: &mut Seen| s.install_status().conditions = is("ReconcileFailed"))]
+#[case::paused(|s: &mut Seen| s.install.spec.paused = true)]
+#[case::app_edited(|s: &mut Seen| s.app().metadata.generation = Some(6))]
+fn a_latch_is_withdrawn(#[case] edit: Edit) {
+    let mut seen = Seen::resync();
+    edit(&mut seen);
+    assert!(!seen.judge(&TARGET).ready());
+}
+
+#[test]
+fn no_latch_makes_up_for_anything_wrong() {
+    for (name, edit, _) in WRONG {
+        let mut seen = Seen {
+            latch: Seen::resync().latch,
+            ..Seen::proven()
+        };
+        edit(&mut seen);
+        let only_looks_again = [
+            "install reconciling",
+            "app reconciling",
+            "install succeeded and reconciling",
+        ]
+        .contains(name);
+        assert_eq!(seen.judge(&TARGET).ready(), only_looks_again, "{name}");
+    }
+}
+
+#[test]
+fn a_failure_stays_one_until_the_package_succeeds() {
+    let mut seen = Seen::proven();
+    seen.app_status().conditions = is("ReconcileFailed");
+    seen.app_status().useful_error_message = Some("no such key".into());
+    let failed = seen.judge(&TARGET).record;
+    assert_eq!(failed.state, PackageState::Failed);
+
+    let mut trying = Seen {
+        latch: Some(failed.clone()),
+        ..Seen::proven()
+    };
+    trying.install_status().conditions = is("Reconciling");
+    trying.app_status().conditions = is("Reconciling");
+    assert_eq!(trying.judge(&TARGET).record, failed);
+
+    let healed = Seen {
+        latch: Some(failed.clone()),
+        ..Seen::proven()
+    };
+    assert!(healed.judge(&TARGET).ready());
+
+    trying.latch().values_digest = "d1".into();
+    assert_eq!(trying.judge(&TARGET).record.state, PackageState::Reconciling);
+}
+
+#[test]
+fn what_cannot_be_seen_stays_as_it_was() {
+    let ready = Seen::proven().judge(&TARGET).record;
+    assert_eq!(unseen(&TARGET, Some(&ready)).record, ready);
+    assert!(unseen(&TARGET, Some(&ready)).settled);
+    let other = Target {
+        digest: "d3",
+        ..TARGET
+    };
+    assert_eq!(unseen(&other, Some(&ready)).record.state, PackageState::Pending);
+    assert_eq!(unseen(&TARGET, None).record.reason, "WorkloadUnreachable");
+}
+
+proptest! {
+    /// Any combination of wrong things is as little a proof as one of them, and judging again changes nothing.
+    #[test]
+    fn wrong_things_do_not_add_up_to_a_proof(edits in prop::collection::vec(0..WRONG.len(), 1..5)) {
+        let mut seen = Seen::proven();
+        for edit in &edits {
+            if seen.app.is_some() && seen.app.as_ref().is_some_and(|app| app.status.is_some() && app.metadata.annotations.is_some() && app.metadata.owner_references.is_some())
+                && seen.install.status.as_ref().is_some_and(|status| !status.conditions.is_empty())
+                && seen.install.spec.package_ref.is_some()
+            {
+                WRONG[*edit].1(&mut seen);
+            }
+        }
+        let judged = seen.judge(&TARGET);
+        prop_assert!(!judged.ready());
+        prop_assert!(!judged.record.reason.is_empty());
+        let again = judge(&TARGET, Some(&seen.install), seen.app.as_ref(), Some(&judged.record));
+        prop_assert_eq!(again, judged);
+    }
+}
