@@ -132,6 +132,35 @@ pub fn mirror(existing: &[Condition], packages: &[Mirrored<'_>], now: Timestamp)
     conditions
 }
 
+/// Type of the condition of a ClusterBootstrap whose upgrades are released without any proof.
+const NOTHING_TO_PROVE: &str = "NothingToProve";
+
+/// The conditions of a ClusterBootstrap with or without the one that says that it has no package. Only one without packages
+/// has it: nothing can be proven of it, so its upgrades are released at once.
+#[must_use]
+pub fn with_nothing_to_prove(
+    mut conditions: Vec<Condition>,
+    has_no_package: bool,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let position = conditions
+        .iter()
+        .position(|condition| condition.type_ == NOTHING_TO_PROVE);
+    match (position, has_no_package) {
+        (None, true) => conditions.push(Condition {
+            type_: NOTHING_TO_PROVE.to_owned(),
+            status: "True".to_owned(),
+            last_transition_time: Time(now),
+            severity: String::new(),
+            reason: "NoPackages".to_owned(),
+            message: "spec names no package: upgrades are released without proof".to_owned(),
+        }),
+        (Some(position), false) => drop(conditions.remove(position)),
+        _ => {}
+    }
+    conditions
+}
+
 fn wanted(
     title: &str,
     install: &PackageInstall,

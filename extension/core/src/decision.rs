@@ -3,9 +3,12 @@
 use jiff::SignedDuration;
 use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
 
+use crate::cluster::is_managed;
 use crate::hold::{Hold, HoldReason};
 use crate::hook_call::HookCall;
 use crate::retry::{RetryAfter, RetryPolicy};
+use crate::tkr::tkr_legacy;
+use crate::unsynced::Unsynced;
 
 /// What a hook answers for one cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +29,8 @@ pub enum Decision {
 /// What a replica knows about the Cluster of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Knowledge<'a> {
-    /// The index is not complete yet.
-    Unsynced,
+    /// What the replica remembers is no knowledge, about any Cluster.
+    Unsynced(Unsynced),
     /// The Cluster is not ours.
     Unmanaged,
     /// The Cluster is ours.
@@ -41,6 +44,8 @@ pub struct Known<'a> {
     pub record: Option<&'a UpgradeRecord>,
     /// `metadata.generation` of its ClusterBootstrap; none when there is no ClusterBootstrap.
     pub bootstrap_generation: Option<i64>,
+    /// Whether the release of the call's label is marked legacy.
+    pub legacy: bool,
     /// Whether the Cluster waits for a ClusterBootstrap that a user makes.
     pub custom: bool,
     /// What the index misses for a record to be possible: the release or its template.
@@ -48,22 +53,22 @@ pub struct Known<'a> {
 }
 
 impl<'a> Knowledge<'a> {
-    /// What a complete index knows about the Cluster of a call.
-    ///
-    /// A Cluster is not ours when it has neither label nor ClusterBootstrap, or when its release is marked legacy.
+    /// What a complete index knows about the Cluster of a call; see [`is_managed`].
     #[must_use]
-    pub fn synced(label: Option<&str>, legacy: bool, known: Known<'a>) -> Self {
-        let labelled = label.is_some_and(|label| !label.is_empty());
-        if legacy || (!labelled && known.bootstrap_generation.is_none()) {
-            return Self::Unmanaged;
+    pub fn synced(label: Option<&str>, known: Known<'a>) -> Self {
+        if is_managed(label, known.legacy, known.bootstrap_generation.is_some()) {
+            Self::Managed(known)
+        } else {
+            Self::Unmanaged
         }
-        Self::Managed(known)
     }
 }
 
 /// Decides one hook call from what this replica knows of the cluster.
 ///
-/// Stale knowledge can only hold: a release needs a record that speaks about exactly this call, and an open gate in it.
+/// Memory of any age is no knowledge (see [`Unsynced`]). Knowledge that lags holds where a generation or the label shows it: a
+/// release needs a record that speaks about exactly this call, and an open gate in it. A gate that was closed since is seen within
+/// [`CURRENT_FOR`](crate::unsynced::CURRENT_FOR).
 #[must_use]
 pub fn decide(call: &HookCall<'_>, knowledge: &Knowledge<'_>, policy: &RetryPolicy) -> Decision {
     decide_by(&CLAUSES, call, knowledge, policy)
@@ -79,7 +84,8 @@ fn decide_by(
         call.hook == Hook::AfterControlPlaneInitialized || deletion_overdue(call, policy);
     let hold = match knowledge {
         _ if needs_no_knowledge => None,
-        Knowledge::Unsynced => Some(Hold::new(HoldReason::Starting, "")),
+        Knowledge::Unsynced(Unsynced::Starting) => Some(Hold::new(HoldReason::Starting, "")),
+        Knowledge::Unsynced(Unsynced::Stale) => Some(stale()),
         Knowledge::Unmanaged => None,
         Knowledge::Managed(known) if nothing_to_wait_for(call, known) => None,
         Knowledge::Managed(known) => clauses.iter().find_map(|clause| (clause.objection)(call, known)),
@@ -92,6 +98,13 @@ fn decide_by(
             message: hold.to_string(),
         },
     }
+}
+
+fn stale() -> Hold {
+    Hold::new(
+        HoldReason::ReplicaStale,
+        "the API server has not confirmed for too long what the replica that answers remembers",
+    )
 }
 
 /// Whether the deletion has waited long enough. The request alone says so, so every replica can tell.
@@ -118,15 +131,19 @@ struct Clause {
         expect(dead_code, reason = "names the clause whose absence a test looks for")
     )]
     name: &'static str,
-    /// Why the call cannot be released, if this condition is not met. Without a record all but the first two pass.
+    /// Why the call cannot be released, if this condition is not met. Without a record all but the first three pass.
     objection: fn(&HookCall<'_>, &Known<'_>) -> Option<Hold>,
 }
 
 /// What a release needs, all of it.
-const CLAUSES: [Clause; 10] = [
+const CLAUSES: [Clause; 11] = [
     Clause {
         name: "the Cluster has its label",
         objection: unlabelled,
+    },
+    Clause {
+        name: "the release is not legacy",
+        objection: of_a_legacy_release,
     },
     Clause {
         name: "there is a record",
@@ -166,14 +183,20 @@ const CLAUSES: [Clause; 10] = [
     },
 ];
 
+// A deletion waits for its packages to be uninstalled, whatever the label says.
 fn unlabelled(call: &HookCall<'_>, _: &Known<'_>) -> Option<Hold> {
     let labelled = call.label.is_some_and(|label| !label.is_empty());
-    (!labelled).then(|| {
+    (!labelled && call.hook != Hook::BeforeClusterDelete).then(|| {
         Hold::new(
             HoldReason::TKRLabelRemoved,
             "the Cluster has a ClusterBootstrap, but no label run.tanzu.vmware.com/tkr",
         )
     })
+}
+
+fn of_a_legacy_release(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    (known.legacy && call.hook != Hook::BeforeClusterDelete)
+        .then(|| tkr_legacy(call.label.unwrap_or_default()))
 }
 
 fn unrecorded(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {

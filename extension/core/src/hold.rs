@@ -9,6 +9,8 @@ reasons! {
     HoldReason:
     /// This replica has not read everything yet.
     Starting,
+    /// The API server has not confirmed for too long what this replica remembers.
+    ReplicaStale,
     /// The Cluster is managed, but nothing was written about it yet.
     NoRecord,
     /// The record was written by a release that uses another schema.
@@ -29,6 +31,8 @@ reasons! {
     GateClosed,
     /// The release label was removed while a ClusterBootstrap exists.
     TKRLabelRemoved,
+    /// The release label names a release that is marked legacy while a ClusterBootstrap exists.
+    TKRLegacy,
     /// A release is named that does not exist.
     TKRNotFound,
     /// No release, or no single one, belongs to the version that comes next.
@@ -43,6 +47,12 @@ reasons! {
     PackageNotFound,
     /// The release lists no version of a package that is in use.
     PackageNotInRelease,
+    /// A package of the ClusterBootstrap is older than in the release that is next.
+    PackageBelowRelease,
+    /// A package of the release that is next is not in the ClusterBootstrap.
+    PackageMissing,
+    /// The annotation that keeps package versions cannot be read.
+    KeptVersionsInvalid,
     /// The values of a package cannot be found.
     ValuesNotFound,
     /// The provider of a package's values has not written them yet.
@@ -137,6 +147,14 @@ reasons! {
     AppReconciling,
     /// The App failed.
     AppFailed,
+}
+
+impl HoldReason {
+    /// Whether the reason is the replica that was asked, so that another one may answer otherwise.
+    #[must_use]
+    pub const fn is_of_the_replica(self) -> bool {
+        matches!(self, Self::Starting | Self::ReplicaStale)
+    }
 }
 
 /// A reason to hold, and the object it is about.

@@ -1,12 +1,14 @@
 //! Which Kubernetes version comes next: the hop.
 
 mod plan;
+mod worker;
 
 use std::cmp::Ordering;
 
 use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 
 pub use self::plan::Plan;
+pub use self::worker::{Worker, WorkerFacts};
 use crate::version::{KubernetesVersion, reached, same};
 
 /// What is read of the control plane object.
@@ -16,19 +18,6 @@ pub struct ControlPlaneFacts {
     pub spec_version: Option<String>,
     /// The oldest of `status.versions`, else `status.version`.
     pub status_version: Option<String>,
-}
-
-/// What is read of a MachineDeployment or MachinePool of the topology.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct WorkerFacts {
-    /// Its name.
-    pub name: String,
-    /// `spec.template.spec.version`.
-    pub spec_version: Option<String>,
-    /// Versions that its machines run.
-    pub versions: Vec<String>,
-    /// Whether a machine runs another version than the spec asks for.
-    pub rolling: bool,
 }
 
 /// How far the control plane is.

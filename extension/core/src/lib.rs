@@ -5,6 +5,7 @@
 
 pub mod bootstrap;
 pub mod build;
+pub mod cluster;
 pub mod conditions;
 pub mod decision;
 pub mod digest;
@@ -18,6 +19,7 @@ pub mod providers;
 pub mod record;
 pub mod retry;
 pub mod tkr;
+pub mod unsynced;
 pub mod version;
 
 mod reasons;

@@ -4,14 +4,17 @@
 
 mod gates;
 mod holds;
+mod urgent;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
 
-use crate::hold::Hold;
+use crate::hold::{Hold, HoldReason};
 use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::proof::Judgement;
+
+pub use self::urgent::is_urgent;
 
 /// What is read of the Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +48,7 @@ pub struct BootstrapFacts<'a> {
     pub paused: bool,
     /// Whether it and all its cloned values exist.
     pub complete: bool,
-    /// `status.resolvedTKR`: the release whose packages are merged into its spec.
+    /// The release whose packages are known to be in its spec; see [`Belonging::resolved`](crate::bootstrap::Belonging::resolved).
     pub resolved_tkr: Option<&'a str>,
 }
 
@@ -102,8 +105,6 @@ pub struct Observed<'a> {
     pub packages: Option<PackageSet<'a>>,
     /// What the controller ran into, if anything.
     pub problem: Option<&'a Hold>,
-    /// Since when nothing but the settling of packages is missing, as far as the caller has seen.
-    pub settling_since: Option<Timestamp>,
     /// Whether the packages were uninstalled from a cluster that is being deleted.
     pub uninstalled: bool,
     /// The time.
@@ -116,7 +117,10 @@ pub fn of_cluster<'a>(record: Option<&'a UpgradeRecord>, uid: &str) -> Option<&'
     record.filter(|record| record.schema == SCHEMA && record.cluster_uid == uid)
 }
 
-/// What was judged of a package before, for [`judge`](crate::proof::judge); nothing if the workload cluster is another one.
+/// What is recorded of a package, for [`judge`](crate::proof::judge); nothing if the workload cluster is another one.
+///
+/// It is taken from a record that was read from the API server, also for the read that confirms: a judgement that confirms
+/// itself confirms nothing.
 #[must_use]
 pub fn latch<'a>(
     previous: Option<&'a UpgradeRecord>,
@@ -181,9 +185,22 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         Some(_) => view.with_deletion(record.gates),
         None => view.gates(&record),
     };
+    record.settling_since = settling_since(&record, seen.now);
     let ends = record.outcome.is_none() && is_complete(&record, seen, &progress);
     close(&mut record, previous, seen, &progress, ends);
     record
+}
+
+/// When the packages of an open record began to settle. A run that fails meanwhile does not begin it again.
+fn settling_since(record: &UpgradeRecord, now: Timestamp) -> Option<Time> {
+    let settles = |gate: &Gate| {
+        gate.hook == Hook::AfterClusterUpgrade && gate.reason == HoldReason::PackagesNotSettled.as_str()
+    };
+    record
+        .settling_since
+        .clone()
+        .or_else(|| record.gates.iter().any(settles).then_some(Time(now)))
+        .filter(|_| record.outcome.is_none())
 }
 
 fn is_older(seen: &Observed<'_>, previous: &UpgradeRecord) -> bool {
@@ -277,6 +294,9 @@ fn frame(
             .or(Some(Time(seen.now))),
         ready_at: None,
         released_at: None,
+        settling_since: continued
+            .filter(|record| record.to == seen.cluster.topology_version)
+            .and_then(|record| record.settling_since.clone()),
         completed_at: continued.and_then(|record| record.completed_at.clone()),
         outcome: closed.and_then(|record| record.outcome),
     }
@@ -308,6 +328,7 @@ fn close(
             }
         }
     }
+    record.settling_since = record.settling_since.take().filter(|_| record.outcome.is_none());
     record.completed_at = record
         .outcome
         .and_then(|_| record.completed_at.take().or_else(now));

@@ -31,6 +31,8 @@ fn record(state: PackageState) -> PackageRecord {
         message: String::new(),
         app_uid: None,
         app_generation: None,
+        proven_readiness: None,
+        first_seen_run: None,
     }
 }
 
@@ -212,4 +214,22 @@ fn the_first_true_condition_counts() {
         Some(Summary::ReconcileSucceeded)
     );
     assert_eq!(of(&[]), None);
+}
+
+#[test]
+fn a_bootstrap_without_packages_says_that_there_is_nothing_to_prove() {
+    let now = Timestamp::UNIX_EPOCH;
+    let empty = with_nothing_to_prove(Vec::new(), true, now);
+    assert_eq!(empty.len(), 1);
+    assert_eq!(
+        (
+            empty[0].type_.as_str(),
+            empty[0].status.as_str(),
+            empty[0].reason.as_str()
+        ),
+        ("NothingToProve", "True", "NoPackages")
+    );
+    let later = Timestamp::from_second(100).unwrap();
+    assert_eq!(with_nothing_to_prove(empty.clone(), true, later), empty);
+    assert_eq!(with_nothing_to_prove(empty, false, later), Vec::new());
 }

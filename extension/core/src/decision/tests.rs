@@ -63,6 +63,7 @@ struct Scene {
     call: HookCall<'static>,
     record: Option<UpgradeRecord>,
     bootstrap_generation: Option<i64>,
+    legacy: bool,
     custom: bool,
     missing: Option<Hold>,
 }
@@ -80,6 +81,7 @@ impl Scene {
                 ..open_record()
             }),
             bootstrap_generation: Some(12),
+            legacy: false,
             custom: false,
             missing: None,
         }
@@ -93,13 +95,14 @@ impl Scene {
         let known = Known {
             record: self.record.as_ref(),
             bootstrap_generation: self.bootstrap_generation,
+            legacy: self.legacy,
             custom: self.custom,
             missing: self.missing.clone(),
         };
         decide_by(
             clauses,
             &self.call,
-            &Knowledge::synced(self.call.label, false, known),
+            &Knowledge::synced(self.call.label, known),
             &POLICY,
         )
     }
@@ -108,7 +111,13 @@ impl Scene {
 type Edit = fn(&mut Scene);
 
 /// What is wrong, the hook that asks, the edit that makes it so, and the reason that must be given.
-const WRONG: [(&str, Hook, Edit, HoldReason); 18] = [
+const WRONG: [(&str, Hook, Edit, HoldReason); 19] = [
+    (
+        "label of a legacy release",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.legacy = true,
+        HoldReason::TKRLegacy,
+    ),
     (
         "label removed",
         Hook::BeforeControlPlaneUpgrade,
@@ -341,7 +350,7 @@ fn a_cluster_without_label_and_bootstrap_is_let_go(#[values(0, 1, 2, 3, 4, 5, 6,
         label: None,
         ..call(Hook::ALL[hook])
     };
-    let knowledge = Knowledge::synced(call.label, false, Known::default());
+    let knowledge = Knowledge::synced(call.label, Known::default());
     assert_eq!(knowledge, Knowledge::Unmanaged);
     assert_eq!(decide(&call, &knowledge, &POLICY), Decision::Release);
 }
@@ -351,7 +360,7 @@ fn a_cluster_without_label_and_bootstrap_is_let_go(#[values(0, 1, 2, 3, 4, 5, 6,
 #[case::empty_label(Some(""), false, None, true)]
 #[case::label_removed(None, false, Some(1), false)]
 #[case::legacy_release(Some("v1.20.0---tkg.1"), true, None, true)]
-#[case::legacy_release_with_bootstrap(Some("v1.20.0---tkg.1"), true, Some(1), true)]
+#[case::legacy_release_with_bootstrap(Some("v1.20.0---tkg.1"), true, Some(1), false)]
 fn what_is_ours(
     #[case] label: Option<&str>,
     #[case] legacy: bool,
@@ -360,9 +369,9 @@ fn what_is_ours(
 ) {
     let knowledge = Knowledge::synced(
         label,
-        legacy,
         Known {
             bootstrap_generation,
+            legacy,
             ..Known::default()
         },
     );
@@ -370,21 +379,31 @@ fn what_is_ours(
 }
 
 #[rstest]
-fn before_the_index_is_complete_only_three_answers_are_possible(
+fn without_knowledge_every_hook_holds_but_the_one_that_cannot(
     #[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] hook: usize,
+    #[values((Unsynced::Starting, HoldReason::Starting), (Unsynced::Stale, HoldReason::ReplicaStale))]
+    because: (Unsynced, HoldReason),
+    #[values(None, Some("v1.36.3---sluice.1"))] label: Option<&'static str>,
 ) {
-    let hook = Hook::ALL[hook];
-    let expected = (hook != Hook::AfterControlPlaneInitialized).then_some(HoldReason::Starting);
+    let (unsynced, held) = because;
+    let call = HookCall {
+        label,
+        ..call(Hook::ALL[hook])
+    };
+    let expected = (call.hook != Hook::AfterControlPlaneInitialized).then_some(held);
     assert_eq!(
-        reason(&decide(&call(hook), &Knowledge::Unsynced, &POLICY)),
+        reason(&decide(&call, &Knowledge::Unsynced(unsynced), &POLICY)),
         expected
     );
 }
 
 #[rstest]
-#[case::in_time(600, Some(HoldReason::Starting))]
-#[case::too_late(601, None)]
+#[case::starting_in_time(Unsynced::Starting, 600, Some(HoldReason::Starting))]
+#[case::starting_too_late(Unsynced::Starting, 601, None)]
+#[case::stale_in_time(Unsynced::Stale, 600, Some(HoldReason::ReplicaStale))]
+#[case::stale_too_late(Unsynced::Stale, 601, None)]
 fn a_deletion_is_let_go_by_any_replica_after_the_limit(
+    #[case] unsynced: Unsynced,
     #[case] after: i64,
     #[case] expected: Option<HoldReason>,
 ) {
@@ -392,7 +411,8 @@ fn a_deletion_is_let_go_by_any_replica_after_the_limit(
         now: Timestamp::from_second(DELETED_AT + after).unwrap(),
         ..call(Hook::BeforeClusterDelete)
     };
-    assert_eq!(reason(&decide(&call, &Knowledge::Unsynced, &POLICY)), expected);
+    let knowledge = Knowledge::Unsynced(unsynced);
+    assert_eq!(reason(&decide(&call, &knowledge, &POLICY)), expected);
 }
 
 #[test]
@@ -404,7 +424,7 @@ fn age_lets_nothing_go_but_a_deletion() {
             deleted_at: Some(Timestamp::from_second(DELETED_AT).unwrap()),
             ..call(hook)
         };
-        let released = decide(&call, &Knowledge::Unsynced, &POLICY) == Decision::Release;
+        let released = decide(&call, &Knowledge::Unsynced(Unsynced::Stale), &POLICY) == Decision::Release;
         assert_eq!(
             released,
             matches!(

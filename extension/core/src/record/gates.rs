@@ -70,7 +70,7 @@ impl<'a> View<'a> {
                 workers_done
                     .and_then(closed)
                     .or_else(|| self.pause.clone())
-                    .or_else(|| holds::settling(self.judged, self.seen))
+                    .or_else(|| holds::settling(self.judged, self.seen, record.settling_since.as_ref()))
             });
             gates.push(gate(Hook::AfterClusterUpgrade, &record.to, hold));
         }
@@ -130,7 +130,7 @@ impl<'a> View<'a> {
     /// target moved. Then the packages of the hop, proven on the running version, are as good a proof.
     fn of_passed(&self, version: &str) -> Vec<Gate> {
         let hold = self.kept(Hook::AfterControlPlaneUpgrade, version, || {
-            self.unproven(false, BEFORE)
+            self.unproven(false, ALL)
         });
         [
             Hook::BeforeClusterUpgrade,
@@ -172,7 +172,8 @@ impl<'a> View<'a> {
         let before_workers = after_control_plane
             .clone()
             .or_else(|| self.pause.clone())
-            .or_else(|| holds::failures(self.judged));
+            .or_else(|| holds::inputs(self.seen, self.progress))
+            .or_else(|| holds::packages(self.judged, ALL));
         let after_workers = self.kept(Hook::AfterWorkersUpgrade, hop, || {
             before_workers
                 .clone()

@@ -1,6 +1,7 @@
 //! What keeps a gate closed.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Hook, PackageState, Phase, UpgradeRecord};
 
 use super::{ClusterFacts, Observed, Workload};
@@ -121,13 +122,10 @@ pub(super) fn workload(workload: &Workload<'_>, was_open: bool, now: Timestamp) 
     }
 }
 
-/// Whether every package of these phases has its proof.
+/// Whether every package of these phases has its proof. A set without packages needs none.
 pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option<Hold> {
-    let Some(judged) = judged.filter(|judged| !judged.is_empty()) else {
-        return Some(Hold::new(
-            HoldReason::PackagesUnknown,
-            "waiting for the packages to be known",
-        ));
+    let Some(judged) = judged else {
+        return Some(unknown());
     };
     let concerned: Vec<&Judgement> = judged
         .iter()
@@ -142,9 +140,11 @@ pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option
     })
 }
 
-/// Whether no package failed.
-pub(super) fn failures(judged: Option<&[Judgement]>) -> Option<Hold> {
-    first_failed(judged.unwrap_or_default().iter())
+fn unknown() -> Hold {
+    Hold::new(
+        HoldReason::PackagesUnknown,
+        "waiting for the packages to be known",
+    )
 }
 
 fn first_failed<'a>(judged: impl IntoIterator<Item = &'a Judgement>) -> Option<Hold> {
@@ -161,20 +161,22 @@ fn named(judgement: &Judgement) -> String {
     format!("{} {}", judgement.record.name, judgement.record.version)
 }
 
-/// Whether every package is reconciled to its end, or was given long enough for it.
-pub(super) fn settling(judged: Option<&[Judgement]>, seen: &Observed<'_>) -> Option<Hold> {
-    if seen
-        .settling_since
-        .is_some_and(|since| seen.now.duration_since(since) >= SETTLING)
-    {
+/// Whether every package is reconciled to its end, or was given long enough for it `since` settling began.
+pub(super) fn settling(
+    judged: Option<&[Judgement]>,
+    seen: &Observed<'_>,
+    since: Option<&Time>,
+) -> Option<Hold> {
+    if since.is_some_and(|since| seen.now.duration_since(since.0) >= SETTLING) {
         return None;
     }
-    let Some(judged) = judged.filter(|judged| !judged.is_empty()) else {
-        return Some(Hold::new(
-            HoldReason::PackagesUnknown,
-            "waiting for the packages to be known",
-        ));
+    let Some(judged) = judged else {
+        return Some(unknown());
     };
+    // A set that is empty because none of its packages could be planned is not a set without packages.
+    if let Some(problem) = seen.problem.filter(|_| judged.is_empty()) {
+        return Some(problem.clone());
+    }
     let unsettled = judged.iter().find(|judgement| !judgement.settled)?;
     Some(Hold::new(
         HoldReason::PackagesNotSettled,

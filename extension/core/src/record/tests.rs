@@ -5,6 +5,7 @@ use sluice_crds::run::{PackageState, Phase};
 use super::*;
 use crate::hold::HoldReason;
 
+mod after_control_plane;
 mod courses;
 mod properties;
 
@@ -34,6 +35,8 @@ pub(super) fn judged(name: &str, state: PackageState) -> Judgement {
             message: String::new(),
             app_uid: None,
             app_generation: None,
+            proven_readiness: None,
+            first_seen_run: None,
         },
         phase: Phase::BeforeControlPlane,
         settled: state == PackageState::Ready,
@@ -54,7 +57,6 @@ pub(super) struct Scene {
     /// What the packages were judged for; what the scene asks for, unless set.
     pub(super) judged_for: (Option<&'static str>, Option<&'static str>, Option<&'static str>),
     pub(super) problem: Option<Hold>,
-    pub(super) settling_since: Option<Timestamp>,
     pub(super) uninstalled: bool,
     pub(super) now: Timestamp,
 }
@@ -89,7 +91,6 @@ impl Scene {
             ]),
             judged_for: (None, None, None),
             problem: None,
-            settling_since: None,
             uninstalled: false,
             now: at(NOW),
         }
@@ -134,7 +135,6 @@ impl Scene {
             workload: self.workload.clone(),
             packages: None,
             problem: self.problem.as_ref(),
-            settling_since: self.settling_since,
             uninstalled: self.uninstalled,
             now: self.now,
         };
@@ -194,7 +194,7 @@ type Edit = fn(&mut Scene);
 
 /// What keeps an upgrade with proven packages from starting.
 #[rustfmt::skip]
-const OBSTACLES: [(&str, Edit, HoldReason); 23] = [
+const OBSTACLES: [(&str, Edit, HoldReason); 22] = [
     ("cluster deleting", |s| s.cluster.deleting = true, HoldReason::ClusterDeleting),
     ("cluster paused", |s| s.cluster.paused = true, HoldReason::ClusterPaused),
     ("bootstrap paused", |s| s.bootstrap.paused = true, HoldReason::BootstrapPaused),
@@ -207,7 +207,6 @@ const OBSTACLES: [(&str, Edit, HoldReason); 23] = [
     ("workload not reached", |s| s.workload = Workload::NotYet(hold(HoldReason::KubeconfigNotFound)), HoldReason::KubeconfigNotFound),
     ("workload silent", |s| s.workload = Workload::Unreachable { since: at(NOW - 1) }, HoldReason::WorkloadUnreachable),
     ("packages unknown", |s| s.judged = None, HoldReason::PackagesUnknown),
-    ("no packages", |s| s.judged = Some(vec![]), HoldReason::PackagesUnknown),
     ("packages of another release", |s| s.judged_for.0 = Some("36-2"), HoldReason::PackagesUnknown),
     ("packages of another hop", |s| s.judged_for.1 = Some(V35), HoldReason::PackagesUnknown),
     ("packages of another stage", |s| s.judged_for.2 = Some(V34), HoldReason::PackagesUnknown),
@@ -353,6 +352,33 @@ fn the_message_names_the_first_package_that_waits() {
         .with_package(0, PackageState::Pending)
         .with_package(1, PackageState::Failed);
     assert_eq!(message(&failed), "antrea 1.9.0 failed to reconcile");
+}
+
+#[test]
+fn a_set_without_packages_needs_no_proof() {
+    let mut scene = Scene::ready();
+    scene.judged = Some(vec![]);
+    let started = scene.advance(None);
+    assert_eq!(answer(&started, Hook::BeforeControlPlaneUpgrade, V36), Ok(()));
+    let completed = scene
+        .clone()
+        .with_control_plane(V36, V36)
+        .with_workers(V36)
+        .advance(Some(&started));
+    assert_eq!(completed.outcome, Some(Outcome::Completed));
+
+    scene.problem = Some(hold(HoldReason::ValuesNotFound));
+    let unplanned = scene.clone().advance(None);
+    assert_eq!(
+        answer(&unplanned, Hook::BeforeControlPlaneUpgrade, V36),
+        held_by(HoldReason::ValuesNotFound),
+        "packages that could not be planned are not absent"
+    );
+    let at_the_end = scene
+        .with_control_plane(V36, V36)
+        .with_workers(V36)
+        .advance(Some(&started));
+    assert_eq!(at_the_end.outcome, None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::*;
 
 /// Gates of one version: BeforeClusterUpgrade, BeforeControlPlaneUpgrade, AfterControlPlaneUpgrade, BeforeWorkersUpgrade,
 /// AfterWorkersUpgrade, AfterClusterUpgrade; `o` is open, `x` is held, `-` is not listed.
-fn gates(record: &UpgradeRecord, version: &str) -> String {
+pub(super) fn gates(record: &UpgradeRecord, version: &str) -> String {
     [
         Hook::BeforeClusterUpgrade,
         Hook::BeforeControlPlaneUpgrade,
@@ -72,58 +72,6 @@ fn one_minor_from_bump_to_completion() {
         ("oooooo", Some(Outcome::Completed))
     );
     assert!(record.completed_at.is_some());
-}
-
-#[test]
-fn what_is_released_after_the_control_plane_stays_so_whatever_happens() {
-    let record = Scene::ready().with_control_plane(V36, V36).advance(None);
-    let mut scene = Scene::ready()
-        .with_control_plane(V36, V36)
-        .with_package(1, PackageState::Failed);
-    assert_eq!(
-        gates(&scene.advance(Some(&record)), V36),
-        "oooxxx",
-        "but workers wait for a package that failed"
-    );
-    scene = Scene::ready()
-        .with_control_plane(V36, V36)
-        .with_package(1, PackageState::Reconciling);
-    assert_eq!(gates(&scene.advance(Some(&record)), V36), "ooooxx");
-    scene.cluster.paused = true;
-    assert_eq!(gates(&scene.advance(Some(&record)), V36), "oooxxx");
-}
-
-#[test]
-fn a_package_that_fails_while_workers_roll_holds_the_end() {
-    let record = Scene::ready().with_control_plane(V36, V36).advance(None);
-    let scene = Scene::ready()
-        .with_control_plane(V36, V36)
-        .with_workers(V36)
-        .with_package(1, PackageState::Failed);
-    let record = scene.advance(Some(&record));
-    assert_eq!(gates(&record, V36), "oooxxx");
-    assert_eq!(
-        answer(&record, Hook::AfterWorkersUpgrade, V36),
-        held_by(HoldReason::PackageFailed)
-    );
-    assert_eq!(record.outcome, None);
-}
-
-#[rstest]
-#[case::not_yet(1799, false)]
-#[case::long_enough(1800, true)]
-fn packages_that_only_applied_hold_the_end_for_half_an_hour(#[case] seconds: i64, #[case] released: bool) {
-    let mut scene = Scene::ready().with_control_plane(V36, V36).with_workers(V36);
-    scene.judged.as_mut().unwrap()[1].settled = false;
-    let record = scene.advance(None);
-    assert_eq!(
-        answer(&record, Hook::AfterClusterUpgrade, V36),
-        held_by(HoldReason::PackagesNotSettled)
-    );
-    assert_eq!(answer(&record, Hook::AfterWorkersUpgrade, V36), Ok(()));
-    scene.settling_since = Some(at(NOW - seconds));
-    let record = scene.advance(Some(&record));
-    assert_eq!(answer(&record, Hook::AfterClusterUpgrade, V36).is_ok(), released);
 }
 
 #[test]
@@ -349,7 +297,11 @@ fn another_release_of_the_same_version_begins_a_new_record() {
     scene.cluster.label = "35-2";
     let record = scene.advance(Some(&before));
     assert_eq!((record.outcome, record.tkr.as_deref()), (None, Some("35-2")));
-    assert_eq!(gates(&record, V35), "oooooo", "what is released stays released");
+    assert_eq!(
+        gates(&record, V35),
+        "oooxoo",
+        "what is released stays released, but workers wait for the new packages"
+    );
 }
 
 #[test]

@@ -37,7 +37,7 @@ prop_compose! {
         antrea in any_package("antrea"),
         known in prop::sample::select(vec![true, true, true, false]),
         flags in prop::array::uniform6(prop::sample::select(vec![true, false, false, false, false, false])),
-        settling in prop::option::weighted(0.1, 0_i64..4000),
+        waited in 0_i64..1_200,
     ) -> Scene {
         let [paused, bootstrap_paused, start_held, deleting, incomplete, uninstalled] = flags;
         Scene {
@@ -66,8 +66,8 @@ prop_compose! {
                 None => Workload::Reached { uid: "kube-system" },
             },
             judged: known.then(|| vec![kapp, antrea]),
-            settling_since: settling.map(|seconds| at(NOW - seconds)),
             uninstalled,
+            now: at(NOW + waited),
             ..Scene::ready()
         }
     }

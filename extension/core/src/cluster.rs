@@ -1,0 +1,152 @@
+//! What a Cluster says about who works on it: predicates that gate and controllers share.
+
+use kube::ResourceExt;
+use sluice_crds::foreign::Cluster;
+use sluice_crds::labels::{annotation, label};
+use sluice_crds::run::{TanzuKubernetesRelease, UpgradeRecord};
+
+/// Whether Sluice answers for a Cluster with this release label; `legacy` says that the release is marked legacy.
+///
+/// A ClusterBootstrap keeps it managed whatever the label says, so that the right to edit the Cluster is not
+/// enough to pass the gate.
+#[must_use]
+pub fn is_managed(label: Option<&str>, legacy: bool, has_bootstrap: bool) -> bool {
+    has_bootstrap || (!legacy && label.is_some_and(|label| !label.is_empty()))
+}
+
+/// Whether clusters of a release that have no ClusterBootstrap are left alone.
+#[must_use]
+pub fn is_legacy(release: &TanzuKubernetesRelease) -> bool {
+    release.labels().contains_key(label::LEGACY_TKR)
+}
+
+/// Whether Cluster API does nothing for the Cluster: `spec.paused`, or the annotation `cluster.x-k8s.io/paused`.
+#[must_use]
+pub fn is_stopped(cluster: &Cluster) -> bool {
+    cluster.spec.paused || cluster.annotations().contains_key(annotation::PAUSED)
+}
+
+/// Whether a user has paused the Cluster. A pause of the addons-manager is not a user's.
+#[must_use]
+pub fn is_paused(cluster: &Cluster) -> bool {
+    cluster.annotations().contains_key(annotation::PAUSED)
+        || (cluster.spec.paused && !is_paused_by_addons_manager(cluster))
+}
+
+/// Whether `spec.paused` is the addons-manager's: it set label, pause and an annotation with the label's value in one write.
+fn is_paused_by_addons_manager(cluster: &Cluster) -> bool {
+    let paused_for = cluster.annotations().get(annotation::LEGACY_PAUSED);
+    let label = cluster.labels().get(label::TKR);
+    cluster.spec.paused && paused_for.is_some_and(|release| !release.is_empty() && Some(release) == label)
+}
+
+/// What is left of a pause of the addons-manager, and is to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LegacyPause {
+    /// Whether `spec.paused` goes too, and not only the annotation.
+    pub stopped: bool,
+}
+
+/// The pause of the addons-manager that can be removed, because `record` answers hooks for the Cluster as it is.
+///
+/// `record` is the recorded one of this very Cluster. An annotation that names another release than the label proves nothing,
+/// so it stays for as long as the Cluster is paused.
+#[must_use]
+pub fn legacy_pause(cluster: &Cluster, record: Option<&UpgradeRecord>) -> Option<LegacyPause> {
+    cluster.annotations().get(annotation::LEGACY_PAUSED)?;
+    let record = record?;
+    let label = cluster.labels().get(label::TKR).map_or("", String::as_str);
+    let answers =
+        Some(record.observed_cluster_generation) == cluster.metadata.generation && record.label == label;
+    let stopped = is_paused_by_addons_manager(cluster);
+    (answers && (stopped || !cluster.spec.paused)).then_some(LegacyPause { stopped })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn cluster(paused: bool, annotations: &[(&str, &str)]) -> Cluster {
+        let mut cluster = Cluster::default();
+        cluster.metadata.generation = Some(7);
+        cluster.spec.paused = paused;
+        cluster.labels_mut().insert(label::TKR.into(), "36-1".into());
+        for (key, value) in annotations {
+            cluster
+                .annotations_mut()
+                .insert((*key).to_owned(), (*value).to_owned());
+        }
+        cluster
+    }
+
+    fn record() -> UpgradeRecord {
+        UpgradeRecord {
+            observed_cluster_generation: 7,
+            label: "36-1".into(),
+            ..UpgradeRecord::default()
+        }
+    }
+
+    const OF_USER: (&str, &str) = (annotation::PAUSED, "");
+    const OF_MANAGER: (&str, &str) = (annotation::LEGACY_PAUSED, "36-1");
+    const OF_EARLIER: (&str, &str) = (annotation::LEGACY_PAUSED, "35-1");
+    const EMPTY: (&str, &str) = (annotation::LEGACY_PAUSED, "");
+
+    #[rstest]
+    #[case::not_at_all(false, &[], false)]
+    #[case::in_the_spec(true, &[], true)]
+    #[case::by_annotation(false, &[OF_USER], true)]
+    #[case::by_the_addons_manager(true, &[OF_MANAGER], false)]
+    #[case::by_both(true, &[OF_MANAGER, OF_USER], true)]
+    #[case::while_an_old_annotation_is_left(true, &[OF_EARLIER], true)]
+    #[case::while_an_empty_annotation_is_left(true, &[EMPTY], true)]
+    fn a_cluster_is_paused_by_a_user(
+        #[case] spec: bool,
+        #[case] annotations: &[(&str, &str)],
+        #[case] paused: bool,
+    ) {
+        assert_eq!(is_paused(&cluster(spec, annotations)), paused);
+    }
+
+    #[rstest]
+    #[case::nothing(false, &[], None)]
+    #[case::users_pause(true, &[], None)]
+    #[case::managers_pause(true, &[OF_MANAGER], Some(true))]
+    #[case::managers_pause_and_the_users(true, &[OF_MANAGER, OF_USER], Some(true))]
+    #[case::annotation_left_behind(false, &[OF_EARLIER], Some(false))]
+    #[case::annotation_of_another_release_in_a_pause(true, &[OF_EARLIER], None)]
+    fn what_is_left_of_the_addons_manager(
+        #[case] spec: bool,
+        #[case] annotations: &[(&str, &str)],
+        #[case] removed: Option<bool>,
+    ) {
+        let found = legacy_pause(&cluster(spec, annotations), Some(&record()));
+        assert_eq!(found.map(|pause| pause.stopped), removed);
+    }
+
+    #[rstest]
+    #[case::not_there(None)]
+    #[case::older_than_the_cluster(Some(UpgradeRecord { observed_cluster_generation: 6, ..record() }))]
+    #[case::of_another_label(Some(UpgradeRecord { label: "35-1".into(), ..record() }))]
+    fn a_pause_stays_while_the_record_does_not_answer(#[case] record: Option<UpgradeRecord>) {
+        assert_eq!(legacy_pause(&cluster(true, &[OF_MANAGER]), record.as_ref()), None);
+    }
+
+    #[rstest]
+    #[case::unlabelled(None, false, false, false)]
+    #[case::empty_label(Some(""), false, false, false)]
+    #[case::labelled(Some("36-1"), false, false, true)]
+    #[case::legacy(Some("36-1"), true, false, false)]
+    #[case::unlabelled_with_bootstrap(None, false, true, true)]
+    #[case::legacy_with_bootstrap(Some("36-1"), true, true, true)]
+    fn a_cluster_is_managed(
+        #[case] label: Option<&str>,
+        #[case] legacy: bool,
+        #[case] has_bootstrap: bool,
+        #[case] managed: bool,
+    ) {
+        assert_eq!(is_managed(label, legacy, has_bootstrap), managed);
+    }
+}

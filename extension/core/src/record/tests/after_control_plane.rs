@@ -1,0 +1,153 @@
+//! What holds workers and the end of an upgrade once the control plane is at the hop.
+
+use super::courses::gates;
+use super::*;
+
+#[test]
+fn what_is_released_after_the_control_plane_stays_so_whatever_happens() {
+    let record = Scene::ready().with_control_plane(V36, V36).advance(None);
+    let mut scene = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_package(1, PackageState::Failed);
+    assert_eq!(
+        gates(&scene.advance(Some(&record)), V36),
+        "oooxxx",
+        "but workers wait for a package that failed"
+    );
+    scene = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_package(1, PackageState::Reconciling);
+    assert_eq!(
+        gates(&scene.advance(Some(&record)), V36),
+        "oooxxx",
+        "and for one whose proof is gone"
+    );
+    scene = Scene::ready().with_control_plane(V36, V36);
+    scene.cluster.paused = true;
+    assert_eq!(gates(&scene.advance(Some(&record)), V36), "oooxxx");
+}
+
+#[rstest]
+#[case::new_values((|s: &mut Scene| *s = s.clone().with_package(1, PackageState::Pending)) as fn(&mut Scene), HoldReason::PackagesNotReady)]
+#[case::paused_by_hand((|s: &mut Scene| *s = s.clone().with_package(1, PackageState::Applied)) as fn(&mut Scene), HoldReason::PackagesNotReady)]
+#[case::values_gone((|s: &mut Scene| { s.judged.as_mut().unwrap().pop(); s.problem = Some(hold(HoldReason::ValuesNotFound)); }) as fn(&mut Scene), HoldReason::ValuesNotFound)]
+#[case::another_release_not_merged((|s: &mut Scene| s.tkr = Ok("36-2".into())) as fn(&mut Scene), HoldReason::BootstrapNotMerged)]
+#[case::not_looked_at((|s: &mut Scene| s.judged = None) as fn(&mut Scene), HoldReason::PackagesUnknown)]
+fn a_package_that_failed_holds_workers_until_it_is_proven(
+    #[case] then: fn(&mut Scene),
+    #[case] reason: HoldReason,
+) {
+    let at_hop = || Scene::ready().with_control_plane(V36, V36);
+    let record = at_hop().advance(None);
+    let record = at_hop()
+        .with_package(1, PackageState::Failed)
+        .advance(Some(&record));
+    assert_eq!(
+        answer(&record, Hook::BeforeWorkersUpgrade, V36),
+        held_by(HoldReason::PackageFailed)
+    );
+    let mut scene = at_hop();
+    then(&mut scene);
+    let record = scene.advance(Some(&record));
+    assert_eq!(answer(&record, Hook::BeforeWorkersUpgrade, V36), held_by(reason));
+    let record = at_hop().advance(Some(&record));
+    assert_eq!(answer(&record, Hook::BeforeWorkersUpgrade, V36), Ok(()));
+}
+
+#[rstest]
+fn packages_that_are_replaced_once_the_control_plane_is_proven_hold_its_workers(
+    #[values(
+        HoldReason::PackageBelowRelease,
+        HoldReason::PackageMissing,
+        HoldReason::TemplateNotFound,
+        HoldReason::KeptVersionsInvalid
+    )]
+    reason: HoldReason,
+) {
+    let record = Scene::ready().with_control_plane(V36, V36).advance(None);
+    let mut scene = Scene::ready().with_control_plane(V36, V36);
+    scene.problem = Some(hold(reason));
+    assert_eq!(gates(&scene.advance(Some(&record)), V36), "oooxxx");
+}
+
+#[test]
+fn a_package_that_fails_while_workers_roll_holds_the_end() {
+    let record = Scene::ready().with_control_plane(V36, V36).advance(None);
+    let scene = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_workers(V36)
+        .with_package(1, PackageState::Failed);
+    let record = scene.advance(Some(&record));
+    assert_eq!(gates(&record, V36), "oooxxx");
+    assert_eq!(
+        answer(&record, Hook::AfterWorkersUpgrade, V36),
+        held_by(HoldReason::PackageFailed)
+    );
+    assert_eq!(record.outcome, None);
+}
+
+#[rstest]
+#[case::not_yet(1799, false)]
+#[case::long_enough(1800, true)]
+fn packages_that_only_applied_hold_the_end_for_half_an_hour(#[case] seconds: i64, #[case] released: bool) {
+    let mut scene = Scene::ready().with_control_plane(V36, V36).with_workers(V36);
+    scene.judged.as_mut().unwrap()[1].settled = false;
+    let record = scene.advance(None);
+    assert_eq!(
+        answer(&record, Hook::AfterClusterUpgrade, V36),
+        held_by(HoldReason::PackagesNotSettled)
+    );
+    assert_eq!(answer(&record, Hook::AfterWorkersUpgrade, V36), Ok(()));
+    scene.now = at(NOW + seconds);
+    let record = scene.advance(Some(&record));
+    assert_eq!(answer(&record, Hook::AfterClusterUpgrade, V36).is_ok(), released);
+}
+
+#[test]
+fn a_run_that_fails_does_not_begin_the_half_hour_again() {
+    let mut settling = Scene::ready().with_control_plane(V36, V36).with_workers(V36);
+    settling.judged.as_mut().unwrap()[1].settled = false;
+    let record = settling.advance(None);
+    let mut failed = settling.clone().with_package(1, PackageState::Failed);
+    failed.now = at(NOW + 1000);
+    let record = failed.advance(Some(&record));
+    assert_eq!(record.ready_at, None);
+    settling.now = at(NOW + 1100);
+    let record = settling.advance(Some(&record));
+    assert_eq!(
+        answer(&record, Hook::AfterClusterUpgrade, V36),
+        held_by(HoldReason::PackagesNotSettled)
+    );
+    settling.now = at(NOW + 1800);
+    let record = settling.advance(Some(&record));
+    assert_eq!(answer(&record, Hook::AfterClusterUpgrade, V36), Ok(()));
+    assert_eq!(
+        record.settling_since, None,
+        "a completed record keeps nothing of it"
+    );
+}
+
+#[test]
+fn a_new_target_has_its_own_half_hour() {
+    let mut settling = Scene::ready().toward(V35, "35-1");
+    settling.judged.as_mut().unwrap()[1].settled = false;
+    let record = settling.advance(None);
+    assert_eq!(record.settling_since, Some(Time(at(NOW))));
+    let mut moved = Scene::ready();
+    moved.cluster.generation = 9;
+    assert_eq!(moved.advance(Some(&record)).settling_since, None);
+}
+
+#[test]
+fn a_version_that_was_passed_needs_the_packages_for_after_the_control_plane_too() {
+    let mut scene = Scene::ready();
+    scene.plan = Plan::Listed([V34, V35, V36].map(str::to_owned).to_vec());
+    scene = scene.with_package(1, PackageState::Reconciling);
+    scene.judged.as_mut().unwrap()[1].phase = Phase::AfterControlPlane;
+    let record = scene.advance(None);
+    assert_eq!(gates(&record, V36), "ooxxxx");
+    assert_eq!(
+        answer(&record, Hook::AfterControlPlaneUpgrade, V35),
+        held_by(HoldReason::PackagesNotReady)
+    );
+}

@@ -1,0 +1,69 @@
+//! What of a record is written at once, while other progress may wait for its turn.
+
+use sluice_crds::run::{FirstSeenRun, UpgradeRecord};
+
+/// Whether `new` answers a hook otherwise than `old`, or holds what the next judgement rests on.
+#[must_use]
+pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
+    let answers = |record: &UpgradeRecord| {
+        (
+            record.gates.clone(),
+            record.label.clone(),
+            record.to.clone(),
+            record.outcome,
+            record.observed_cluster_generation,
+            record.observed_bootstrap_generation,
+        )
+    };
+    answers(old) != answers(new) || first_seen(new).any(|run| first_seen(old).all(|known| known != run))
+}
+
+fn first_seen(record: &UpgradeRecord) -> impl Iterator<Item = &FirstSeenRun> {
+    record
+        .packages
+        .iter()
+        .filter_map(|package| package.first_seen_run.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use sluice_crds::run::{Outcome, PackageState};
+
+    use super::super::tests::{Scene, judged};
+    use super::*;
+
+    fn run(app_generation: i64) -> FirstSeenRun {
+        FirstSeenRun {
+            app_uid: "app".into(),
+            app_generation,
+            fetch_started_at: None,
+            deploy_started_at: None,
+        }
+    }
+
+    #[rstest]
+    #[case::nothing(|_: &mut UpgradeRecord| {}, false)]
+    #[case::how_far_a_package_is(|r: &mut UpgradeRecord| r.packages[0].state = PackageState::Failed, false)]
+    #[case::a_time(|r: &mut UpgradeRecord| r.ready_at = None, false)]
+    #[case::a_run_that_is_no_longer_needed(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = None, false)]
+    #[case::a_run_at_the_next_generation(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = Some(run(3)), true)]
+    #[case::a_gate(|r: &mut UpgradeRecord| r.gates[0].open ^= true, true)]
+    #[case::the_end(|r: &mut UpgradeRecord| r.outcome = Some(Outcome::Completed), true)]
+    #[case::an_edit_of_the_cluster(|r: &mut UpgradeRecord| r.observed_cluster_generation += 1, true)]
+    #[case::an_edit_of_the_bootstrap(|r: &mut UpgradeRecord| r.observed_bootstrap_generation += 1, true)]
+    #[case::another_target(|r: &mut UpgradeRecord| r.to = "v1.40.0".into(), true)]
+    #[case::another_label(|r: &mut UpgradeRecord| r.label = "40-1".into(), true)]
+    fn what_is_written_at_once(#[case] edit: fn(&mut UpgradeRecord), #[case] urgent: bool) {
+        let mut package = judged("antrea", PackageState::Ready);
+        package.record.first_seen_run = Some(run(2));
+        let old = Scene {
+            judged: Some(vec![package]),
+            ..Scene::ready()
+        }
+        .advance(None);
+        let mut new = old.clone();
+        edit(&mut new);
+        assert_eq!(is_urgent(&old, &new), urgent);
+    }
+}
