@@ -227,10 +227,6 @@ impl Reconcile<'_> {
             bootstrap_generation: generation.map(Into::into),
             ..Known::default()
         };
-        decide(
-            &call,
-            &Knowledge::synced(label, false, known),
-            &RetryPolicy::default(),
-        )
+        decide(&call, &Knowledge::synced(label, known), &RetryPolicy::default())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use sluice_core::bootstrap::{Belonging, Change};
+use sluice_core::bootstrap::{Belonging, Change, is_bound};
 use sluice_core::hold::{Hold, HoldReason};
 use sluice_core::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
 use sluice_core::proof::{Judgement, judge, unseen};
@@ -34,6 +34,8 @@ struct Sight<'a> {
     plan: Steps,
     progress: Progress,
     tkr: Result<String, Hold>,
+    /// What the pass ran into.
+    problem: Option<Hold>,
 }
 
 impl<'a> Sight<'a> {
@@ -73,6 +75,7 @@ impl<'a> Sight<'a> {
             plan,
             progress,
             tkr,
+            problem: None,
         }
     }
 
@@ -99,6 +102,7 @@ impl<'a> Sight<'a> {
             tkr: self.tkr.as_deref(),
             workload,
             packages,
+            problem: self.problem.as_ref(),
             uninstalled,
             ..blank
         }
@@ -124,12 +128,22 @@ impl<'a> Sight<'a> {
         Some((self.wanted()?, change)).filter(|(_, change)| *change != Change::Nothing)
     }
 
-    /// The release that the spec is of, once what has to be written is.
+    /// The release that the spec is known to be of.
     fn resolved(&self) -> Option<u8> {
-        match self.wanted() {
-            Some(wanted) if self.change().is_none() || !self.paused() => Some(wanted),
-            _ => belonging(&self.read.bootstrap).release().and_then(release_named),
+        belonging(&self.read.bootstrap)
+            .resolved(&self.progress)
+            .and_then(release_named)
+    }
+
+    /// What keeps the packages from being those of the release, while they have to be.
+    fn below_release(&self) -> Option<Hold> {
+        let release = self
+            .wanted()
+            .filter(|release| self.resolved() == Some(*release))?;
+        if !is_bound(&self.progress, &self.workers, previous(self.read)) {
+            return None;
         }
+        objects::below_release(self.read.bootstrap.release, release)
     }
 
     fn wish(&self) -> Wish {
@@ -206,7 +220,6 @@ fn blank(read: &Read) -> Observed<'_> {
         workload: Workload::NotYet(Hold::new(HoldReason::ClusterDeleting, "")),
         packages: None,
         problem: None,
-        settling_since: None,
         uninstalled: false,
         now: now(),
     }
@@ -282,7 +295,7 @@ pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFac
     if read.cluster.gone() || world.cluster.gone() || read.bootstrap != world.bootstrap {
         return;
     }
-    let sight = Sight::new(world, &read, &me, plan, known);
+    let mut sight = Sight::new(world, &read, &me, plan, known);
     if read.cluster.deleting() {
         pass_deletion(world, &sight);
         return;
@@ -294,7 +307,10 @@ pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFac
         }
         return;
     }
-    if let Some((release, change)) = sight.change().filter(|_| free) {
+    let change = sight.change().filter(|_| free);
+    if world.merge_fails && matches!(change, Some((_, Change::Merge))) {
+        sight.problem = Some(Hold::new(HoldReason::ValuesNotFound, "a Secret is missing"));
+    } else if let Some((release, change)) = change {
         let bootstrap = &mut world.bootstrap;
         if change == Change::Merge && bootstrap.release != release {
             bootstrap.release = release;
@@ -303,7 +319,8 @@ pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFac
         bootstrap.marked = Some(release);
         return;
     }
-    let reached = world.answers() && sight.tkr.is_ok();
+    sight.problem = sight.problem.take().or_else(|| sight.below_release());
+    let reached = world.answers() && sight.tkr.is_ok() && sight.problem.is_none();
     if free && reached && write_package(world, &sight, me.read.is_none()) {
         return;
     }
@@ -353,7 +370,7 @@ fn write_record(world: &mut World, sight: &Sight<'_>, uninstalled: bool) {
         world.broken = Some("the same look twice gave two records");
     }
     if !sight.read.cluster.deleting() {
-        world.bootstrap.resolved = sight.resolved();
+        world.bootstrap.resolved = belonging(&sight.read.bootstrap).release().and_then(release_named);
     }
     if previous(sight.read) != Some(&record) {
         world.bootstrap.record = Some(Record(Arc::new(record)));

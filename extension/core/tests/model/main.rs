@@ -21,6 +21,8 @@
 //! | package-stopped, values-only | `packages_that_are_stopped`, `a_paused_package_install`, `edits_in_any_order` |
 //! | kapp-controller-changes, kapp-controller-restarts | `two_packages` and all with two: what the first one's change cuts short is never resumed |
 //! | bootstrap-edited, bootstrap-deleted | `edits_in_any_order`, `a_bootstrap_that_is_forced_away` |
+//! | merge-that-fails | `a_merge_that_fails` |
+//! | old-manifest, kept-package | `an_old_manifest_that_is_applied_again`, `an_old_manifest_in_a_chain`; what is kept is a table of `below_release` |
 //! | paused-by-hand | `pauses_of_every_kind` |
 //! | back-and-forth | `target_moved_back_and_forth`, `target_moved_in_a_chain`, `a_label_that_is_taken_away` |
 //! | deletion, namespace-deletion | `a_cluster_that_is_deleted`, `a_cluster_that_is_made_anew_under_its_name` |
@@ -30,10 +32,12 @@
 //! | twenty, unmanaged | none: every function here has the facts of one Cluster as its input, and shares nothing with another |
 //!
 //! What the models leave out, and why it is safe to assume:
-//! - A leader writes nothing to a workload after the ClusterBootstrap that it read has changed; the lease and the
-//!   resourceVersion of every write to the management cluster see to that.
-//! - Nobody moves the release label away and back faster than a replica's watch. Two label edits within one watch delay are
-//!   the one thing that a record cannot tell apart, since a label has no generation.
+//! - A leader writes nothing to a workload after the ClusterBootstrap that it read has changed. It may: a PackageInstall is only
+//!   refused if it was written itself meanwhile. The next pass judges by the new digests, and installs what they ask for.
+//! - The release label is not moved away and back faster than a replica's watch. Two edits of the label, or of an annotation of
+//!   the ClusterBootstrap, within one watch delay cannot be told apart by a record, since neither has a generation.
+//! - Readiness `Applied`, phase `AfterControlPlane`, packages that take no values, kept versions, empty sets, the age of a
+//!   replica's memory, the fresh reads before a gate opens and the fence of the lease: tables and scenarios only.
 //! - The Cluster in a request is the latest one. An older one has a lower generation or another label and can only hold.
 
 #![expect(
@@ -203,6 +207,35 @@ fn a_bootstrap_that_is_forced_away() {
             ..Upgrade::new(Plan::None, edits)
         },
     );
+}
+
+#[test]
+fn a_merge_that_fails() {
+    let edits = &[Edit::MendMerge, Edit::LoseMark, Edit::LoseStatus];
+    check(
+        "merge that fails",
+        Upgrade {
+            begins_with: &[Edit::BreakMerge, Edit::Version(1), Edit::Label(1)],
+            ..Upgrade::new(Plan::None, edits)
+        },
+    );
+}
+
+#[test]
+fn an_old_manifest_that_is_applied_again() {
+    let edits = &[
+        Edit::Version(1),
+        Edit::Label(1),
+        Edit::OldManifest,
+        Edit::LoseMark,
+    ];
+    check("old manifest", Upgrade::new(Plan::None, edits));
+}
+
+#[test]
+fn an_old_manifest_in_a_chain() {
+    let edits = &[Edit::Version(2), Edit::Label(2), Edit::OldManifest];
+    check("old manifest in a chain", Upgrade::new(Plan::WorkersToo, edits));
 }
 
 #[test]

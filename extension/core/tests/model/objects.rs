@@ -1,9 +1,14 @@
 //! The model's numbers as the objects that the functions under test read.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use sluice_core::bootstrap::{
+    Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release as compare,
+};
+use sluice_core::hold::Hold;
 use sluice_core::proof::{JudgedOn, Target};
 use sluice_crds::foreign::packaging::{
     AppSpec, AppStatus, PackageInstallSpec, PackageInstallStatus, PackageRef, SecretRef, TemplateStep,
@@ -11,9 +16,9 @@ use sluice_crds::foreign::packaging::{
 };
 use sluice_crds::foreign::{App as RealApp, Condition, PackageInstall as RealInstall};
 use sluice_crds::labels::annotation;
-use sluice_crds::run::{Phase, Readiness};
+use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness};
 
-use crate::world::{App, Install, PACKAGE_VERSIONS, State, Stop, Wish, version};
+use crate::world::{App, Install, PACKAGE_VERSIONS, RELEASES, State, Stop, Wish, version};
 
 pub(crate) const NAMES: [&str; 2] = ["kapp-controller", "antrea"];
 const REF_NAMES: [&str; 2] = ["kapp-controller.tanzu.vmware.com", "antrea.tanzu.vmware.com"];
@@ -21,6 +26,68 @@ const REF_NAMES: [&str; 2] = ["kapp-controller.tanzu.vmware.com", "antrea.tanzu.
 /// No clock runs in the model.
 pub(crate) fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH
+}
+
+/// By release in the spec and release that is wanted, what the product says of the one as the other.
+static BELOW: LazyLock<Vec<Vec<Option<Hold>>>> = LazyLock::new(|| {
+    let releases = 0..RELEASES.len();
+    let against = |current| {
+        releases
+            .clone()
+            .map(|release| compared(current, release))
+            .collect()
+    };
+    releases.clone().map(against).collect()
+});
+
+/// What keeps the packages of one release from being those of another.
+pub(crate) fn below_release(current: u8, release: u8) -> Option<Hold> {
+    BELOW[usize::from(current)][usize::from(release)].clone()
+}
+
+fn compared(current: usize, release: usize) -> Option<Hold> {
+    let facts = |package: usize, version: &str| PackageFacts {
+        ref_name: REF_NAMES[package].into(),
+        version: version.into(),
+        ..PackageFacts::default()
+    };
+    let catalogue: Catalogue = PACKAGE_VERSIONS
+        .iter()
+        .flat_map(|version| [0, 1].map(|package| facts(package, version)))
+        .map(|facts| (format!("{}.{}", facts.ref_name, facts.version), facts))
+        .collect();
+    let (current, new) = (spec(current), spec(release));
+    compare(&Inputs {
+        cluster: "one",
+        current: &current,
+        old: None,
+        new: &new,
+        release: Release {
+            name: RELEASES[release].0,
+            packages: &[0, 1].map(|package| package_name(package, release)),
+        },
+        catalogue: &catalogue,
+        unmanaged_cni: false,
+        kept: &KeptVersions::default(),
+    })
+}
+
+fn spec(release: usize) -> ClusterBootstrapSpec {
+    let package = |package| {
+        Some(ClusterBootstrapPackage {
+            ref_name: package_name(package, release),
+            values_from: None,
+        })
+    };
+    ClusterBootstrapSpec {
+        kapp: package(0),
+        cni: package(1),
+        ..ClusterBootstrapSpec::default()
+    }
+}
+
+fn package_name(package: usize, release: usize) -> String {
+    format!("{}.{}", REF_NAMES[package], PACKAGE_VERSIONS[release])
 }
 
 /// What a wish comes to as text.
@@ -44,6 +111,7 @@ pub(crate) fn target(package: usize, wish: Wish, names: &Names, phase: Phase) ->
         version: PACKAGE_VERSIONS[usize::from(wish.package)],
         digest: &names.digest,
         secret_name: &names.secret,
+        sync_period: None,
         judged_on: if package == 0 {
             JudgedOn::Management
         } else {

@@ -210,6 +210,7 @@ impl Upgrade {
             packages,
             server: 0,
             contact: Contact::Answers,
+            merge_fails: false,
             leaders: vec![leader; self.rivals.max(1)],
             replicas: Vec::new(),
             edits_left: (1 << self.edits.len()) - 1,

@@ -37,6 +37,14 @@ pub(crate) enum Edit {
     ResumeInstall(usize),
     /// An App is paused or canceled behind the back of its PackageInstall.
     StopApp(usize, Stop),
+    /// What a merge needs goes away.
+    BreakMerge,
+    /// ... and comes back.
+    MendMerge,
+    /// The annotation of the ClusterBootstrap that says its release is lost.
+    LoseMark,
+    /// The spec of the ClusterBootstrap is replaced by that of the first release; its annotations and status stay.
+    OldManifest,
     /// The status of the ClusterBootstrap is lost.
     LoseStatus,
     /// The ClusterBootstrap is gone, its finalizer forced off.
@@ -64,6 +72,10 @@ pub(crate) fn is_possible(world: &World, edit: Edit) -> bool {
         Edit::Label(release) => release != world.cluster.label,
         Edit::NoLabel => world.cluster.label != NO_LABEL,
         Edit::Values | Edit::DeleteBootstrap => world.bootstrap.exists,
+        Edit::BreakMerge => !world.merge_fails,
+        Edit::MendMerge => world.merge_fails,
+        Edit::LoseMark => world.bootstrap.marked.is_some(),
+        Edit::OldManifest => world.bootstrap.exists && world.bootstrap.release != 0,
         Edit::LoseStatus => world.bootstrap.record.is_some(),
         Edit::Move | Edit::MakeAnew | Edit::Delete => true,
         // A proof on the new control plane is never taken back, whatever is swapped then.
@@ -116,6 +128,12 @@ pub(crate) fn make(world: &mut World, edit: Edit) {
         }
         Edit::PauseBootstrap | Edit::ResumeBootstrap => {
             world.bootstrap.paused = edit == Edit::PauseBootstrap;
+            world.bootstrap.generation += 1;
+        }
+        Edit::BreakMerge | Edit::MendMerge => world.merge_fails = edit == Edit::BreakMerge,
+        Edit::LoseMark => world.bootstrap.marked = None,
+        Edit::OldManifest => {
+            world.bootstrap.release = 0;
             world.bootstrap.generation += 1;
         }
         Edit::LoseStatus => {
@@ -183,6 +201,16 @@ pub(crate) fn make(world: &mut World, edit: Edit) {
     }
 }
 
+/// Packages that were put back are raised to those of the release that was merged.
+fn raise_packages(world: &mut World) {
+    let bootstrap = &mut world.bootstrap;
+    let merged = bootstrap.marked.or(bootstrap.resolved);
+    if let Some(release) = merged.filter(|release| *release != bootstrap.release) {
+        bootstrap.release = release;
+        bootstrap.generation += 1;
+    }
+}
+
 /// Makes every input good: nothing is paused or held, and the label names a release of the target.
 pub(crate) fn make_everything_good(world: &mut World) {
     let good = Edit::Contact(Contact::Answers);
@@ -195,7 +223,13 @@ pub(crate) fn make_everything_good(world: &mut World) {
         }
         return;
     }
-    for edit in [Edit::ResumeCluster, Edit::ResumeBootstrap, Edit::LetStart] {
+    raise_packages(world);
+    for edit in [
+        Edit::ResumeCluster,
+        Edit::ResumeBootstrap,
+        Edit::LetStart,
+        Edit::MendMerge,
+    ] {
         if is_possible(world, edit) {
             make(world, edit);
         }

@@ -442,6 +442,8 @@ pub(crate) struct World {
     /// Which of [`SERVERS`] the kubeconfig leads to. The other one of its pair is elsewhere.
     pub(crate) server: u8,
     pub(crate) contact: Contact,
+    /// Whether what a merge needs does not exist.
+    pub(crate) merge_fails: bool,
     pub(crate) leaders: Vec<Leader>,
     pub(crate) replicas: Vec<Index>,
     /// Edits that users may still make, one bit each.
