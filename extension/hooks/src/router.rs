@@ -9,7 +9,8 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use sluice_core::decision::Decision;
 use tracing::{error, warn};
@@ -26,6 +27,9 @@ use crate::{GROUP_VERSION, Hook};
 ///
 /// Discovery needs neither gate nor observer to be ready: a Cluster API that cannot discover at its start stops
 /// altogether.
+///
+/// An answer that another replica may give otherwise carries `Connection: close`. HTTP/2 has no such header: a server of HTTP/2
+/// has to take it off and to send GOAWAY.
 pub fn router<G: Gate, O: Observer>(gate: G, observer: O) -> Router {
     let server = Arc::new(Server {
         gate,
@@ -181,10 +185,16 @@ fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> (Respo
             )
         }
         (Decision::Release, _) => (Reply::decided(hook, &decision).into_response(), Outcome::Released),
-        (Decision::Hold { reason, .. }, _) => (
-            Reply::decided(hook, &decision).into_response(),
-            Outcome::Held(reason.as_str()),
-        ),
+        (Decision::Hold { reason, .. }, _) => {
+            let mut response = Reply::decided(hook, &decision).into_response();
+            if reason.is_of_the_replica() {
+                // The next call may reach a replica that knows more.
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            (response, Outcome::Held(reason.as_str()))
+        }
     }
 }
 

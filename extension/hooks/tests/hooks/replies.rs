@@ -2,10 +2,13 @@
 
 use std::fmt::Write;
 
+use axum::body::Body;
+use http::Request;
 use rstest::rstest;
 use sluice_core::decision::Decision;
 use sluice_core::hold::HoldReason;
 use sluice_hooks::{Hook, Profile, Reply, router};
+use tower::ServiceExt;
 
 use crate::caller::{Received, always, call, changed, held, path, post, recorded};
 
@@ -142,6 +145,35 @@ async fn an_older_cluster_api_takes_one_minor_at_a_time(
             "MinorVersionsSkipped: Cluster API before 1.12 would go from v1.33.1 to v1.35.4 in one step"
         );
     }
+}
+
+#[rstest]
+#[case::stale(HoldReason::ReplicaStale, true)]
+#[case::starting(HoldReason::Starting, true)]
+#[case::of_the_cluster(HoldReason::PackagesNotReady, false)]
+#[tokio::test]
+async fn a_hold_that_is_the_replicas_own_ends_the_connection(
+    #[case] reason: HoldReason,
+    #[case] closes: bool,
+    #[values("", "/capi-1.11")] prefix: &str,
+) {
+    let router = router(always(held(reason, "")), ());
+    let path = path(prefix, Hook::BeforeClusterUpgrade);
+    let request = Request::post(path).body(Body::from(recorded(Hook::BeforeClusterUpgrade)));
+
+    let answer = router.oneshot(request.unwrap()).await.unwrap();
+
+    let connection = answer.headers().get("connection");
+    assert_eq!(connection.is_some_and(|value| value == "close"), closes);
+}
+
+#[tokio::test]
+async fn a_release_keeps_the_connection() {
+    let router = router(always(Decision::Release), ());
+    let path = path("", Hook::BeforeClusterUpgrade);
+    let request = Request::post(path).body(Body::from(recorded(Hook::BeforeClusterUpgrade)));
+    let answer = router.oneshot(request.unwrap()).await.unwrap();
+    assert!(!answer.headers().contains_key("connection"));
 }
 
 #[tokio::test]
