@@ -11,17 +11,19 @@ use std::{
 
 use kube::{ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
+    cluster::is_legacy,
     decision::{Decision, Knowledge, Known, decide},
     hold::{Hold, HoldReason},
     hook_call::HookCall,
     retry::RetryPolicy,
+    unsynced::Unsynced,
 };
 use sluice_crds::{
     labels::{annotation, label},
     run::ClusterBootstrap,
 };
 use sluice_hooks::Gate;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::stores::Stores;
 
@@ -38,6 +40,8 @@ struct Inner {
     deletion_limit: u32,
     stores: OnceLock<Stores>,
     synced: AtomicBool,
+    /// Whether it was said last that the stores are too old.
+    stale: AtomicBool,
     held: AtomicU32,
     /// What keeps a Cluster from having a record at all, by UID. Only the leader knows.
     notes: RwLock<HashMap<String, Hold>>,
@@ -52,6 +56,7 @@ impl Index {
             deletion_limit: u32::try_from(deletion_limit.as_secs()).unwrap_or(u32::MAX),
             stores: OnceLock::new(),
             synced: AtomicBool::new(false),
+            stale: AtomicBool::new(false),
             held: AtomicU32::new(0),
             notes: RwLock::default(),
         }))
@@ -65,6 +70,8 @@ impl Index {
         let mut tick = tokio::time::interval(COUNT_EVERY);
         loop {
             tick.tick().await;
+            // Says that the age is over its limit also when no call asks.
+            self.unsynced(stores);
             let held = stores.bootstraps.state_filter(is_held).len();
             self.0
                 .held
@@ -72,7 +79,8 @@ impl Index {
         }
     }
 
-    /// Whether calls are answered from complete stores.
+    /// Whether the stores were complete once. Their age is no matter of readiness: while the API server is away all replicas
+    /// are stale, and a Cluster API that restarts then does not start without an endpoint to discover.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.0.synced.load(Ordering::Acquire)
@@ -87,6 +95,31 @@ impl Index {
         }
     }
 
+    /// The stores, or why they are no knowledge. Asked at each call: after a pause of the process the first call must hold.
+    fn knowledge(&self) -> Result<&Stores, Unsynced> {
+        let filled = self.0.stores.get().filter(|_| self.is_synced());
+        let stores = filled.ok_or(Unsynced::Starting)?;
+        self.unsynced(stores).map_or(Ok(stores), Err)
+    }
+
+    /// Why the stores are no knowledge, if so; logged when it changes.
+    fn unsynced(&self, stores: &Stores) -> Option<Unsynced> {
+        let ages = stores.ages();
+        let unsynced = Unsynced::of(ages.map(|(_, age)| age));
+        let stale = unsynced.is_some();
+        if self.0.stale.swap(stale, Ordering::Relaxed) != stale {
+            if stale {
+                warn!(
+                    ?ages,
+                    "Stale: the API server does not confirm what is remembered, holding"
+                );
+            } else {
+                info!("Current again: the API server has confirmed what is remembered");
+            }
+        }
+        unsynced
+    }
+
     fn policy(&self) -> RetryPolicy {
         let held = self.0.held.load(Ordering::Relaxed);
         RetryPolicy {
@@ -96,8 +129,9 @@ impl Index {
     }
 
     fn judge(&self, call: &HookCall<'_>) -> Decision {
-        let Some(stores) = self.0.stores.get().filter(|_| self.is_synced()) else {
-            return decide(call, &Knowledge::Unsynced, &self.policy());
+        let stores = match self.knowledge() {
+            Ok(stores) => stores,
+            Err(unsynced) => return decide(call, &Knowledge::Unsynced(unsynced), &self.policy()),
         };
         let bootstrap = stores
             .bootstraps
@@ -113,6 +147,7 @@ impl Index {
                 .as_ref()
                 .and_then(|b| b.status.as_ref()?.upgrade.as_ref()),
             bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
+            legacy: release.as_deref().is_some_and(is_legacy),
             custom: cluster.is_some_and(|cluster| {
                 cluster
                     .annotations()
@@ -120,12 +155,7 @@ impl Index {
             }),
             missing: self.missing(stores, call, release.is_some()),
         };
-        let legacy = release.is_some_and(|release| release.labels().contains_key(label::LEGACY_TKR));
-        decide(
-            call,
-            &Knowledge::synced(call.label, legacy, known),
-            &self.policy(),
-        )
+        decide(call, &Knowledge::synced(call.label, known), &self.policy())
     }
 
     /// What keeps a record from being made at all.
@@ -193,3 +223,6 @@ fn is_held(bootstrap: &ClusterBootstrap) -> bool {
         .and_then(|status| status.upgrade.as_ref());
     record.is_some_and(|record| record.outcome.is_none())
 }
+
+#[cfg(test)]
+mod tests;

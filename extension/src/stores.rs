@@ -1,6 +1,12 @@
 //! Everything of the management cluster that is kept in memory.
 
-use std::{collections::BTreeMap, fmt::Debug, hash::Hash, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt::Debug,
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::future::{BoxFuture, FutureExt};
 use kube::{
@@ -21,8 +27,9 @@ use tokio::sync::OnceCell;
 
 use crate::{
     controllers::providers::Dependents,
+    freshness::Freshness,
     triggers::{ClusterRef, Triggers},
-    watch::{Seen, follow},
+    watch::{Seen, follow, follow_dated},
 };
 
 /// The stores. All are filled before the first reconcile; see [`Stores::synced`].
@@ -48,9 +55,24 @@ pub struct Stores {
     pub installs: Store<PackageInstall>,
     /// Apps of the management cluster.
     pub apps: Store<App>,
+    ages: Ages,
     /// Only one task may wait for a store: its waker is kept in a single place, and the last one to ask takes it from
     /// the others, which are then never woken (kube-runtime 5.0, `utils/delayed_init.rs`).
     filled: Arc<OnceCell<()>>,
+    /// The facts of each Package at a resourceVersion, by its name: its whole content is digested for them.
+    facts: Arc<Mutex<HashMap<String, Digested>>>,
+}
+
+/// A resourceVersion, and the facts of the Package at it.
+type Digested = (Option<String>, PackageFacts);
+
+/// The ages of the stores that decisions rest on. What the others miss is read again before a gate opens, or
+/// holds.
+#[derive(Debug, Clone, Default)]
+struct Ages {
+    clusters: Freshness,
+    bootstraps: Freshness,
+    releases: Freshness,
 }
 
 impl Stores {
@@ -65,7 +87,9 @@ impl Stores {
         let topology = || watcher::Config::default().labels(label::TOPOLOGY_OWNED);
         let mut watches = Vec::new();
 
-        let clusters = open(Api::all(client.clone()), all(), &mut watches, {
+        let ages = Ages::default();
+
+        let clusters = open_dated(client, &ages.clusters, &mut watches, {
             let (triggers, dependents) = (triggers.clone(), dependents.clone());
             move |cluster: &Cluster| {
                 triggers.wake(ObjectRef::from_obj(cluster));
@@ -80,7 +104,7 @@ impl Stores {
         let by_class = every;
 
         let stores = Self {
-            bootstraps: open(Api::all(client.clone()), all(), &mut watches, same_name(triggers)),
+            bootstraps: open_dated(client, &ages.bootstraps, &mut watches, same_name(triggers)),
             templates: open(
                 Api::namespaced(client.clone(), system_namespace),
                 all(),
@@ -89,7 +113,7 @@ impl Stores {
                     by_template.wake();
                 },
             ),
-            releases: open(Api::all(client.clone()), all(), &mut watches, move |_| {
+            releases: open_dated(client, &ages.releases, &mut watches, move |_| {
                 by_release.wake();
             }),
             classes: open(Api::all(client.clone()), all(), &mut watches, move |_| {
@@ -118,9 +142,27 @@ impl Stores {
             installs: open(Api::all(client.clone()), all(), &mut watches, annotated(triggers)),
             apps: open(Api::all(client.clone()), all(), &mut watches, installed(triggers)),
             clusters,
+            ages,
             filled: Arc::default(),
+            facts: Arc::default(),
         };
         (stores, futures::future::join_all(watches).map(drop).boxed())
+    }
+
+    /// The stores that decisions rest on, each with the time since it is known to have missed no change; none before it was
+    /// filled.
+    #[must_use]
+    pub fn ages(&self) -> [(&'static str, Option<Duration>); 3] {
+        let Ages {
+            clusters,
+            bootstraps,
+            releases,
+        } = &self.ages;
+        [
+            ("Cluster", clusters.age()),
+            ("ClusterBootstrap", bootstraps.age()),
+            ("TanzuKubernetesRelease", releases.age()),
+        ]
     }
 
     /// Waits until every store holds every object of the server, and says how many kinds are missing meanwhile.
@@ -140,7 +182,9 @@ impl Stores {
             packages,
             installs,
             apps,
+            ages: _,
             filled: _,
+            facts: _,
         } = self;
         // A store that will never be ready belongs to a process that ends.
         let _ended = tokio::join!(
@@ -160,15 +204,26 @@ impl Stores {
     /// What the Packages of the system namespace say of themselves.
     #[must_use]
     pub fn catalogue(&self) -> Catalogue {
-        let facts = |package: &Package| PackageFacts {
-            ref_name: package.spec.ref_name.clone(),
-            version: package.spec.version.clone(),
+        let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = |package: &Package| {
+            let version = package.resource_version();
+            match known.get(&package.name_any()) {
+                Some((of, facts)) if *of == version => facts.clone(),
+                _ => {
+                    let facts = PackageFacts::of(package);
+                    known.insert(package.name_any(), (version, facts.clone()));
+                    facts
+                }
+            }
         };
-        self.packages
+        let catalogue: Catalogue = self
+            .packages
             .state()
             .iter()
             .map(|package| (package.name_any(), facts(package)))
-            .collect::<BTreeMap<_, _>>()
+            .collect();
+        known.retain(|name, _| catalogue.contains_key(name));
+        catalogue
     }
 }
 
@@ -203,13 +258,36 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    let (store, run) = follow(api, config, (), move |seen| match seen {
+    let (store, run) = follow(api, config, (), reporting(touched));
+    watches.push(run.boxed());
+    store
+}
+
+fn open_dated<K>(
+    client: &Client,
+    freshness: &Freshness,
+    watches: &mut Vec<BoxFuture<'static, ()>>,
+    touched: impl Fn(&K) + Send + 'static,
+) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    let api = Api::all(freshness.client(client));
+    let (store, run) = follow_dated(api, all(), (), freshness.clone(), reporting(touched));
+    watches.push(run.boxed());
+    store
+}
+
+fn reporting<K>(touched: impl Fn(&K) + Send + 'static) -> impl FnMut(Seen<'_, K>) + Send + 'static
+where
+    K: Resource<DynamicType = ()> + 'static,
+{
+    move |seen: Seen<'_, K>| match seen {
         Seen::Touched(object) | Seen::Gone(object) => touched(object),
         Seen::Failed(error) => tracing::warn!(kind = %K::kind(&()), %error, "Watching"),
         Seen::Synced => {}
-    });
-    watches.push(run.boxed());
-    store
+    }
 }
 
 /// A ClusterBootstrap belongs to the Cluster of its name.

@@ -1,6 +1,6 @@
 //! Keeps one kind in memory and tells who is interested when an object changed.
 
-use std::{fmt::Debug, hash::Hash, time::Duration};
+use std::{fmt::Debug, future::pending, hash::Hash, time::Duration};
 
 use backon::ExponentialBuilder;
 use futures::StreamExt;
@@ -13,9 +13,16 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep_until};
+
+use crate::freshness::{Freshness, RELIST_AFTER, WATCH_SECONDS};
 
 /// A watch that is silent for this long is taken for dead; kube's own default would be five minutes.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
+
+/// A list that brings nothing for this long is asked for again, over another connection. kube-apiserver gives up one that it
+/// cannot answer after 60 s.
+const LIST_SILENCE: Duration = Duration::from_secs(70);
 
 /// What a watch has just seen.
 #[derive(Debug)]
@@ -37,6 +44,43 @@ pub fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
+    on: impl FnMut(Seen<'_, K>) + Send,
+) -> (Store<K>, impl Future<Output = ()> + Send)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    run(api, config.timeout(WATCH_TIMEOUT_SECONDS), dyntype, None, on)
+}
+
+/// The same with a store whose age is known: `freshness` says it, and `api` has to use its [client](Freshness::client).
+///
+/// A store that is not proven current is listed again before its memory is too old to be used.
+pub fn follow_dated<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    dyntype: K::DynamicType,
+    freshness: Freshness,
+    on: impl FnMut(Seen<'_, K>) + Send,
+) -> (Store<K>, impl Future<Output = ()> + Send)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    run(
+        api,
+        config.timeout(WATCH_SECONDS),
+        dyntype,
+        Some(Age::of(freshness)),
+        on,
+    )
+}
+
+fn run<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    dyntype: K::DynamicType,
+    mut age: Option<Age>,
     mut on: impl FnMut(Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send)
 where
@@ -53,14 +97,30 @@ where
         .with_jitter()
         .without_max_times();
     let run = async move {
-        let mut events = watcher(api, config.timeout(WATCH_TIMEOUT_SECONDS))
-            .backoff(ExponentialBackoff::from(backoff))
-            .boxed();
-        while let Some(event) = events.next().await {
+        let begin = || {
+            watcher(api.clone(), config.clone())
+                .backoff(ExponentialBackoff::from(backoff))
+                .boxed()
+        };
+        let mut events = begin();
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = events.next() => event,
+                () = overdue(age.as_ref()) => {
+                    age = age.map(|age| Age::of(age.freshness));
+                    events = begin();
+                    continue;
+                }
+            };
+            let Some(event) = event else { return };
             match event {
                 Ok(event) => {
                     let event = event.modify(|object| object.meta_mut().managed_fields = None);
                     writer.apply_watcher_event(&event);
+                    if let Some(age) = &mut age {
+                        age.note(&event);
+                    }
                     match &event {
                         Event::Apply(object) => on(Seen::Touched(object)),
                         Event::Delete(object) => on(Seen::Gone(object)),
@@ -71,9 +131,75 @@ where
                         Event::Init | Event::InitApply(_) => {}
                     }
                 }
-                Err(error) => on(Seen::Failed(&error)),
+                Err(error) => {
+                    if let Some(age) = &mut age {
+                        age.fail();
+                    }
+                    on(Seen::Failed(&error));
+                }
             }
         }
     };
     (store, run)
+}
+
+/// What the stream of a dated store has shown.
+struct Age {
+    freshness: Freshness,
+    /// Since when the store is being filled; none while it is watched.
+    filling: Option<Instant>,
+    /// When the stream said something last.
+    heard: Instant,
+    /// When the store was filled last.
+    filled: Instant,
+}
+
+impl Age {
+    fn of(freshness: Freshness) -> Self {
+        let now = Instant::now();
+        Self {
+            freshness,
+            filling: Some(now),
+            heard: now,
+            filled: now,
+        }
+    }
+
+    /// To be called when the event is in the store.
+    fn note<K>(&mut self, event: &Event<K>) {
+        self.heard = Instant::now();
+        match event {
+            // kube-runtime says so before it asks for the list.
+            Event::Init => self.filling = Some(self.heard),
+            Event::InitDone => {
+                self.filled = self.heard;
+                if let Some(asked) = self.filling.take() {
+                    self.freshness.proven(asked);
+                }
+            }
+            Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
+        }
+    }
+
+    fn fail(&mut self) {
+        self.heard = Instant::now();
+        self.freshness.doubted();
+    }
+
+    /// When to begin again with a list.
+    fn deadline(&self) -> Instant {
+        match (self.filling, self.freshness.proven_at()) {
+            // A list that took long proves an old age, and the watch that follows proves a young one.
+            (None, Some(proven)) => proven.max(self.filled) + RELIST_AFTER,
+            _ => self.heard + LIST_SILENCE,
+        }
+    }
+}
+
+/// Returns when a dated store has to be listed again. A watch may have proven it meanwhile without an event.
+async fn overdue(age: Option<&Age>) {
+    let Some(age) = age else { return pending().await };
+    while age.deadline() > Instant::now() {
+        sleep_until(age.deadline()).await;
+    }
 }

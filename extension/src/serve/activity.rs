@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::HeaderMap;
+use http::header::CONNECTION;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Limits;
@@ -28,6 +31,8 @@ pub(super) struct Activity {
     /// Close with the next answer. An idle HTTP/1.1 connection that is closed from this side races with the peer's next
     /// request, and a POST is not sent again.
     retiring: AtomicBool,
+    /// An answer asks for the end of an HTTP/2 connection, which has no header for it.
+    leave: Notify,
 }
 
 impl Activity {
@@ -40,6 +45,7 @@ impl Activity {
             idle_since: AtomicU64::new(0),
             head_since: AtomicU64::new(0),
             retiring: AtomicBool::new(false),
+            leave: Notify::new(),
         }
     }
 
@@ -54,6 +60,16 @@ impl Activity {
     /// Ends the connection with its next answer.
     pub(super) fn retire(&self) {
         self.retiring.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the HTTP/2 connection once what is in flight is answered.
+    fn leave(&self) {
+        self.leave.notify_one();
+    }
+
+    /// Returns once an answer has asked for the end of the HTTP/2 connection.
+    pub(super) async fn left(&self) {
+        self.leave.notified().await;
     }
 
     fn now(&self) -> u64 {
@@ -104,6 +120,14 @@ impl InFlight {
     /// Whether the connection ends with this answer.
     pub(super) fn is_last(&self) -> bool {
         self.0.retiring.load(Ordering::Relaxed)
+    }
+
+    /// Has the connection end with an answer that says `Connection: close`. HTTP/1.1 reads the header itself; hyper would take
+    /// it off in HTTP/2, with a warning and no effect.
+    pub(super) fn answered(&self, headers: &mut HeaderMap) {
+        if self.0.h2 && headers.remove(CONNECTION).is_some() {
+            self.0.leave();
+        }
     }
 }
 

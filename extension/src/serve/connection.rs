@@ -149,6 +149,10 @@ async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: 
                 leaving = Some(Instant::now());
                 connection.as_mut().graceful_shutdown();
             }
+            () = activity.left(), if leaving.is_none() => {
+                leaving = Some(Instant::now());
+                connection.as_mut().graceful_shutdown();
+            }
             _ = ticks.tick() => {
                 if leaving.is_some_and(|since| since.elapsed() >= limits.drain) {
                     return shared.metrics.connection_closed("Drain");
@@ -191,6 +195,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
                     .headers_mut()
                     .insert(CONNECTION, HeaderValue::from_static("close"));
             }
+            in_flight.answered(response.headers_mut());
             Ok(response)
         })
     }

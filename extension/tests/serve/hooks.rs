@@ -1,15 +1,20 @@
 //! Hooks over the listener, as Cluster API reaches them.
 
 use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use rstest::rstest;
 use serde_json::Value;
 use sluice::serve::{Metrics, Server};
 use sluice_core::decision::Decision;
+use sluice_core::hold::HoldReason;
 use sluice_core::hook_call::HookCall;
+use sluice_core::retry::RetryAfter;
 use sluice_hooks::{Gate, router};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -30,7 +35,29 @@ impl Gate for Releases {
     }
 }
 
+/// Knows too little at first.
+#[derive(Default)]
+struct StaleOnce(AtomicBool);
+
+impl Gate for StaleOnce {
+    fn decide(&self, _: &HookCall<'_>) -> Decision {
+        if self.0.swap(true, Ordering::Relaxed) {
+            return Decision::Release;
+        }
+        Decision::Hold {
+            retry_after: RetryAfter::SHORTEST,
+            reason: HoldReason::ReplicaStale,
+            message: "ReplicaStale".into(),
+        }
+    }
+}
+
 async fn connect(protocols: &[&str]) -> (Connection, DropGuard) {
+    let (peer, address, stop) = serve(Releases, protocols).await;
+    (peer.connect(address).await.unwrap(), stop)
+}
+
+async fn serve(gate: impl Gate, protocols: &[&str]) -> (Peer, SocketAddr, DropGuard) {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
     let server = Server::bind(loopback(Some(tls(&mount)), quick()), Metrics::default())
@@ -38,19 +65,19 @@ async fn connect(protocols: &[&str]) -> (Connection, DropGuard) {
         .unwrap();
     let address = server.local_addr();
     let stop = CancellationToken::new();
-    tokio::spawn(server.run(router(Releases, ()), stop.clone()));
-    let connection = Peer::trusting(&authority)
-        .offering(protocols)
-        .connect(address)
-        .await
-        .unwrap();
-    (connection, stop.drop_guard())
+    tokio::spawn(server.run(router(gate, ()), stop.clone()));
+    let peer = Peer::trusting(&authority).offering(protocols);
+    (peer, address, stop.drop_guard())
+}
+
+async fn ask(connection: &mut Connection, body: impl Into<Bytes> + Debug) -> Response<Incoming> {
+    let request = Request::post(format!("https://localhost{PATH}")).header("host", "localhost");
+    let sent = connection.send(request.body(Full::new(body.into())).unwrap());
+    soon("an answer", sent).await.unwrap()
 }
 
 async fn post(connection: &mut Connection, body: impl Into<Bytes> + Debug) -> (StatusCode, Value) {
-    let request = Request::post(format!("https://localhost{PATH}")).header("host", "localhost");
-    let sent = connection.send(request.body(Full::new(body.into())).unwrap());
-    let answer = soon("an answer", sent).await.unwrap();
+    let answer = ask(connection, body).await;
     let status = answer.status();
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     (status, serde_json::from_slice(&body).unwrap())
@@ -89,4 +116,44 @@ async fn one_connection_outlives_every_bad_request(#[values("h2", "http/1.1")] p
     );
     let (got, _) = post(&mut connection, BODY).await;
     assert_eq!(got, 200, "also after a request that was too large");
+}
+
+#[rstest]
+#[case::header("http/1.1", Some("close"))]
+#[case::goaway("h2", None)]
+#[tokio::test]
+async fn the_connection_ends_with_the_answer_of_a_stale_replica(
+    #[case] protocol: &str,
+    #[case] header: Option<&str>,
+) {
+    let (peer, address, _stop) = serve(StaleOnce::default(), &[protocol]).await;
+    let mut stale = peer.connect(address).await.unwrap();
+
+    let answer = ask(&mut stale, BODY).await;
+
+    let said = answer
+        .headers()
+        .get("connection")
+        .map(|value| value.to_str().unwrap());
+    assert_eq!(said, header);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        (body["status"].as_str(), body["retryAfterSeconds"].as_i64()),
+        (Some("Success"), Some(1)),
+        "the answer arrives whole: {body}"
+    );
+    soon("the connection to end", &mut stale.task)
+        .await
+        .unwrap()
+        .unwrap();
+
+    let mut next = peer.connect(address).await.unwrap();
+    let (_, body) = post(&mut next, BODY).await;
+    assert_eq!(body["retryAfterSeconds"], 0, "{body}");
+    let (_, body) = post(&mut next, BODY).await;
+    assert_eq!(
+        body["retryAfterSeconds"], 0,
+        "a release keeps the connection: {body}"
+    );
 }

@@ -1,0 +1,262 @@
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use hyper::body::Frame;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, runtime::watcher};
+use rstest::rstest;
+use serde_json::json;
+use tokio::{sync::watch, time::sleep};
+
+use super::*;
+use crate::watch::{Seen, follow_dated};
+
+/// What a server does with a question.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Ends the answer after so many seconds.
+    Ends(u64),
+    /// Breaks the connection after so many seconds.
+    Breaks(u64),
+    /// Refuses with a status.
+    Refuses(u16),
+}
+
+/// A client whose every question is answered in one way.
+fn client(way: Way) -> Client {
+    let service = service_fn(move |_: Request<Body>| async move {
+        let (status, seconds, breaks) = match way {
+            Way::Ends(seconds) => (200, seconds, false),
+            Way::Breaks(seconds) => (200, seconds, true),
+            Way::Refuses(status) => (status, 0, false),
+        };
+        let frames = stream::unfold(0, move |frame| async move {
+            match frame {
+                0 => Some((Ok(Frame::data(Bytes::from_static(b"{}\n"))), 1)),
+                1 => {
+                    sleep(Duration::from_secs(seconds)).await;
+                    breaks.then(|| (Err(std::io::Error::other("reset")), 2))
+                }
+                _ => None,
+            }
+        });
+        let answer = http::Response::builder().status(status);
+        Ok::<_, Infallible>(answer.body(StreamBody::new(frames)).unwrap())
+    });
+    Client::new(service, "default")
+}
+
+#[rstest]
+#[case::ends_in_good_order("watch=true", Way::Ends(10), true)]
+#[case::ends_late("watch=true", Way::Ends(12), true)]
+#[case::ends_early("watch=true", Way::Ends(3), false)]
+#[case::breaks("watch=true", Way::Breaks(10), false)]
+#[case::gone("watch=true", Way::Refuses(410), false)]
+#[case::away("watch=true", Way::Refuses(503), false)]
+#[case::is_a_list("limit=500", Way::Ends(10), false)]
+#[tokio::test(start_paused = true)]
+async fn what_proves_an_age(#[case] query: &str, #[case] way: Way, #[case] proves: bool) {
+    let freshness = Freshness::default();
+    let asked = Instant::now();
+    let request = Request::get(format!("/api/v1/configmaps?&{query}&resourceVersion=1"));
+
+    let answer = freshness.client(&client(way));
+    let answer = answer.send(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(freshness.age(), None, "the beginning of an answer proves nothing");
+    let _broken = answer.into_body().collect().await;
+
+    assert_eq!(
+        freshness.proven_at(),
+        proves.then_some(asked),
+        "{:?}",
+        freshness.age()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_or_doubted_proof_changes_nothing() {
+    let freshness = Freshness::default();
+    let first = Instant::now();
+    sleep(Duration::from_secs(1)).await;
+    let second = Instant::now();
+    freshness.proven(second);
+    freshness.proven(first);
+    assert_eq!(freshness.proven_at(), Some(second));
+
+    sleep(Duration::from_secs(1)).await;
+    let third = Instant::now();
+    sleep(Duration::from_secs(1)).await;
+    freshness.doubted();
+    freshness.proven(third);
+    assert_eq!(freshness.proven_at(), Some(second));
+}
+
+/// An API server in memory, reached over a network that can be frozen.
+#[derive(Clone)]
+pub(crate) struct Frozen {
+    still: watch::Sender<bool>,
+    list_takes: Duration,
+    /// What a path ends with to be frozen.
+    path: &'static str,
+}
+
+impl Frozen {
+    pub(crate) fn new() -> Self {
+        Self::with_slow_lists(Duration::ZERO)
+    }
+
+    fn with_slow_lists(list_takes: Duration) -> Self {
+        Self {
+            still: watch::Sender::new(false),
+            list_takes,
+            path: "",
+        }
+    }
+
+    /// Only what is asked of this kind can be frozen.
+    pub(crate) fn of(plural: &'static str) -> Self {
+        Self {
+            path: plural,
+            ..Self::new()
+        }
+    }
+
+    pub(crate) fn set(&self, frozen: bool) {
+        self.still.send_replace(frozen);
+    }
+
+    async fn thawed(&self, path: &str) {
+        if !path.ends_with(self.path) {
+            return;
+        }
+        let waited = self.still.subscribe().wait_for(|frozen| !frozen).await.is_ok();
+        assert!(waited);
+    }
+
+    /// Lists answer with what `items` says of the path, watches bring nothing and end after the time that is asked for.
+    /// Nothing of either arrives while the network is frozen.
+    pub(crate) fn client(
+        &self,
+        items: impl Fn(&str) -> Vec<serde_json::Value> + Send + Sync + Clone + 'static,
+    ) -> Client {
+        let frozen = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let (frozen, items) = (frozen.clone(), items.clone());
+            async move {
+                let path = request.uri().path().to_owned();
+                frozen.thawed(&path).await;
+                let watch = is_watch(&request);
+                if !watch {
+                    sleep(frozen.list_takes).await;
+                }
+                let list = json!({
+                    "apiVersion": "v1", "kind": "List",
+                    "metadata": {"resourceVersion": "1"},
+                    "items": items(request.uri().path()),
+                });
+                let seconds = request
+                    .uri()
+                    .query()
+                    .unwrap_or_default()
+                    .split('&')
+                    .find_map(|pair| {
+                        let seconds = pair.strip_prefix("timeoutSeconds=")?;
+                        seconds.parse().ok()
+                    });
+                let frames = stream::unfold(false, move |ended| {
+                    let (frozen, list, path) = (frozen.clone(), list.to_string(), path.clone());
+                    async move {
+                        if !watch {
+                            return (!ended).then(|| (Ok(Frame::data(Bytes::from(list))), true));
+                        }
+                        sleep(Duration::from_secs(seconds.unwrap_or(0))).await;
+                        frozen.thawed(&path).await;
+                        None
+                    }
+                });
+                Ok::<_, Infallible>(http::Response::new(StreamBody::new(frames)).map(infallible))
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+/// Names the error of a body that has none.
+fn infallible<S>(body: StreamBody<S>) -> StreamBody<S>
+where
+    S: futures::Stream<Item = Result<Frame<Bytes>, Infallible>>,
+{
+    body
+}
+
+/// Follows ConfigMaps and counts how often all of them were listed.
+fn follow_counted(
+    frozen: &Frozen,
+    freshness: &Freshness,
+) -> (Arc<AtomicU32>, impl Future<Output = ()> + Send + use<>) {
+    let client = freshness.client(&frozen.client(|_| Vec::new()));
+    let lists = Arc::<AtomicU32>::default();
+    let counted = Arc::clone(&lists);
+    let (_, run) = follow_dated::<ConfigMap>(
+        Api::all(client),
+        watcher::Config::default(),
+        (),
+        freshness.clone(),
+        move |seen| {
+            if matches!(seen, Seen::Synced) {
+                counted.fetch_add(1, Relaxed);
+            }
+        },
+    );
+    (lists, run)
+}
+
+/// As old as an idle store gets, and a second.
+const TWO_WATCHES: Duration = Duration::from_secs(21);
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_store_stays_young_and_a_silent_one_is_listed_again() {
+    let (frozen, freshness) = (Frozen::new(), Freshness::default());
+    let (lists, run) = follow_counted(&frozen, &freshness);
+    assert_eq!(freshness.age(), None);
+    let task = tokio::spawn(run);
+    sleep(Duration::from_secs(1)).await;
+
+    for _ in 0..300 {
+        let age = freshness.age().unwrap();
+        assert!(age <= TWO_WATCHES, "{age:?}");
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(lists.load(Relaxed), 1);
+
+    frozen.set(true);
+    sleep(Duration::from_mins(5)).await;
+    let age = freshness.age().unwrap();
+    assert!(age >= Duration::from_mins(5), "{age:?}");
+
+    frozen.set(false);
+    sleep(TWO_WATCHES).await;
+    let age = freshness.age().unwrap();
+    assert!(age <= TWO_WATCHES, "{age:?}");
+    assert!(lists.load(Relaxed) >= 2, "a list ends the doubt");
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_longer_than_the_patience_with_watches_is_not_repeated() {
+    let frozen = Frozen::with_slow_lists(RELIST_AFTER * 2);
+    let freshness = Freshness::default();
+    let (lists, run) = follow_counted(&frozen, &freshness);
+    let task = tokio::spawn(run);
+
+    sleep(RELIST_AFTER * 2 + TWO_WATCHES).await;
+    for _ in 0..300 {
+        let age = freshness.age().unwrap();
+        assert!(age <= TWO_WATCHES, "{age:?}");
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(lists.load(Relaxed), 1);
+    task.abort();
+}

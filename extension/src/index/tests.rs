@@ -1,0 +1,178 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+use sluice_core::hook_call::Hook;
+use tokio::time::sleep;
+
+use super::*;
+use crate::{controllers::providers::Dependents, freshness::tests::Frozen, triggers::Triggers};
+
+const LABEL: &str = "v1.35.4---sluice.1";
+const LEGACY: &str = "v1.20.0---tkg.1";
+
+/// A Cluster without workers whose gates are open.
+fn items(path: &str) -> Vec<Value> {
+    let object = |kind: &str, name: &str, namespace: Value, rest: Value| {
+        let mut object = rest;
+        object["apiVersion"] = json!(path.trim_start_matches("/apis/").rsplit_once('/').unwrap().0);
+        object["kind"] = json!(kind);
+        object["metadata"] = json!({
+            "name": name, "namespace": namespace, "uid": "uid", "resourceVersion": "1", "generation": 1,
+            "labels": {label::TKR: LABEL},
+        });
+        vec![object]
+    };
+    match path.rsplit('/').next().unwrap() {
+        "clusters" => object("Cluster", "one", json!("team-a"), json!({"spec": {}})),
+        "clusterbootstraps" => {
+            let gate = json!({"hook": "BeforeClusterUpgrade", "version": "v1.35.4", "open": true});
+            let record = json!({
+                "schema": sluice_crds::run::SCHEMA, "clusterUID": "uid", "label": LABEL, "to": "v1.35.4",
+                "observedClusterGeneration": 1, "observedBootstrapGeneration": 1, "gates": [gate],
+            });
+            let rest = json!({"spec": {}, "status": {"upgrade": record}});
+            object("ClusterBootstrap", "one", json!("team-a"), rest)
+        }
+        "tanzukubernetesreleases" => {
+            let spec = json!({"version": "v1.35.4+sluice.1", "kubernetes": {"version": "v1.35.4"}});
+            let release = |name: &str| {
+                object("TanzuKubernetesRelease", name, Value::Null, json!({"spec": spec})).remove(0)
+            };
+            let mut legacy = release(LEGACY);
+            legacy["metadata"]["labels"] = json!({label::LEGACY_TKR: ""});
+            vec![release(LABEL), legacy]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn call() -> HookCall<'static> {
+    HookCall {
+        hook: Hook::BeforeClusterUpgrade,
+        namespace: "team-a",
+        name: "one",
+        uid: "uid",
+        generation: 1,
+        label: Some(LABEL),
+        version: "v1.35.4",
+        first_step: Some("v1.35.4"),
+        deleted_at: None,
+        now: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn reason(index: &Index) -> Option<HoldReason> {
+    match index.decide(&call()) {
+        Decision::Release => None,
+        Decision::Hold { reason, .. } => Some(reason),
+    }
+}
+
+/// An index that follows a server of [`items`], and the tasks behind it.
+async fn followed(frozen: &Frozen) -> (Index, [tokio::task::JoinHandle<()>; 2]) {
+    let index = Index::new("tkg-system".into(), Duration::from_mins(10));
+    let (triggers, _wakes) = Triggers::new();
+    let client = frozen.client(items);
+    let (stores, following) = Stores::open(&client, "tkg-system", &triggers, &Dependents::default());
+    let following = tokio::spawn(following);
+    let follower = tokio::spawn({
+        let index = index.clone();
+        async move { index.follow(stores).await }
+    });
+    sleep(Duration::from_secs(1)).await;
+    (index, [following, follower])
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_of_any_age_is_no_knowledge() {
+    let frozen = Frozen::new();
+    let index = Index::new("tkg-system".into(), Duration::from_mins(10));
+    let (triggers, _wakes) = Triggers::new();
+    let (stores, following) = Stores::open(
+        &frozen.client(items),
+        "tkg-system",
+        &triggers,
+        &Dependents::default(),
+    );
+    assert_eq!(reason(&index), Some(HoldReason::Starting));
+    let following = tokio::spawn(following);
+    let follower = tokio::spawn({
+        let index = index.clone();
+        async move { index.follow(stores).await }
+    });
+    sleep(Duration::from_secs(1)).await;
+    assert!(index.is_synced());
+
+    for second in 0..300 {
+        assert_eq!(reason(&index), None, "idle for {second} s");
+        sleep(Duration::from_secs(1)).await;
+    }
+
+    frozen.set(true);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(reason(&index), None, "young enough");
+    sleep(Duration::from_secs(26)).await;
+    assert_eq!(reason(&index), Some(HoldReason::ReplicaStale));
+    let unmanaged = HookCall {
+        label: None,
+        name: "another",
+        ..call()
+    };
+    assert_ne!(
+        index.decide(&unmanaged),
+        Decision::Release,
+        "nothing is known of others either"
+    );
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(reason(&index), Some(HoldReason::ReplicaStale));
+    assert!(index.is_synced(), "a stale replica stays ready");
+
+    frozen.set(false);
+    sleep(Duration::from_secs(21)).await;
+    assert_eq!(reason(&index), None);
+    following.abort();
+    follower.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_call_after_a_pause_of_the_process_holds() {
+    let (index, tasks) = followed(&Frozen::new()).await;
+    assert_eq!(reason(&index), None);
+
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    sleep(Duration::from_mins(1)).await;
+
+    assert_eq!(reason(&index), Some(HoldReason::ReplicaStale));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn one_store_that_is_cut_off_is_enough(
+    #[values("clusters", "clusterbootstraps", "tanzukubernetesreleases")] plural: &'static str,
+) {
+    let frozen = Frozen::of(plural);
+    let (index, tasks) = followed(&frozen).await;
+    assert_eq!(reason(&index), None);
+    frozen.set(true);
+    sleep(Duration::from_secs(46)).await;
+    assert_eq!(reason(&index), Some(HoldReason::ReplicaStale));
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_release_leaves_only_clusters_without_bootstrap_alone() {
+    let (index, tasks) = followed(&Frozen::new()).await;
+    let of = |name| HookCall {
+        name,
+        label: Some(LEGACY),
+        ..call()
+    };
+    assert_eq!(index.decide(&of("another")), Decision::Release);
+    let Decision::Hold { reason, .. } = index.decide(&of("one")) else {
+        panic!("released")
+    };
+    assert_eq!(reason, HoldReason::TKRLegacy);
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
