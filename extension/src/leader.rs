@@ -15,6 +15,8 @@ use kube::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::fence::Fence;
+
 /// Name of the lease.
 pub const LEASE: &str = "sluice-leader";
 
@@ -51,18 +53,20 @@ pub enum Error {
 pub struct Elector {
     config: Config,
     leases: Api<Lease>,
+    fence: Fence,
     /// The last state of the lease that somebody else held, and when it was first seen here.
     seen: Option<(String, Instant)>,
 }
 
 impl Elector {
-    /// A candidate.
+    /// A candidate. `fence` is open for as long as no other one can hold the lease; `client` must not be behind it.
     #[must_use]
-    pub fn new(client: Client, config: Config) -> Self {
+    pub fn new(client: Client, config: Config, fence: Fence) -> Self {
         let leases = Api::namespaced(client, &config.namespace);
         Self {
             config,
             leases,
+            fence,
             seen: None,
         }
     }
@@ -94,6 +98,7 @@ impl Elector {
         loop {
             tokio::select! {
                 () = stop.cancelled() => {
+                    self.fence.close();
                     self.hand_back().await;
                     return Ok(());
                 }
@@ -113,6 +118,7 @@ impl Elector {
     }
 
     fn lost(&self) -> Error {
+        self.fence.close();
         Error::Lost {
             namespace: self.config.namespace.clone(),
             deadline: self.config.renew_deadline,
@@ -121,6 +127,16 @@ impl Elector {
 
     /// Takes or renews the lease. `false`: somebody else holds it, or won the race.
     async fn attempt(&mut self) -> kube::Result<bool> {
+        // Others count from when they see the renewal, which is later.
+        let began = Instant::now();
+        let holds = self.take_or_renew().await?;
+        if holds {
+            self.fence.open_until(began + self.config.renew_deadline);
+        }
+        Ok(holds)
+    }
+
+    async fn take_or_renew(&mut self) -> kube::Result<bool> {
         let Some(lease) = self.leases.get_opt(LEASE).await? else {
             let fresh = Lease {
                 metadata: self.metadata(None),

@@ -4,6 +4,8 @@ pub mod cli;
 pub mod control_plane;
 pub mod controllers;
 pub mod events;
+pub mod fence;
+pub mod freshness;
 pub mod health;
 pub mod index;
 pub mod leader;

@@ -17,6 +17,7 @@ use crate::{
     cli::{Args, WebhookArgs},
     control_plane::ControlPlanes,
     controllers::{bootstrap, providers},
+    fence::Fence,
     health::{self, Health},
     index::Index,
     leader::{self, Elector},
@@ -30,6 +31,9 @@ use crate::{
 
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
 const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
+
+/// How long the management API server may send nothing while something is waited for.
+const SILENCE: Duration = Duration::from_secs(75);
 
 /// For reconciles in flight to finish once the process is asked to stop.
 const RECONCILE_GRACE: Duration = Duration::from_secs(5);
@@ -102,7 +106,13 @@ async fn control(
     configurations: providers::Configurations,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let client = client(args.kubeconfig.as_deref()).await?;
+    let fence = if args.leader.leader_elect {
+        Fence::closed()
+    } else {
+        Fence::open()
+    };
+    let unguarded = client(args.kubeconfig.as_deref()).await?;
+    let client = fence.guard(unguarded.clone());
     let (triggers, wakes) = Triggers::new();
     let dependents = providers::Dependents::default();
     let (stores, following) = Stores::open(&client, &args.system_namespace, &triggers, &dependents);
@@ -112,19 +122,20 @@ async fn control(
         async move { index.follow(stores).await }
     }));
 
-    let mut elector = args
-        .leader
-        .leader_elect
-        .then(|| Elector::new(client.clone(), election(args)));
-    if let Some(elector) = &mut elector
-        && elector.acquire(stop).await.is_none()
-    {
-        return Ok(());
-    }
+    // The lease is renewed from the moment it is held, so that the memory of a leader is filled before.
     tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
         () = stores.synced() => {}
+    }
+    let mut elector = args
+        .leader
+        .leader_elect
+        .then(|| Elector::new(unguarded, election(args), fence.clone()));
+    if let Some(elector) = &mut elector
+        && elector.acquire(stop).await.is_none()
+    {
+        return Ok(());
     }
 
     let settings = bootstrap::Settings {
@@ -145,7 +156,7 @@ async fn control(
         settings,
         stores.clone(),
         ControlPlanes::new(client.clone(), triggers.clone()),
-        Remotes::new(args.system_namespace.clone(), triggers),
+        Remotes::new(args.system_namespace.clone(), triggers, fence),
         index,
     ));
     info!("Reconciling");
@@ -217,7 +228,7 @@ fn plain(address: SocketAddr) -> serve::Config {
 
 /// The management cluster's client. The operator's own kubeconfig may hold anything; those of workload clusters may not.
 async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
+    let mut config = match kubeconfig {
         Some(path) => {
             let shown = path.display();
             let kubeconfig =
@@ -229,6 +240,11 @@ async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         None => Config::incluster()
             .context("use the service account of the pod; outside a pod, set --kubeconfig")?,
     };
+    // A retry inside a request would pass the fence of the lease unseen, and hide for minutes that the server is in trouble. What
+    // failed is tried again by the next pass.
+    config.default_retry = false;
+    // Longer than any watch or list lasts: a connection on which nothing arrives any more is given up.
+    config.read_timeout = Some(SILENCE);
     Client::try_from(config).context("connect to the management cluster")
 }
 

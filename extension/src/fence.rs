@@ -1,0 +1,172 @@
+//! Keeps a process that may not be the leader any more from writing.
+//!
+//! A process that was stopped for a while goes on in the middle of a reconcile, and another replica may lead by then. Each
+//! request that writes is therefore checked against the time up to which the lease is certainly held, by this process's own
+//! monotonic clock. What was sent before that time and arrives late is refused by its precondition: writes of Clusters,
+//! ClusterBootstraps and PackageInstalls carry one.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use tower::Service;
+
+/// Why a request was not sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the lease was not renewed in time, another replica may lead")]
+pub struct NotLeading;
+
+/// Until when this process may write. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Fence(Arc<Mutex<Open>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    /// There is no other replica.
+    Always,
+    /// Not from then on; never before the lease was held.
+    Until(Option<Instant>),
+}
+
+impl Fence {
+    /// For a process that is the only one.
+    #[must_use]
+    pub fn open() -> Self {
+        Self(Arc::new(Mutex::new(Open::Always)))
+    }
+
+    /// For a process that has to take the lease first.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self(Arc::new(Mutex::new(Open::Until(None))))
+    }
+
+    /// The lease is held until `then`.
+    pub fn open_until(&self, then: Instant) {
+        self.set(Open::Until(Some(then)));
+    }
+
+    /// The lease is not held any more.
+    pub fn close(&self) {
+        self.set(Open::Until(None));
+    }
+
+    fn set(&self, open: Open) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = open;
+    }
+
+    /// Whether a write may be sent at `now`.
+    #[must_use]
+    pub fn lets_write(&self, now: Instant) -> bool {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Open::Always => true,
+            Open::Until(then) => then.is_some_and(|then| now < then),
+        }
+    }
+
+    /// A client that refuses to send writes while the fence is closed. Reads and watches pass.
+    #[must_use]
+    pub fn guard(&self, client: Client) -> Client {
+        let namespace = client.default_namespace().to_owned();
+        let guarded = Guarded {
+            fence: self.clone(),
+            client,
+        };
+        Client::new(guarded, namespace)
+    }
+}
+
+#[derive(Clone)]
+struct Guarded {
+    fence: Fence,
+    client: Client,
+}
+
+impl Service<Request<Body>> for Guarded {
+    type Response = Response<Body>;
+    type Error = tower::BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, tower::BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if !request.method().is_safe() && !self.fence.lets_write(Instant::now()) {
+            return Box::pin(std::future::ready(Err(NotLeading.into())));
+        }
+        let client = self.client.clone();
+        Box::pin(async move { client.send(request).await.map_err(Into::into) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, time::Duration};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{
+        Api,
+        api::{DeleteParams, Patch, PatchParams, PostParams},
+    };
+
+    use super::*;
+
+    /// A client whose requests are all answered with an empty ConfigMap.
+    fn answered() -> Client {
+        let answer =
+            |_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec()))) };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    fn is_refused<T>(result: kube::Result<T>) -> bool {
+        match result {
+            Err(kube::Error::Service(error)) => error.is::<NotLeading>(),
+            _ => false,
+        }
+    }
+
+    /// Whether each way of writing is refused.
+    async fn refused(fence: &Fence) -> [bool; 4] {
+        let api = Api::<ConfigMap>::default_namespaced(fence.guard(answered()));
+        let object = ConfigMap::default();
+        [
+            is_refused(api.create(&PostParams::default(), &object).await),
+            is_refused(api.replace("one", &PostParams::default(), &object).await),
+            is_refused(
+                api.patch("one", &PatchParams::default(), &Patch::Merge(&object))
+                    .await,
+            ),
+            is_refused(api.delete("one", &DeleteParams::default()).await),
+        ]
+    }
+
+    #[tokio::test]
+    async fn only_what_holds_the_lease_writes() {
+        let fence = Fence::closed();
+        assert_eq!(refused(&fence).await, [true; 4], "before it was held");
+        fence.open_until(Instant::now() + Duration::from_mins(1));
+        assert_eq!(refused(&fence).await, [false; 4], "while it is held");
+        fence.open_until(Instant::now());
+        assert_eq!(refused(&fence).await, [true; 4], "once its time is over");
+        fence.open_until(Instant::now() + Duration::from_mins(1));
+        fence.close();
+        assert_eq!(refused(&fence).await, [true; 4], "once it is lost");
+        assert_eq!(
+            refused(&Fence::open()).await,
+            [false; 4],
+            "without any other replica"
+        );
+    }
+
+    #[tokio::test]
+    async fn reading_needs_no_lease() {
+        let api = Api::<ConfigMap>::default_namespaced(Fence::closed().guard(answered()));
+        assert!(api.get("one").await.is_ok());
+    }
+}
