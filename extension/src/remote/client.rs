@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use super::deadline::with_deadline;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::{Client, Config, config::AuthInfo};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::json;
 use sluice_core::kubeconfig::{Credentials, WorkloadKubeconfig};
 
-/// No single request to a workload API server may take longer.
+/// No request to a workload API server may take longer, from asking to the end of the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection on which nothing arrives for this long while something is waited for is given up. Longer than a watch lasts.
+const SILENCE: Duration = Duration::from_secs(45);
 
 /// Why no client can be made of a kubeconfig. Carries field names only, never content.
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +45,15 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
     config.root_cert = Some(authorities);
     config.tls_server_name.clone_from(&kubeconfig.tls_server_name);
     config.connect_timeout = Some(Duration::from_secs(5));
-    config.read_timeout = None;
+    config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(REQUEST_TIMEOUT);
     config.proxy_url = None;
+    // Otherwise a 429 or 503 is tried again for minutes inside one request, and a pass cannot say that kapp-controller does not
+    // serve its API yet. The next pass tries again.
+    config.default_retry = false;
     config.auth_info = auth(&kubeconfig.credentials)?;
-    Client::try_from(config).map_err(|_| Error::Identity)
+    let client = Client::try_from(config).map_err(|_| Error::Identity)?;
+    Ok(with_deadline(client, REQUEST_TIMEOUT))
 }
 
 fn auth(credentials: &Credentials) -> Result<AuthInfo, Error> {

@@ -1,8 +1,11 @@
 //! One live connection: a client, the PackageInstalls and Apps behind it, and whether the server answers.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use jiff::Timestamp;
@@ -12,9 +15,17 @@ use kube::{
     runtime::{reflector::Store, watcher},
 };
 use serde::de::DeserializeOwned;
-use sluice_crds::foreign::{App, PackageInstall};
-use tokio::{sync::OnceCell, task::AbortHandle};
+use sluice_crds::{
+    foreign::{App, PackageInstall},
+    run::FirstSeenRun,
+};
+use tokio::task::AbortHandle;
 
+use super::{
+    ensured::Ensured,
+    identity::{Identity, Served},
+    runs::FirstSeenRuns,
+};
 use crate::{
     triggers::Wake,
     watch::{Seen, follow},
@@ -29,6 +40,28 @@ pub enum Contact {
     Silent(Timestamp),
 }
 
+/// Why the identity of the API server is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("read namespace kube-system of a workload cluster")]
+pub struct Unread {
+    /// Since when, if it was known before.
+    pub since: Option<Timestamp>,
+    /// What went wrong this time.
+    pub source: kube::Error,
+}
+
+impl Contact {
+    /// The contact after one more sign of the server, and whether the Cluster is woken for it. Silence counts from its first
+    /// sign, however often the server is tried meanwhile.
+    fn after(self, silent: bool, now: Timestamp) -> (Self, bool) {
+        match (self, silent) {
+            (Self::Answers, true) => (Self::Silent(now), true),
+            (Self::Silent(since), true) => (Self::Silent(since), false),
+            (_, false) => (Self::Answers, true),
+        }
+    }
+}
+
 /// One live connection. Dropping it ends its watches.
 pub struct Remote {
     /// Client of the workload API server.
@@ -37,28 +70,47 @@ pub struct Remote {
     pub installs: Store<PackageInstall>,
     /// Apps of the system namespace.
     pub apps: Store<App>,
+    runs: Arc<FirstSeenRuns>,
     digest: String,
     contact: Arc<Mutex<Contact>>,
-    uid: OnceCell<String>,
-    prepared: OnceCell<()>,
-    copied: Mutex<BTreeMap<String, String>>,
+    /// How often a watch failed or was filled.
+    disturbances: Arc<AtomicU64>,
+    identity: Mutex<Identity>,
+    ensured: Mutex<Ensured>,
     watches: Vec<AbortHandle>,
 }
 
 impl Remote {
     pub(super) fn open(client: Client, namespace: &str, digest: String, wake: Wake) -> Self {
         let contact = Arc::new(Mutex::new(Contact::Answers));
-        let (installs, first) = watch::<PackageInstall>(&client, namespace, &contact, wake.clone());
-        let (apps, second) = watch::<App>(&client, namespace, &contact, wake);
+        let disturbances = Arc::default();
+        let runs = Arc::new(FirstSeenRuns::default());
+        let noted = Arc::clone(&runs);
+        let (installs, first) =
+            watch::<PackageInstall>(&client, namespace, &contact, &disturbances, wake.clone(), |_| {});
+        let (apps, second) =
+            watch::<App>(
+                &client,
+                namespace,
+                &contact,
+                &disturbances,
+                wake,
+                move |seen| match seen {
+                    Seen::Touched(app) => noted.note(app),
+                    Seen::Gone(app) => noted.forget(app),
+                    Seen::Synced | Seen::Failed(_) => {}
+                },
+            );
         Self {
             client,
             installs,
             apps,
+            runs,
             digest,
             contact,
-            uid: OnceCell::new(),
-            prepared: OnceCell::new(),
-            copied: Mutex::default(),
+            disturbances,
+            identity: Mutex::default(),
+            ensured: Mutex::default(),
             watches: vec![first, second],
         }
     }
@@ -69,24 +121,42 @@ impl Remote {
         &self.digest
     }
 
+    /// The run that the App of this name showed when its present generation was first seen by the watch.
+    #[must_use]
+    pub fn first_seen_run(&self, app: &str) -> Option<FirstSeenRun> {
+        self.runs.get(app)
+    }
+
     /// Whether the server answers, as far as the watches know.
     #[must_use]
     pub fn contact(&self) -> Contact {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// UID of namespace `kube-system`: the identity of the API server's data, whatever its address is.
+    /// Whose data the server serves. Asked of it when a watch failed or was filled since it was asked last, and every few
+    /// seconds: another server may answer at the same address, with the same credentials.
     ///
     /// # Errors
     /// The server does not answer.
-    pub async fn uid(&self) -> kube::Result<&str> {
-        self.uid
-            .get_or_try_init(|| self.read_uid())
-            .await
-            .map(String::as_str)
+    pub async fn served(&self) -> Result<Served, Unread> {
+        let disturbances = self.disturbances.load(Ordering::Acquire);
+        if let Some(uid) = self.identity().known(disturbances, Instant::now()) {
+            return Ok(Served::Same(uid.to_owned()));
+        }
+        match self.read_uid().await {
+            Ok(uid) => Ok(self.identity().read(uid, disturbances, Instant::now())),
+            Err(source) => Err(Unread {
+                since: self.identity().unread(Timestamp::now()),
+                source,
+            }),
+        }
     }
 
-    /// The same, asked of the server now.
+    fn identity(&self) -> MutexGuard<'_, Identity> {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// UID of namespace `kube-system`, asked of the server now.
     ///
     /// # Errors
     /// The server does not answer.
@@ -97,30 +167,33 @@ impl Remote {
         Ok(namespace.uid().unwrap_or_default())
     }
 
-    /// Runs `prepare` once for the life of the connection; a failure is tried again by the next caller.
+    /// Runs `ensure` when it is time to look at `thing`, of which `content` is wanted: before a package that needs it is
+    /// written, and every few seconds until that package is `proven`. A failure is tried again by the next caller.
     ///
     /// # Errors
-    /// What `prepare` says.
-    pub async fn prepared<E>(&self, prepare: impl AsyncFnOnce() -> Result<(), E>) -> Result<(), E> {
-        self.prepared
-            .get_or_try_init(async || prepare().await)
-            .await
-            .map(|&()| ())
+    /// What `ensure` says.
+    pub async fn ensured<E>(
+        &self,
+        thing: &str,
+        content: &str,
+        proven: bool,
+        ensure: impl AsyncFnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.looks().is_due(thing, content, proven, Instant::now()) {
+            return Ok(());
+        }
+        ensure().await?;
+        self.looks().note(thing, content, Instant::now());
+        Ok(())
     }
 
-    /// Whether `content` was written to `name` over this connection already.
-    #[must_use]
-    pub fn is_copied(&self, name: &str, content: &str) -> bool {
-        let copied = self.copied.lock().unwrap_or_else(PoisonError::into_inner);
-        copied.get(name).is_some_and(|known| known == content)
+    /// Has everything looked at again that was made sure of.
+    pub fn forget_ensured(&self) {
+        self.looks().forget();
     }
 
-    /// Remembers that `content` was written to `name`.
-    pub fn set_copied(&self, name: &str, content: String) {
-        self.copied
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.to_owned(), content);
+    fn looks(&self) -> MutexGuard<'_, Ensured> {
+        self.ensured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,7 +207,9 @@ fn watch<K>(
     client: &Client,
     namespace: &str,
     contact: &Arc<Mutex<Contact>>,
+    disturbances: &Arc<AtomicU64>,
     wake: Wake,
+    note: impl Fn(&Seen<'_, K>) + Send + 'static,
 ) -> (Store<K>, AbortHandle)
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
@@ -146,19 +221,21 @@ where
         + 'static,
 {
     let api = Api::<K>::namespaced(client.clone(), namespace);
-    let contact = Arc::clone(contact);
+    let (contact, disturbances) = (Arc::clone(contact), Arc::clone(disturbances));
     let (store, run) = follow(api, watcher::Config::default(), (), move |seen| {
-        let mut contact = contact.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&seen, *contact) {
-            // Until kapp-controller has brought its kinds, "not found" is a sign of life.
-            (Seen::Failed(error), Contact::Answers) if !answered(error) => {
-                *contact = Contact::Silent(Timestamp::now());
-            }
-            (Seen::Failed(error), _) if !answered(error) => return,
-            _ => *contact = Contact::Answers,
+        note(&seen);
+        if matches!(seen, Seen::Failed(_) | Seen::Synced) {
+            disturbances.fetch_add(1, Ordering::AcqRel);
         }
+        // Until kapp-controller has brought its kinds, "not found" is a sign of life.
+        let silent = matches!(&seen, Seen::Failed(error) if !answered(error));
+        let mut contact = contact.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, wakes) = contact.after(silent, Timestamp::now());
+        *contact = next;
         drop(contact);
-        wake.wake();
+        if wakes {
+            wake.wake();
+        }
     });
     (store, tokio::spawn(run).abort_handle())
 }
@@ -170,5 +247,21 @@ fn answered(error: &watcher::Error) -> bool {
         | watcher::Error::WatchFailed(error) => matches!(error, kube::Error::Api(_)),
         watcher::Error::WatchError(_) => true,
         watcher::Error::NoResourceVersion => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_counts_from_its_first_sign() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (contact, wakes) = Contact::Answers.after(true, at(10));
+        assert_eq!((contact, wakes), (Contact::Silent(at(10)), true));
+        for second in 11..100 {
+            assert_eq!(contact.after(true, at(second)), (Contact::Silent(at(10)), false));
+        }
+        assert_eq!(contact.after(false, at(100)), (Contact::Answers, true));
     }
 }

@@ -2,6 +2,10 @@
 
 mod client;
 mod connection;
+mod deadline;
+mod ensured;
+mod identity;
+mod runs;
 
 use std::{
     collections::HashMap,
@@ -11,29 +15,36 @@ use std::{
 use sluice_core::kubeconfig::WorkloadKubeconfig;
 
 pub use client::connect;
-pub use connection::{Contact, Remote};
+pub use connection::{Contact, Remote, Unread};
+pub use identity::Served;
 
-use crate::triggers::{ClusterRef, Triggers};
+use crate::{
+    fence::Fence,
+    triggers::{ClusterRef, Triggers},
+};
 
 /// The live connections, by UID of the Cluster.
 pub struct Remotes {
     system_namespace: String,
     triggers: Triggers,
+    fence: Fence,
     live: Mutex<HashMap<String, Arc<Remote>>>,
 }
 
 impl Remotes {
-    /// No connections yet. PackageInstalls are watched in `system_namespace` of each workload cluster.
+    /// No connections yet. PackageInstalls are watched in `system_namespace` of each workload cluster, and nothing is
+    /// written there while `fence` is closed.
     #[must_use]
-    pub fn new(system_namespace: String, triggers: Triggers) -> Self {
+    pub fn new(system_namespace: String, triggers: Triggers, fence: Fence) -> Self {
         Self {
             system_namespace,
             triggers,
+            fence,
             live: Mutex::default(),
         }
     }
 
-    /// The connection of a cluster, opened anew when the kubeconfig is another one.
+    /// The connection of a cluster; another one when the kubeconfig is another one.
     ///
     /// # Errors
     /// The kubeconfig holds something that no client can be made of.
@@ -48,7 +59,7 @@ impl Remotes {
         if let Some(remote) = live.get(cluster_uid).filter(|remote| remote.digest() == digest) {
             return Ok(Arc::clone(remote));
         }
-        let client = connect(kubeconfig)?;
+        let client = self.fence.guard(connect(kubeconfig)?);
         let wake = self.triggers.of(cluster.clone());
         let remote = Arc::new(Remote::open(
             client,
