@@ -29,23 +29,31 @@ const PROGRESS: [HoldReason; 7] = [
     HoldReason::WorkersUpgrading,
 ];
 
+/// So many different texts of one object are counted when they are repeated.
+const COUNTED: usize = 16;
+
 /// Publishes events on Clusters.
 pub struct Notifier {
-    recorder: Recorder,
-    last: Mutex<HashMap<String, String>>,
+    client: Client,
+    told: Mutex<HashMap<String, Told>>,
+}
+
+/// What was published about one object.
+#[derive(Default)]
+struct Told {
+    last: String,
+    /// By reason and note. A recorder takes two events of one reason for the same and repeats the note of the first one, so
+    /// there is one for each text.
+    recorders: HashMap<String, Recorder>,
 }
 
 impl Notifier {
     /// A notifier that has told nothing yet.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        let reporter = Reporter {
-            controller: CONTROLLER.to_owned(),
-            instance: None,
-        };
         Self {
-            recorder: Recorder::new(client, reporter),
-            last: Mutex::default(),
+            client,
+            told: Mutex::default(),
         }
     }
 
@@ -70,7 +78,7 @@ impl Notifier {
 
     /// Forgets a cluster that is gone.
     pub fn forget(&self, uid: &str) {
-        self.last
+        self.told
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(uid);
@@ -88,14 +96,9 @@ impl Notifier {
     async fn publish(&self, object: &ObjectReference, type_: EventType, reason: &str, note: &str) {
         let uid = object.uid.clone().unwrap_or_default();
         let said = format!("{reason}: {note}");
-        let before = self
-            .last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(uid, said.clone());
-        if before.as_ref() == Some(&said) {
+        let Some(recorder) = self.recorder(uid, said) else {
             return;
-        }
+        };
         let event = Event {
             type_,
             reason: reason.to_owned(),
@@ -104,8 +107,29 @@ impl Notifier {
             secondary: None,
         };
         // An event is a courtesy: the condition says the same, so a lost one is no reason to stop.
-        if let Err(error) = self.recorder.publish(&event, object).await {
+        if let Err(error) = recorder.publish(&event, object).await {
             warn!(%error, reason, "Publishing an event");
         }
+    }
+
+    /// What counts the repetitions of a text; none if it was published last.
+    fn recorder(&self, uid: String, said: String) -> Option<Recorder> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = told.entry(uid).or_default();
+        if told.last == said {
+            return None;
+        }
+        told.last.clone_from(&said);
+        if told.recorders.len() >= COUNTED {
+            told.recorders.clear();
+        }
+        let fresh = || {
+            let reporter = Reporter {
+                controller: CONTROLLER.to_owned(),
+                instance: None,
+            };
+            Recorder::new(self.client.clone(), reporter)
+        };
+        Some(told.recorders.entry(said).or_insert_with(fresh).clone())
     }
 }

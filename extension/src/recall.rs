@@ -15,6 +15,7 @@ use kube::{
     runtime::reflector::Store,
 };
 use serde_json::json;
+use sluice_core::cluster::is_stopped;
 use sluice_crds::{foreign::Cluster, labels::annotation};
 use sluice_hooks::{Hook, handler};
 use tracing::{info, warn};
@@ -69,7 +70,7 @@ async fn touch(client: &Client, cluster: &Cluster) -> kube::Result<()> {
 /// Whether Cluster API says that it could not call one of our handlers. A paused Cluster is left alone, and so does
 /// Cluster API.
 fn call_failed(cluster: &Cluster) -> bool {
-    if cluster.spec.paused || cluster.annotations().contains_key(annotation::PAUSED) {
+    if is_stopped(cluster) {
         return false;
     }
     let conditions = cluster.status.iter().flat_map(|status| &status.conditions);

@@ -1,4 +1,4 @@
-//! The few ways in which objects are written, each with a precondition or with bytes that are always the same.
+//! The few ways in which objects are written, each with a precondition.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,9 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use sluice_core::build::FIELD_MANAGER;
+use sluice_core::build::{FIELD_MANAGER, Repair, update};
+use sluice_crds::foreign::PackageInstall;
+use tracing::info;
 
 /// Creates an object whose content never changes once it exists (identities, content-addressed Secrets).
 /// `true` when it was missing.
@@ -22,34 +24,47 @@ where
     }
 }
 
-/// Server-side apply under this controller's name.
-pub(super) async fn apply<K>(api: &Api<K>, object: &K) -> kube::Result<K>
+/// Creates the object where it is missing, and repairs one that is not as it is needed.
+pub(super) async fn ensure<K>(
+    api: &Api<K>,
+    wanted: &K,
+    repair: impl Fn(&K, &K) -> Repair<K>,
+) -> kube::Result<()>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Serialize,
 {
-    api.patch(
-        &object.name_any(),
-        &PatchParams::apply(FIELD_MANAGER).force(),
-        &Patch::Apply(object),
-    )
-    .await
+    let name = wanted.name_any();
+    let Some(found) = api.get_opt(&name).await? else {
+        return create(api, wanted).await.map(drop);
+    };
+    match repair(wanted, &found) {
+        Repair::NotNeeded => return Ok(()),
+        Repair::Replace(next) => drop(api.replace(&name, &params(), &next).await?),
+        Repair::Recreate => {
+            delete(api, &name, found.uid()).await?;
+            create(api, wanted).await?;
+        }
+    }
+    info!(kind = %K::kind(&()), name, "Repaired what a package needs");
+    Ok(())
 }
 
-/// Creates the object, or replaces one that says something else. The aggregated Package API knows no server-side apply.
-pub(super) async fn put<K>(api: &Api<K>, object: &K, same: impl Fn(&K, &K) -> bool) -> kube::Result<()>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
-{
-    if create(api, object).await? {
+/// Makes a PackageInstall say what is wanted. Its uid and resourceVersion are those of `found`, so what was written since is
+/// never overwritten; without `found` it is created, never replaced. Either way 409 says that `found` is old.
+pub(super) async fn install(
+    api: &Api<PackageInstall>,
+    wanted: &PackageInstall,
+    found: Option<&PackageInstall>,
+) -> kube::Result<()> {
+    let Some(found) = found else {
+        return api.create(&params(), wanted).await.map(drop);
+    };
+    let Some(patch) = update(wanted, found) else {
         return Ok(());
-    }
-    let found = api.get(&object.name_any()).await?;
-    if same(object, &found) {
-        return Ok(());
-    }
-    let mut next = object.clone();
-    next.meta_mut().resource_version = found.resource_version();
-    api.replace(&object.name_any(), &params(), &next).await.map(drop)
+    };
+    api.patch(&wanted.name_any(), &patch_params(), &Patch::Merge(&patch))
+        .await
+        .map(drop)
 }
 
 /// Deletes exactly this object; one that is gone already is fine.
@@ -78,3 +93,13 @@ pub(super) fn params() -> PostParams {
         ..PostParams::default()
     }
 }
+
+pub(super) fn patch_params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

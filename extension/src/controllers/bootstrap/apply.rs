@@ -20,7 +20,7 @@ use super::{
     Context, Error,
     targets::Planned,
     values,
-    write::{apply, create, params, put},
+    write::{create, ensure, install, params},
 };
 use crate::remote::Remote;
 
@@ -83,99 +83,83 @@ async fn write_clone(ctx: &Context, owner: &Owner, clone: ValuesClone) -> Result
     Ok(Ok(()))
 }
 
-/// The PackageInstall of kapp-controller, beside the Cluster.
-pub(super) async fn on_management(ctx: &Context, owner: &Owner, planned: &Planned) -> Result<(), Error> {
-    let wanted = build::install(
-        owner,
-        &planned.install(Place::Management, &ctx.settings.sync_period_text()),
-    );
-    let key = ObjectRef::new(&planned.install_name).within(&owner.namespace);
-    if ctx
+/// The PackageInstall of kapp-controller, beside the Cluster, and its values. `remote` remembers when they were looked at.
+pub(super) async fn on_management(
+    ctx: &Context,
+    owner: &Owner,
+    remote: &Remote,
+    planned: &Planned,
+    proven: bool,
+) -> Result<(), Error> {
+    let namespace = &owner.namespace;
+    // Found before anything is written: what is written later must not replace what was written in between.
+    let found = ctx
         .stores
         .installs
-        .get(&key)
-        .is_some_and(|found| build::same_install(&wanted, &found))
-    {
-        return Ok(());
-    }
-    let client = &ctx.client;
-    let values = build::values_secret(
-        owner,
-        &planned.secret_name,
-        &owner.namespace,
-        &planned.package_name,
-        &planned.values,
-        true,
-    );
-    create(
-        &Api::<Secret>::namespaced(client.clone(), &owner.namespace),
-        &values,
-    )
-    .await?;
-    apply(
-        &Api::<PackageInstall>::namespaced(client.clone(), &owner.namespace),
-        &wanted,
-    )
-    .await?;
+        .get(&ObjectRef::new(&planned.install_name).within(namespace));
+    let values = planned.values_secret(owner, &ctx.settings.system_namespace);
+    let secrets = Api::namespaced(ctx.client.clone(), namespace);
+    let thing = format!("Secret {} beside the Cluster", planned.secret_name);
+    remote
+        .ensured(&thing, "", proven, async || {
+            ensure(&secrets, &values, build::repair_values_secret).await
+        })
+        .await?;
+    let wanted = build::install(owner, &planned.install(Place::Management));
+    let installs = Api::namespaced(ctx.client.clone(), namespace);
+    install(&installs, &wanted, found.as_deref()).await?;
     Ok(())
 }
 
-/// One package inside the workload cluster: its Package, its values, its PackageInstall.
+/// One package inside the workload cluster: the identity that installs it, its Package, its values, its PackageInstall.
+///
+/// What the PackageInstall needs is looked at until the package is `proven`: kapp-controller cannot do without, and nothing
+/// else restores what is deleted or edited by hand.
 pub(super) async fn on_workload(
     ctx: &Context,
     owner: &Owner,
     remote: &Remote,
     planned: &Planned,
+    proven: bool,
 ) -> Result<(), Error> {
     let namespace = &ctx.settings.system_namespace;
+    let client = || remote.client.clone();
+    // Found before anything is written: what is written later must not replace what was written in between.
+    let found = remote
+        .installs
+        .get(&ObjectRef::new(&planned.install_name).within(namespace));
     remote
-        .prepared(async || identity(remote, namespace).await)
+        .ensured("identity", "", proven, async || identity(remote, namespace).await)
         .await?;
 
     let source = ctx
         .stores
         .packages
         .get(&ObjectRef::new(&planned.package_name).within(namespace));
-    let content = source
-        .as_ref()
-        .and_then(|source| serde_json::to_string(&source.spec).ok())
-        .unwrap_or_default();
-    if let Some(source) = source.filter(|_| !remote.is_copied(&planned.package_name, &content)) {
-        let api = Api::<Package>::namespaced(remote.client.clone(), namespace);
-        put(&api, &build::package(&source, namespace), build::same_package).await?;
-        remote.set_copied(&planned.package_name, content);
+    if let Some(source) = source {
+        let wanted = build::package(&source, namespace);
+        let content = serde_json::to_string(&wanted.spec).unwrap_or_default();
+        let packages = Api::<Package>::namespaced(client(), namespace);
+        let thing = format!("Package {}", planned.package_name);
+        remote
+            .ensured(&thing, &content, proven, async || {
+                ensure(&packages, &wanted, build::repair_package).await
+            })
+            .await?;
     }
 
-    let wanted = build::install(
-        owner,
-        &planned.install(Place::Workload(namespace), &ctx.settings.sync_period_text()),
-    );
-    let key = ObjectRef::new(&planned.install_name).within(namespace);
-    if remote
-        .installs
-        .get(&key)
-        .is_some_and(|found| build::same_install(&wanted, &found))
-    {
-        return Ok(());
-    }
-    let values = build::values_secret(
-        owner,
-        &planned.secret_name,
-        namespace,
-        &planned.package_name,
-        &planned.values,
-        false,
-    );
-    create(
-        &Api::<Secret>::namespaced(remote.client.clone(), namespace),
-        &values,
-    )
-    .await?;
-    apply(
-        &Api::<PackageInstall>::namespaced(remote.client.clone(), namespace),
-        &wanted,
-    )
-    .await?;
+    let values = planned.values_secret(owner, &ctx.settings.system_namespace);
+    let secrets = Api::namespaced(client(), namespace);
+    let thing = format!("Secret {}", planned.secret_name);
+    remote
+        .ensured(&thing, "", proven, async || {
+            ensure(&secrets, &values, build::repair_values_secret).await
+        })
+        .await?;
+
+    let wanted = build::install(owner, &planned.install(Place::Workload(namespace)));
+    let installs = Api::<PackageInstall>::namespaced(client(), namespace);
+    install(&installs, &wanted, found.as_deref()).await?;
     Ok(())
 }
 
@@ -187,26 +171,32 @@ async fn identity(remote: &Remote, namespace: &str) -> kube::Result<()> {
         cluster_role,
         cluster_role_binding,
     } = build::identity(namespace);
-    create(&Api::<Namespace>::all(client()), &system).await?;
-    create(
-        &Api::<ServiceAccount>::namespaced(client(), namespace),
-        &service_account,
+    let service_accounts = Api::<ServiceAccount>::namespaced(client(), namespace);
+    ensure(&Api::<Namespace>::all(client()), &system, build::exists).await?;
+    ensure(&service_accounts, &service_account, build::exists).await?;
+    ensure(
+        &Api::<ClusterRole>::all(client()),
+        &cluster_role,
+        build::repair_role,
     )
     .await?;
-    create(&Api::<ClusterRole>::all(client()), &cluster_role).await?;
-    create(&Api::<ClusterRoleBinding>::all(client()), &cluster_role_binding).await?;
-    Ok(())
+    ensure(
+        &Api::<ClusterRoleBinding>::all(client()),
+        &cluster_role_binding,
+        build::repair_binding,
+    )
+    .await
 }
 
 impl Planned {
-    fn install<'a>(&'a self, place: Place<'a>, sync_period: &'a str) -> Install<'a> {
+    fn install<'a>(&'a self, place: Place<'a>) -> Install<'a> {
         Install {
             name: &self.install_name,
             place,
             ref_name: &self.facts.ref_name,
             version: &self.facts.version,
             values: &self.secret_name,
-            sync_period,
+            sync_period: &self.sync_period,
         }
     }
 }

@@ -6,6 +6,7 @@ use kube::{ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
     bootstrap::{Belonging, Catalogue},
     build::Owner,
+    cluster::{is_legacy, is_managed, is_paused},
     hop::{ControlPlaneFacts, Plan, WorkerFacts},
     record::{ClusterFacts, of_cluster},
 };
@@ -13,7 +14,6 @@ use sluice_crds::{
     foreign::{
         Cluster,
         cluster::{ClusterStatus, Topology},
-        machine_deployment::{WorkerSpec, WorkerStatus},
     },
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease, UpgradeRecord},
@@ -61,7 +61,7 @@ impl Found {
             generation: cluster.metadata.generation.unwrap_or_default(),
             label,
             topology_version: &topology.version,
-            paused: cluster.spec.paused || annotations.contains_key(annotation::PAUSED),
+            paused: is_paused(cluster),
             start_held: annotations
                 .keys()
                 .any(|key| key.starts_with(annotation::BEFORE_UPGRADE_PREFIX)),
@@ -69,20 +69,9 @@ impl Found {
         }
     }
 
-    /// The release that the spec of the ClusterBootstrap belongs to.
+    /// The release that the spec of the ClusterBootstrap belongs to, as it was found.
     pub(super) fn belonging(&self) -> Belonging<'_> {
-        let Some(bootstrap) = &self.bootstrap else {
-            return Belonging::default();
-        };
-        let marked = bootstrap.annotations().get(annotation::RESOLVED_TKR);
-        let reported = bootstrap
-            .status
-            .as_ref()
-            .and_then(|status| status.resolved_tkr.as_ref());
-        Belonging {
-            marked: marked.map(String::as_str).filter(|name| !name.is_empty()),
-            reported: reported.map(String::as_str).filter(|name| !name.is_empty()),
-        }
+        self.bootstrap.as_deref().map(Belonging::of).unwrap_or_default()
     }
 }
 
@@ -104,11 +93,9 @@ pub(super) async fn run(cluster: &Arc<Cluster>, ctx: &Context) -> kube::Result<O
     let Some(topology) = cluster.spec.topology.clone() else {
         return Ok(None);
     };
-    let legacy = |tkr: &str| {
-        let release = ctx.stores.releases.get(&ObjectRef::new(tkr));
-        release.is_some_and(|release| release.labels().contains_key(label::LEGACY_TKR))
-    };
-    if (label.is_empty() && bootstrap.is_none()) || legacy(&label) {
+    let release = ctx.stores.releases.get(&ObjectRef::new(&label));
+    let legacy = release.as_deref().is_some_and(is_legacy);
+    if !is_managed(Some(&label), legacy, bootstrap.is_some()) {
         return Ok(None);
     }
     let control_plane = match &cluster.spec.control_plane_ref {
@@ -175,32 +162,9 @@ fn workers(ctx: &Context, owner: &Owner) -> Vec<WorkerFacts> {
         .state_filter(|worker| ours(worker.namespace(), worker.labels().get(label::CAPI_CLUSTER_NAME)));
     let deployments = deployments
         .iter()
-        .map(|worker| facts(worker.name_any(), &worker.spec, worker.status.as_ref()));
-    let pools = pools
-        .iter()
-        .map(|worker| facts(worker.name_any(), &worker.spec, worker.status.as_ref()));
+        .filter_map(|worker| WorkerFacts::of(worker.as_ref()));
+    let pools = pools.iter().filter_map(|worker| WorkerFacts::of(worker.as_ref()));
     let mut all: Vec<_> = deployments.chain(pools).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
-}
-
-fn facts(name: String, spec: &WorkerSpec, status: Option<&WorkerStatus>) -> WorkerFacts {
-    let version = spec.template.spec.version.clone();
-    let versions: Vec<String> = status
-        .into_iter()
-        .flat_map(|status| &status.versions)
-        .map(|each| each.version.clone())
-        .collect();
-    let replaced = status.is_some_and(|status| status.up_to_date_replicas == status.replicas);
-    let rolling = if versions.is_empty() {
-        !replaced
-    } else {
-        versions.iter().any(|running| Some(running) != version.as_ref())
-    };
-    WorkerFacts {
-        name,
-        spec_version: version,
-        versions,
-        rolling,
-    }
 }

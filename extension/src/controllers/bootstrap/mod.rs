@@ -2,8 +2,11 @@
 
 mod apply;
 mod ask_again;
+mod confirm;
 mod delete;
 mod dereference;
+mod edited;
+mod legacy_pause;
 mod packages;
 mod provider;
 mod quiet;
@@ -14,7 +17,7 @@ mod values;
 mod workload;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -30,6 +33,7 @@ use sluice_crds::foreign::{App, Cluster};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use edited::Edited;
 use quiet::Quiet;
 
 use super::{chain, write};
@@ -57,14 +61,6 @@ pub struct Settings {
     pub delete_timeout: Duration,
 }
 
-impl Settings {
-    /// The sync period as kapp-controller takes it.
-    fn sync_period_text(&self) -> String {
-        let seconds = self.sync_period.as_secs();
-        format!("{}m{}s", seconds / 60, seconds % 60)
-    }
-}
-
 /// What every reconcile shares.
 pub struct Context {
     /// Client of the management cluster.
@@ -82,7 +78,9 @@ pub struct Context {
     /// Events for people.
     pub events: Notifier,
     written: Mutex<HashMap<String, Instant>>,
+    managed: Mutex<HashSet<String>>,
     quiet: Mutex<Quiet>,
+    edited: Mutex<Edited>,
 }
 
 impl Context {
@@ -106,7 +104,9 @@ impl Context {
             index,
             events,
             written: Mutex::default(),
+            managed: Mutex::default(),
             quiet: Mutex::default(),
+            edited: Mutex::default(),
         }
     }
 
@@ -132,7 +132,30 @@ impl Context {
         quiet.is_over(uid, app, last_moved(app), (Instant::now(), Timestamp::now()))
     }
 
-    fn forget(&self, uid: &str) {
+    /// Remembers that the Cluster with this UID is managed.
+    fn set_managed(&self, uid: &str) {
+        let mut managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !managed.contains(uid) {
+            managed.insert(uid.to_owned());
+        }
+    }
+
+    /// How long the settled Cluster with this UID still leaves Packages as they were before they were edited in place.
+    fn leaves_edits(&self, uid: &str) -> Option<Duration> {
+        let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
+        edited.wait(uid, self.settings.sync_period, Instant::now())
+    }
+
+    fn has_no_edits(&self, uid: &str) {
+        self.edited
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .forget(uid);
+    }
+
+    /// Forgets the Cluster with this UID. Says whether it was managed until now.
+    fn forget(&self, uid: &str) -> bool {
+        self.has_no_edits(uid);
         self.quiet
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -144,6 +167,10 @@ impl Context {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(uid);
+        self.managed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid)
     }
 }
 
@@ -159,6 +186,11 @@ impl Error {
     fn is_conflict(&self) -> bool {
         let Self::Management(error) = self;
         matches!(error, kube::Error::Api(status) if status.code == 409)
+    }
+
+    fn is_not_found(&self) -> bool {
+        let Self::Management(error) = self;
+        matches!(error, kube::Error::Api(status) if status.code == 404)
     }
 }
 
@@ -196,20 +228,24 @@ fn failed(cluster: Arc<Cluster>, error: &Error, _: Arc<Context>) -> Action {
 
 async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, Error> {
     let Some(found) = dereference::run(&cluster, &ctx).await? else {
-        ctx.forget(&cluster.uid().unwrap_or_default());
-        return Ok(Action::await_change());
+        return Ok(unmanaged(&ctx, &cluster).await);
     };
+    ctx.set_managed(&found.owner.uid);
+    legacy_pause::remove(&ctx, &found).await?;
     if cluster.metadata.deletion_timestamp.is_some() {
         return delete::run(&ctx, &found).await;
     }
 
-    let validated = validate::run(&found, &ctx.settings.system_namespace, |release| {
-        dereference::template(&ctx, release)
-    });
+    let system_namespace = &ctx.settings.system_namespace;
+    let template = |release: &str| dereference::template(&ctx, release);
+    let validated = validate::run(&found, system_namespace, template);
     let (bootstrap, problem) = change(&ctx, &found, &validated).await?;
     let Some(bootstrap) = bootstrap else {
         return Ok(unborn(&ctx, &found, problem).await);
     };
+    // What was merged may be something else by now.
+    let problem = problem
+        .or_else(|| validate::below_release(&found, &validated, &bootstrap, system_namespace, template));
 
     let packages = packages::run(&ctx, &found, &validated, &bootstrap, problem).await?;
     update_status::run(&ctx, &found, &validated, &bootstrap, packages).await
@@ -232,6 +268,18 @@ async fn change(
             Err(hold) => (current, Some(hold)),
         },
     )
+}
+
+/// A Cluster that nothing is done for. One that was managed before has left, and its users can see that.
+async fn unmanaged(ctx: &Context, cluster: &Cluster) -> Action {
+    let uid = cluster.uid().unwrap_or_default();
+    if ctx.forget(&uid) && cluster.metadata.deletion_timestamp.is_none() {
+        let note = "no release label and no ClusterBootstrap: Sluice installs nothing and holds no upgrade of this Cluster any more";
+        ctx.events.told(cluster, "Unmanaged", note).await;
+        // Its next event is of its own: it may be managed again.
+        ctx.events.forget(&uid);
+    }
+    Action::await_change()
 }
 
 /// A Cluster without ClusterBootstrap has no record to carry the reason, so hooks and events do.

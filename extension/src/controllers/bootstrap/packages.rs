@@ -1,8 +1,8 @@
-//! Step 3 and 4 for the packages: build them, write them where somebody may, and judge how far they are.
+//! Step 3 and 4 for the packages: build them, write them where that is allowed, and judge how far they are.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api,
     api::ListParams,
@@ -12,24 +12,34 @@ use sluice_core::{
     bootstrap::Role,
     digest::Ground,
     hold::{Hold, HoldReason},
-    proof::{JudgedOn, Judgement, judge, unseen},
+    proof::{JudgedOn, Judgement, Standing, judge, standing, unseen},
     record::{Workload, latch},
 };
 use sluice_crds::{
     foreign::{App, PackageInstall},
-    run::{ClusterBootstrap, Outcome, PackageState, UpgradeRecord},
+    run::{ClusterBootstrap, FirstSeenRun, Outcome, UpgradeRecord},
 };
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::{
-    Context, Error, apply, ask_again, chain,
+    Context, Error, apply, ask_again, chain, confirm,
     dereference::Found,
     provider,
     targets::{self, Planned},
     validate::Validated,
     workload,
 };
-use crate::remote::{Contact, Remote};
+use crate::remote::{Contact, Remote, Served, Unread};
+
+/// A connection that was silent for so long is opened again once the server answers.
+const REOPEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
+
+/// How long a silent server is waited for. Others want this slot.
+const GLANCE: Duration = Duration::from_secs(2);
+
+/// Characters of an API server's message that are passed on.
+const LONGEST_MESSAGE: usize = 256;
 
 /// How the workload cluster answers.
 #[derive(Debug, Clone)]
@@ -64,11 +74,13 @@ pub(super) struct Packages {
     pub(super) judged: Vec<Judgement>,
     /// The PackageInstall of each, in the order of `planned`.
     pub(super) installs: Vec<Option<Arc<PackageInstall>>>,
-    /// Whether the record says that all is done, so that nothing was looked at.
-    pub(super) settled: bool,
+    /// When to look again, if the record says that all is done, so that nothing was looked at.
+    pub(super) settled: Option<Duration>,
     pub(super) reach: Reach,
     pub(super) remote: Option<Arc<Remote>>,
     pub(super) problem: Option<Hold>,
+    /// Whether a PackageInstall was written by another client since it was last seen; that write is on its way.
+    pub(super) conflict: bool,
     /// UID of the workload that `planned` is for.
     workload_uid: Option<String>,
 }
@@ -87,7 +99,7 @@ pub(super) async fn run(
         let ground = Ground {
             stage,
             workload,
-            installer: None,
+            ..Ground::default()
         };
         targets::plan(ctx, &found.owner, &bootstrap.spec, &found.catalogue, ground).await
     };
@@ -96,7 +108,7 @@ pub(super) async fn run(
     let waiting = missing
         .as_ref()
         .is_some_and(|hold| hold.reason == HoldReason::ValuesNotReady);
-    if waiting && validated.paused.is_none() {
+    if waiting && validated.paused.is_none() && problem.is_none() {
         let refused = provider::label(&ctx.client, &found.owner.namespace, &bootstrap.spec).await?;
         missing = refused.or(missing);
     }
@@ -104,25 +116,26 @@ pub(super) async fn run(
         planned,
         judged: Vec::new(),
         installs: Vec::new(),
-        settled: false,
+        settled: None,
         reach: Reach::NotYet(Hold::new(
             HoldReason::ControlPlaneCreating,
             "waiting for the control plane",
         )),
         remote: None,
         problem: problem.clone().or(missing),
+        conflict: false,
         workload_uid: recorded.map(str::to_owned),
     };
-    if packages.is_settled(record) {
+    packages.settled = packages.is_settled(ctx, &found.owner.uid, record);
+    if packages.settled.is_some() {
         ctx.remotes.close(&found.owner.uid);
-        packages.settled = true;
         return Ok(packages);
     }
     if stage.is_some() {
         match workload::connect(ctx, &found.owner).await? {
             Ok(remote) => {
-                packages.reach = reach(&remote).await;
                 packages.remote = Some(remote);
+                packages.reach(ctx, found).await;
             }
             Err(hold) => packages.reach = Reach::NotYet(hold),
         }
@@ -137,7 +150,8 @@ pub(super) async fn run(
     let may_write = validated.paused.is_none()
         && packages.problem.is_none()
         && stage.is_some()
-        && packages.workload_uid.is_some();
+        && packages.workload_uid.is_some()
+        && packages.reach.uid().is_some();
     if may_write && packages.remote.is_some() {
         packages.write(ctx, found).await?;
     }
@@ -149,27 +163,59 @@ pub(super) async fn run(
 }
 
 impl Packages {
-    /// Whether the record already says that exactly these packages are proven and all is done.
-    fn is_settled(&self, record: Option<&UpgradeRecord>) -> bool {
-        let Some(record) =
-            record.filter(|record| record.outcome == Some(Outcome::Completed) && self.problem.is_none())
-        else {
-            return false;
+    /// When to look again, if the record already says that exactly these packages are proven and all is done. Packages that
+    /// were edited in place concern every settled cluster at once, so each leaves them as they were until its own time.
+    fn is_settled(&self, ctx: &Context, uid: &str, record: Option<&UpgradeRecord>) -> Option<Duration> {
+        let record =
+            record.filter(|record| record.outcome == Some(Outcome::Completed) && self.problem.is_none())?;
+        match standing(&record.packages, self.planned.iter().map(Planned::target)) {
+            Standing::Edited => ctx.leaves_edits(uid),
+            Standing::Proven => {
+                ctx.has_no_edits(uid);
+                Some(ctx.settings.sync_period)
+            }
+            Standing::Open => {
+                ctx.has_no_edits(uid);
+                None
+            }
+        }
+    }
+
+    /// Asks whose data the workload API server serves. The connection to one that serves other data than before is closed:
+    /// its stores are not theirs. The next pass opens another one, and everything is asked for again.
+    async fn reach(&mut self, ctx: &Context, found: &Found) {
+        let Some(remote) = &self.remote else { return };
+        if let Contact::Silent(since) = remote.contact() {
+            // A watch that resumes is not heard of until something changes, so the server itself is asked.
+            let silent_for = Timestamp::now().duration_since(since);
+            if silent_for >= REOPEN_AFTER
+                && timeout(GLANCE, remote.read_uid())
+                    .await
+                    .is_ok_and(|answer| answer.is_ok())
+            {
+                return self.lose(ctx, found);
+            }
+            self.reach = Reach::Unreachable { since };
+            return;
+        }
+        self.reach = match remote.served().await {
+            Ok(Served::Same(uid)) => Reach::Reached { uid },
+            Ok(Served::Replaced) => return self.lose(ctx, found),
+            Err(Unread { since, source }) => {
+                let hold = silent(&source);
+                since.map_or(Reach::NotYet(hold), |since| Reach::Unreachable { since })
+            }
         };
-        record.packages.len() == self.planned.len()
-            && record
-                .packages
-                .iter()
-                .zip(&self.planned)
-                .all(|(record, planned)| {
-                    let target = planned.target();
-                    record.state == PackageState::Ready
-                        && (
-                            record.name.as_str(),
-                            record.version.as_str(),
-                            record.values_digest.as_str(),
-                        ) == (target.name, target.version, target.digest)
-                })
+    }
+
+    /// Closes the connection; the next pass opens another one.
+    fn lose(&mut self, ctx: &Context, found: &Found) {
+        ctx.remotes.close(&found.owner.uid);
+        self.remote = None;
+        self.reach = Reach::NotYet(Hold::new(
+            HoldReason::WorkloadUnreachable,
+            "opening another connection to the workload API server",
+        ));
     }
 
     /// Stage 0, then the others. kapp-controller is what gives the proof of all others, so nothing of a hop is written to
@@ -183,7 +229,14 @@ impl Packages {
             .iter()
             .filter(|planned| planned.role == Role::KappController)
         {
-            apply::on_management(ctx, &found.owner, planned).await?;
+            let proven = is_recorded(found.record(), planned);
+            if let Err(error) = apply::on_management(ctx, &found.owner, &remote, planned, proven).await {
+                let Some(hold) = write_refused(planned, "management", &error) else {
+                    return Err(error);
+                };
+                self.problem = Some(hold);
+                return Ok(());
+            }
         }
         if !self.kapp_controller_is_proven(ctx, found) {
             return Ok(());
@@ -193,9 +246,18 @@ impl Packages {
             .iter()
             .filter(|planned| planned.role != Role::KappController)
         {
-            if let Err(error) = apply::on_workload(ctx, &found.owner, &remote, planned).await {
-                self.problem = Some(refused(planned, &error));
-                break;
+            let proven = is_recorded(found.record(), planned);
+            match apply::on_workload(ctx, &found.owner, &remote, planned, proven).await {
+                Ok(()) => {}
+                Err(error) if error.is_conflict() => self.conflict = true,
+                Err(error) => {
+                    if error.is_not_found() {
+                        // Its namespace or its kind is gone, and maybe more.
+                        remote.forget_ensured();
+                    }
+                    self.problem = Some(refused(planned, &error));
+                    break;
+                }
             }
         }
         Ok(())
@@ -218,9 +280,7 @@ impl Packages {
 
     /// Judges every package from the watches.
     async fn look(&mut self, ctx: &Context, found: &Found, record: Option<&UpgradeRecord>) {
-        if let Some(remote) = &self.remote {
-            self.reach = reach(remote).await;
-        }
+        self.reach(ctx, found).await;
         let uid = self.reach.uid().map(str::to_owned);
         for planned in &self.planned {
             let target = planned.target();
@@ -240,17 +300,32 @@ impl Packages {
             };
             // A store that lost its server is old: what was proven stays so until the record lets go of it.
             let silent = planned.judged_on() == JudgedOn::Workload && uid.is_none();
+            let noted = self.noted(planned);
             self.judged.push(if silent {
                 unseen(&target, latch)
             } else {
-                judge(&target, install.as_deref(), app.as_deref(), latch)
+                judge(&target, install.as_deref(), app.as_deref(), latch).noting(noted.as_ref())
             });
             self.installs.push(install);
         }
     }
 
-    /// Judges every package from the servers themselves: what a watch shows may be old.
-    pub(super) async fn confirm(&mut self, ctx: &Context, found: &Found) -> Result<(), Error> {
+    /// The run that the watch of the workload's Apps showed first.
+    fn noted(&self, planned: &Planned) -> Option<FirstSeenRun> {
+        let remote = self.remote.as_ref()?;
+        remote
+            .first_seen_run(&planned.install_name)
+            .filter(|_| planned.judged_on() == JudgedOn::Workload)
+    }
+
+    /// Judges every package from the servers themselves: what a watch shows may be old. What was judged from the watch is not
+    /// recorded yet, so it is no latch.
+    pub(super) async fn confirm(
+        &mut self,
+        ctx: &Context,
+        found: &Found,
+        bootstrap: &ClusterBootstrap,
+    ) -> Result<(), Error> {
         let Some(remote) = self.remote.clone() else {
             return Ok(());
         };
@@ -274,17 +349,15 @@ impl Packages {
             }
         };
         if self.workload_uid.as_deref() != Some(uid.as_str()) {
-            self.reach = Reach::NotYet(Hold::new(
-                HoldReason::WorkloadUnreachable,
-                "another workload API server answers than a moment ago",
-            ));
+            self.lose(ctx, found);
             return Ok(());
         }
-        self.reach = Reach::Reached { uid };
         let beside_cluster = &found.owner.namespace;
         let own_installs = Api::<PackageInstall>::namespaced(ctx.client.clone(), beside_cluster);
         let own_apps = Api::<App>::namespaced(ctx.client.clone(), beside_cluster);
-        for (planned, judged) in self.planned.iter().zip(&mut self.judged) {
+        let record = found.record();
+        let mut confirmed = Vec::with_capacity(self.planned.len());
+        for planned in &self.planned {
             let name = &planned.install_name;
             let (install, app) = if planned.judged_on() == JudgedOn::Management {
                 (own_installs.get_opt(name).await?, own_apps.get_opt(name).await?)
@@ -295,25 +368,31 @@ impl Packages {
                     apps.iter().find(|app| named(&app.metadata)).cloned(),
                 )
             };
-            *judged = judge(
-                &planned.target(),
-                install.as_ref(),
-                app.as_ref(),
-                Some(&judged.record),
-            );
+            let target = planned.target();
+            let latch = latch(record, &uid, target.name);
+            let judged = judge(&target, install.as_ref(), app.as_ref(), latch);
+            confirmed.push(judged.noting(self.noted(planned).as_ref()));
+        }
+        self.judged = confirmed;
+        self.reach = Reach::Reached { uid };
+        let changed = confirm::changed(ctx, &found.owner, &remote, &bootstrap.spec, &self.planned).await?;
+        if let Some(package) = changed {
+            // Whatever was altered is looked for, and put right, in the next pass.
+            remote.forget_ensured();
+            let message = format!("package {package} was changed while its proof was looked at");
+            self.problem = Some(Hold::new(HoldReason::PackagesUnknown, message));
         }
         Ok(())
     }
 }
 
-async fn reach(remote: &Remote) -> Reach {
-    if let Contact::Silent(since) = remote.contact() {
-        return Reach::Unreachable { since };
-    }
-    match remote.uid().await {
-        Ok(uid) => Reach::Reached { uid: uid.to_owned() },
-        Err(error) => Reach::NotYet(silent(&error)),
-    }
+/// Whether the record has the proof of exactly this package.
+fn is_recorded(record: Option<&UpgradeRecord>, planned: &Planned) -> bool {
+    record.is_some_and(|record| {
+        record.packages.iter().any(|record| {
+            standing(std::slice::from_ref(record), std::iter::once(planned.target())) == Standing::Proven
+        })
+    })
 }
 
 fn silent(error: &kube::Error) -> Hold {
@@ -326,23 +405,34 @@ fn silent(error: &kube::Error) -> Hold {
 }
 
 fn refused(planned: &Planned, error: &Error) -> Hold {
-    let Error::Management(error) = error;
-    let package = &planned.package_name;
-    match error {
+    let Error::Management(answer) = error;
+    match answer {
         // The package API is served by the kapp-controller that has just been installed or restarted.
         kube::Error::Api(status) if matches!(status.code, 404 | 503) => Hold::new(
             HoldReason::KappControllerRestarting,
             "waiting for kapp-controller to serve the package API",
         ),
-        kube::Error::Api(status) if matches!(status.code, 400 | 403 | 413 | 422) => Hold::new(
-            HoldReason::WriteRefused,
-            format!(
-                "the workload API server refuses package {package}: {}",
-                status.message
-            ),
-        ),
-        error => silent(error),
+        other => write_refused(planned, "workload", error).unwrap_or_else(|| silent(other)),
     }
+}
+
+/// An API server does not take what belongs to a package, which another try will not change.
+fn write_refused(planned: &Planned, server: &str, error: &Error) -> Option<Hold> {
+    let Error::Management(kube::Error::Api(status)) = error else {
+        return None;
+    };
+    matches!(status.code, 400 | 403 | 413 | 422).then(|| {
+        let (package, message) = (&planned.package_name, shortened(&status.message));
+        Hold::new(
+            HoldReason::WriteRefused,
+            format!("the {server} API server refuses package {package}: {message}"),
+        )
+    })
+}
+
+/// The beginning of a server's message. It goes into conditions, events and calls, and may be of any length.
+fn shortened(message: &str) -> String {
+    message.chars().take(LONGEST_MESSAGE).collect()
 }
 
 fn on_management(

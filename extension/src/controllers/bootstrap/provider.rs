@@ -2,17 +2,17 @@
 
 use kube::{
     Api, Client, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, Patch},
 };
 use serde_json::json;
 use sluice_core::{
     bootstrap::{Provided, Role},
-    build::{FIELD_MANAGER, Values},
+    build::Values,
     hold::{Hold, HoldReason},
 };
 use sluice_crds::run::ClusterBootstrapSpec;
 
-use super::values;
+use super::{values, write::patch_params};
 use crate::controllers::served;
 
 /// The values that the provider of a package has written, or what keeps them from being read.
@@ -56,12 +56,8 @@ pub(super) async fn label(
         return Ok(None);
     }
     let patch = json!({"metadata": {"resourceVersion": provider.resource_version(), "labels": {key: value}}});
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     match api
-        .patch_metadata(&asked.by.name, &params, &Patch::Merge(patch))
+        .patch_metadata(&asked.by.name, &patch_params(), &Patch::Merge(patch))
         .await
     {
         Ok(_) => Ok(None),

@@ -1,9 +1,12 @@
 //! What shall be installed: the packages of the ClusterBootstrap with their values, named and digested.
 
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
 use sluice_core::{
     bootstrap::{Catalogue, PackageFacts, Role, packages},
-    build::{Owner, Values},
-    digest::{self, Ground},
+    build::{self, Owner, Values},
+    digest::{self, Ground, Installer},
     hold::{Hold, HoldReason},
     names,
     proof::{JudgedOn, Target},
@@ -24,6 +27,8 @@ pub(super) struct Planned {
     pub(super) install_name: String,
     pub(super) secret_name: String,
     pub(super) secret_prefix: String,
+    /// `spec.syncPeriod` of the PackageInstall.
+    pub(super) sync_period: String,
     pub(super) readiness: Readiness,
     pub(super) phase: Phase,
 }
@@ -38,6 +43,26 @@ impl Planned {
         }
     }
 
+    /// The namespace that it is installed in.
+    pub(super) fn namespace<'a>(&self, owner: &'a Owner, system_namespace: &'a str) -> &'a str {
+        match self.judged_on() {
+            JudgedOn::Management => &owner.namespace,
+            JudgedOn::Workload => system_namespace,
+        }
+    }
+
+    /// The Secret with its values, in that namespace.
+    pub(super) fn values_secret(&self, owner: &Owner, system_namespace: &str) -> Secret {
+        build::values_secret(
+            owner,
+            &self.secret_name,
+            self.namespace(owner, system_namespace),
+            &self.package_name,
+            &self.values,
+            self.judged_on() == JudgedOn::Management,
+        )
+    }
+
     /// What the proof is asked about.
     pub(super) fn target(&self) -> Target<'_> {
         Target {
@@ -46,6 +71,7 @@ impl Planned {
             version: &self.facts.version,
             digest: &self.digest,
             secret_name: &self.secret_name,
+            sync_period: (!self.facts.takes_values).then_some(self.sync_period.as_str()),
             judged_on: self.judged_on(),
             readiness: self.readiness,
             phase: self.phase,
@@ -63,7 +89,7 @@ pub(super) async fn plan(
 ) -> kube::Result<(Vec<Planned>, Option<Hold>)> {
     let mut planned = Vec::new();
     let mut problem = None;
-    let mut installer = None;
+    let mut installer: Option<(String, String)> = None;
     for (role, package) in packages(spec) {
         let values = match values::read(&ctx.client, &owner.namespace, role, package).await? {
             Ok(values) => values,
@@ -74,19 +100,21 @@ pub(super) async fn plan(
         };
         match one(
             owner,
-            role,
-            package,
+            ctx.settings.sync_period,
+            (role, package),
             spec.upgrade_policy.as_ref(),
             catalogue,
             values,
             Ground {
-                installer: installer.as_deref(),
+                installer: installer
+                    .as_ref()
+                    .map(|(version, digest)| Installer { version, digest }),
                 ..ground
             },
         ) {
             Ok(one) => {
                 if role == Role::KappController {
-                    installer = Some(format!("{} {}", one.facts.version, one.digest));
+                    installer = Some((one.facts.version.clone(), one.digest.clone()));
                 }
                 planned.push(one);
             }
@@ -98,8 +126,8 @@ pub(super) async fn plan(
 
 fn one(
     owner: &Owner,
-    role: Role,
-    package: &ClusterBootstrapPackage,
+    every: Duration,
+    (role, package): (Role, &ClusterBootstrapPackage),
     policy: Option<&UpgradePolicy>,
     catalogue: &Catalogue,
     values: Values,
@@ -116,6 +144,10 @@ fn one(
             ),
         )
     })?;
+    let ground = Ground {
+        template: &facts.template,
+        ..ground
+    };
     let digest = digest::values(&ground, &values);
     let too_long =
         |error: names::NameTooLong| Hold::new(HoldReason::NameTooLong, format!("package {name}: {error}"));
@@ -127,6 +159,7 @@ fn one(
         install_name: names::package_install(&owner.name, &facts.ref_name).map_err(too_long)?,
         secret_name: names::values_secret(&owner.name, &facts.ref_name, &digest).map_err(too_long)?,
         secret_prefix: names::values_secret_prefix(&owner.name, &facts.ref_name),
+        sync_period: build::sync_period(every, facts.takes_values, &digest),
         readiness: policy.map_or_else(Readiness::default, |policy| policy.readiness),
         phase: policy.map_or_else(Phase::default, |policy| policy.phase),
         facts,

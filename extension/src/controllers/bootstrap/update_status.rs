@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use kube::{Api, ResourceExt, runtime::controller::Action};
 use sluice_core::{
-    conditions::{Mirrored, mirror},
+    bootstrap::Belonging,
+    conditions::{Mirrored, mirror, with_nothing_to_prove},
     hold::{Hold, HoldReason},
-    record::{BootstrapFacts, Observed, PackageSet, Workload, advance, of_cluster},
+    record::{BootstrapFacts, Observed, PackageSet, Workload, advance, is_urgent, of_cluster},
 };
-use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Hook, Outcome, UpgradeRecord};
+use sluice_crds::run::{
+    ClusterBootstrap, ClusterBootstrapStatus, Hook, Outcome, PackageRecord, UpgradeRecord,
+};
 use tracing::info;
 
 use super::{
@@ -28,13 +31,15 @@ pub(super) async fn run(
     bootstrap: &ClusterBootstrap,
     mut packages: Packages,
 ) -> Result<Action, Error> {
-    if packages.settled && is_current(found, validated, bootstrap) {
-        return Ok(Action::requeue(ctx.settings.sync_period));
+    if let Some(again) = packages.settled
+        && is_current(found, validated, bootstrap)
+    {
+        return Ok(Action::requeue(again));
     }
     let previous = own_record(found, bootstrap);
     let mut record = advance(previous, &observe(found, validated, bootstrap, &packages));
     if opens_a_before_gate(previous, &record) {
-        packages.confirm(ctx, found).await?;
+        packages.confirm(ctx, found, bootstrap).await?;
         record = advance(previous, &observe(found, validated, bootstrap, &packages));
     }
 
@@ -51,13 +56,18 @@ pub(super) async fn run(
         })
         .collect();
     let next = match (&packages.problem, &packages.remote) {
-        (None, Some(_)) => HOT,
-        (Some(hold), _) if record.outcome == Some(Outcome::Completed) && is_about_values(hold) => AT_REST,
+        (None, Some(_)) if !packages.conflict => HOT,
+        // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
+        (Some(_), _) if record.outcome == Some(Outcome::Completed) => AT_REST,
         _ => UNWATCHED,
     };
     let status = ClusterBootstrapStatus {
-        resolved_tkr: validated.resolved.clone(),
-        conditions: mirror(&current.conditions, &mirrored, Timestamp::now()),
+        resolved_tkr: Belonging::of(bootstrap).release().map(str::to_owned),
+        conditions: with_nothing_to_prove(
+            mirror(&current.conditions, &mirrored, Timestamp::now()),
+            packages.planned.is_empty() && packages.problem.is_none(),
+            Timestamp::now(),
+        ),
         upgrade: Some(record),
     };
     tell(ctx, found, &status).await;
@@ -76,14 +86,6 @@ pub(super) async fn run(
         }
     }
     Ok(Action::requeue(next))
-}
-
-/// Whether it is the values of a package that cannot be had.
-fn is_about_values(hold: &Hold) -> bool {
-    matches!(
-        hold.reason,
-        HoldReason::ValuesNotFound | HoldReason::ValuesNotReady
-    )
 }
 
 /// The record while the Cluster is being deleted.
@@ -129,23 +131,19 @@ fn observe<'a>(
     packages: &'a Packages,
 ) -> Observed<'a> {
     let judged = packages.judged.as_slice();
-    let known = !packages.settled && judged.len() == packages.planned.len();
+    let known = packages.settled.is_none() && judged.len() == packages.planned.len();
+    let resolved = Belonging::of(bootstrap).resolved(&validated.progress);
     Observed {
         tkr: validated.release.as_deref(),
-        bootstrap: facts(bootstrap, validated.resolved.as_deref()),
+        bootstrap: facts(bootstrap, resolved),
         workload: packages.reach.seen(),
-        packages: validated
-            .resolved
-            .as_deref()
-            .filter(|_| known)
-            .map(|tkr| PackageSet {
-                tkr,
-                hop: &validated.progress.hop,
-                stage: validated.progress.stage(),
-                judged,
-            }),
+        packages: resolved.filter(|_| known).map(|tkr| PackageSet {
+            tkr,
+            hop: &validated.progress.hop,
+            stage: validated.progress.stage(),
+            judged,
+        }),
         problem: packages.problem.as_ref(),
-        settling_since: settling_since(own_record(found, bootstrap)),
         ..blank(found)
     }
 }
@@ -165,7 +163,6 @@ fn blank(found: &Found) -> Observed<'_> {
         )),
         packages: None,
         problem: None,
-        settling_since: None,
         uninstalled: false,
         now: Timestamp::now(),
     }
@@ -179,16 +176,6 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
         complete: true,
         resolved_tkr,
     }
-}
-
-/// Since when packages have only been settling.
-fn settling_since(record: Option<&UpgradeRecord>) -> Option<Timestamp> {
-    let record = record?;
-    let settling = |gate: &sluice_crds::run::Gate| {
-        gate.hook == Hook::AfterClusterUpgrade && gate.reason == HoldReason::PackagesNotSettled.as_str()
-    };
-    record.gates.iter().any(settling).then_some(())?;
-    record.ready_at.as_ref().map(|time| time.0)
 }
 
 /// Whether the record has seen everything that is there.
@@ -222,7 +209,7 @@ fn opens_a_before_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -
     })
 }
 
-/// How long a change that alters no answer still has to wait for its write.
+/// How long a change that nothing rests on still has to wait for its write.
 fn not_yet(
     ctx: &Context,
     uid: &str,
@@ -232,17 +219,7 @@ fn not_yet(
     let (Some(old), Some(new)) = (&current.upgrade, &next.upgrade) else {
         return None;
     };
-    let answers = |record: &UpgradeRecord| {
-        (
-            record.gates.clone(),
-            record.label.clone(),
-            record.to.clone(),
-            record.outcome,
-            record.observed_cluster_generation,
-            record.observed_bootstrap_generation,
-        )
-    };
-    if answers(old) != answers(new) || current.resolved_tkr != next.resolved_tkr {
+    if is_urgent(old, new) || current.resolved_tkr != next.resolved_tkr {
         return None;
     }
     let due: Instant = ctx.last_written(uid)? + COALESCE;
@@ -276,15 +253,30 @@ async fn write(
         .await?;
     ctx.set_written(&found.owner.uid);
     ctx.index.note(&found.owner.uid, None);
-    if written.status.is_none_or(|status| status.upgrade.is_none()) {
+    let kept = written.status.and_then(|status| status.upgrade);
+    let sent = next.status.and_then(|status| status.upgrade);
+    if kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
         let hold = Hold::new(
             HoldReason::CRDOutdated,
-            "the ClusterBootstrap definition is older than this release and drops status.upgrade; apply its CRDs",
+            "the ClusterBootstrap definition is older than this release and drops fields of status.upgrade; apply its CRDs",
         );
         ctx.index.note(&found.owner.uid, Some(hold.clone()));
         ctx.events.held(&found.cluster, &hold).await;
     }
     Ok(())
+}
+
+/// Whether the definition does not know fields that decisions rest on.
+fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -> bool {
+    let Some(sent) = sent else { return false };
+    let has = |package: &PackageRecord| {
+        (
+            package.proven_readiness.is_some(),
+            package.first_seen_run.is_some(),
+        )
+    };
+    let same = sent.packages.iter().map(has).eq(kept.packages.iter().map(has));
+    sent.settling_since.is_some() != kept.settling_since.is_some() || !same
 }
 
 /// One event for each change of what the cluster waits for.

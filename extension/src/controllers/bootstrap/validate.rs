@@ -2,15 +2,18 @@
 
 use kube::ResourceExt;
 use sluice_core::{
-    bootstrap::{Change, Draft, Inputs, Release, from_template, merge},
+    bootstrap::{
+        self, Belonging, Change, Draft, Inputs, KeptVersions, Release, from_template, is_bound, merge,
+    },
+    cluster::is_legacy,
     hold::{Hold, HoldReason},
     hop::{Progress, progress},
     record::pause,
-    tkr::{TkrFacts, for_progress},
+    tkr::{TkrFacts, for_progress, tkr_legacy},
 };
 use sluice_crds::{
     labels::{annotation, label, name},
-    run::{ClusterBootstrapSpec, TanzuKubernetesRelease},
+    run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease},
 };
 
 use super::dereference::Found;
@@ -24,8 +27,6 @@ pub(super) struct Validated {
     pub(super) release: Result<String, Hold>,
     /// The ClusterBootstrap that has to be written first.
     pub(super) change: Option<Draft>,
-    /// The release that the spec of the ClusterBootstrap is merged for once the change is written.
-    pub(super) resolved: Option<String>,
     /// Somebody wants nothing to be written.
     pub(super) paused: Option<Hold>,
     /// What keeps the release or the ClusterBootstrap from being known.
@@ -62,15 +63,10 @@ pub(super) fn run(
         .as_ref()
         .is_some_and(|bootstrap| bootstrap.spec.paused);
     let paused = pause(record, &progress, &found.facts(), bootstrap_paused);
-    let resolved = match &release {
-        Ok(name) if problem.is_none() && (change.is_none() || paused.is_none()) => Some(name.clone()),
-        _ => found.belonging().release().map(str::to_owned),
-    };
     Validated {
         progress,
         release,
         change,
-        resolved,
         paused,
         problem,
     }
@@ -83,8 +79,10 @@ fn release(found: &Found, progress: &Progress, known: &[TkrFacts]) -> Result<Str
             format!("the Cluster has a ClusterBootstrap, but no label {}", label::TKR),
         ));
     }
-    if !known.iter().any(|release| release.name == found.label) {
-        return Err(tkr_not_found(&found.label));
+    match known.iter().find(|release| release.name == found.label) {
+        None => return Err(tkr_not_found(&found.label)),
+        Some(release) if release.legacy => return Err(tkr_legacy(&found.label)),
+        Some(_) => {}
     }
     let data = found.topology.variable(name::TKR_DATA);
     let pinned = data.and_then(|data| data.get(&progress.hop)?.get("labels")?.get(label::TKR)?.as_str());
@@ -107,8 +105,6 @@ fn change(
     system_namespace: &str,
     template: &impl Fn(&str) -> Option<ClusterBootstrapSpec>,
 ) -> Result<Option<Draft>, Hold> {
-    let new = || template(release).ok_or_else(|| template_not_found(system_namespace, release));
-    let cluster = &found.owner.name;
     let Some(bootstrap) = &found.bootstrap else {
         if found
             .cluster
@@ -117,10 +113,10 @@ fn change(
         {
             return Ok(None);
         }
-        return from_template(cluster, &new()?, &found.catalogue).map(Some);
+        let new = template(release).ok_or_else(|| template_not_found(system_namespace, release))?;
+        return from_template(&found.owner.name, &new, &found.catalogue).map(Some);
     };
-    let belonging = found.belonging();
-    match belonging.change(release, progress) {
+    match found.belonging().change(release, progress) {
         Change::Nothing => return Ok(None),
         Change::Mark => {
             return Ok(Some(Draft {
@@ -130,37 +126,74 @@ fn change(
         }
         Change::Merge => {}
     }
+    with_inputs(found, bootstrap, release, template, system_namespace, |inputs| {
+        merge(inputs).map(Some)
+    })?
+}
+
+/// What keeps the packages of `bootstrap`, as it is now, from being those of the release, while they have to be.
+pub(super) fn below_release(
+    found: &Found,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    system_namespace: &str,
+    template: impl Fn(&str) -> Option<ClusterBootstrapSpec>,
+) -> Option<Hold> {
+    let release = validated.release.as_deref().ok()?;
+    let merged = Belonging::of(bootstrap).resolved(&validated.progress) == Some(release);
+    // What is not merged is held as such.
+    if !merged || !is_bound(&validated.progress, &found.workers, found.record()) {
+        return None;
+    }
+    match with_inputs(
+        found,
+        bootstrap,
+        release,
+        &template,
+        system_namespace,
+        bootstrap::below_release,
+    ) {
+        Ok(hold) => hold,
+        Err(hold) => Some(hold),
+    }
+}
+
+/// What `look` makes of a merge of `bootstrap` for `release`.
+fn with_inputs<T>(
+    found: &Found,
+    bootstrap: &ClusterBootstrap,
+    release: &str,
+    template: &impl Fn(&str) -> Option<ClusterBootstrapSpec>,
+    system_namespace: &str,
+    look: impl FnOnce(&Inputs<'_>) -> T,
+) -> Result<T, Hold> {
     let packages: Vec<String> = found
         .releases
         .iter()
         .filter(|each| each.name_any() == release)
-        .flat_map(|each| {
-            each.spec
-                .bootstrap_packages
-                .iter()
-                .flatten()
-                .map(|package| package.name.clone())
-        })
+        .flat_map(|each| each.spec.bootstrap_packages.iter().flatten())
+        .map(|package| package.name.clone())
         .collect();
-    merge(&Inputs {
-        cluster,
+    let new = template(release).ok_or_else(|| template_not_found(system_namespace, release))?;
+    Ok(look(&Inputs {
+        cluster: &found.owner.name,
         current: &bootstrap.spec,
-        old: belonging.release().and_then(template).as_ref(),
-        new: &new()?,
+        old: Belonging::of(bootstrap).release().and_then(template).as_ref(),
+        new: &new,
         release: Release {
             name: release,
             packages: &packages,
         },
         catalogue: &found.catalogue,
         unmanaged_cni: bootstrap.annotations().contains_key(annotation::UNMANAGED_CNI),
-    })
-    .map(Some)
+        kept: &KeptVersions::of(bootstrap)?,
+    }))
 }
 
 fn facts(release: &TanzuKubernetesRelease) -> TkrFacts {
     TkrFacts {
         name: release.name_any(),
         kubernetes_version: release.spec.kubernetes.version.clone(),
-        legacy: release.labels().contains_key(label::LEGACY_TKR),
+        legacy: is_legacy(release),
     }
 }

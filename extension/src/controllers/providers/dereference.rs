@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use kube::{Resource as _, ResourceExt, core::DynamicObject, runtime::reflector::ObjectRef};
-use sluice_core::providers::{OwnerBy, Problem, Reason};
+use sluice_core::{
+    cluster::is_paused,
+    providers::{OwnerBy, Problem, Reason},
+};
 use sluice_crds::{foreign::Cluster, labels::annotation};
 
 use super::{
@@ -83,7 +86,5 @@ pub(super) fn run(config: &Arc<DynamicObject>, ctx: &OfKind) -> Option<Found> {
 
 /// One that is deleted takes its configurations with it; one that is paused is left alone, as everywhere.
 fn is_at_rest(cluster: &Cluster) -> bool {
-    cluster.metadata.deletion_timestamp.is_some()
-        || cluster.spec.paused
-        || cluster.annotations().contains_key(annotation::PAUSED)
+    cluster.metadata.deletion_timestamp.is_some() || is_paused(cluster)
 }
