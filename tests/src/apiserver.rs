@@ -106,6 +106,18 @@ impl ApiServer {
         self.replace(&mut slot, &version).await
     }
 
+    /// Kills the server, deletes all its data and starts it again: another cluster answers at the same address, with the same
+    /// authority and the same credentials.
+    pub async fn lose_data(&self) -> Result<()> {
+        let mut slot = self.process.lock().await;
+        if let Some(mut old) = slot.take() {
+            old.kill().await?;
+        }
+        self.core.etcd().delete_below(&self.prefix).await?;
+        let version = self.version();
+        self.replace(&mut slot, &version).await
+    }
+
     /// Name of its log: `apiserver-<prefix>`.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -1,8 +1,23 @@
 //! Single requests on objects as JSON.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use kube::Client;
 use serde_json::{Value, json};
+
+use crate::observer::Revision;
+
+/// Revision of the last write of an object.
+pub(crate) fn revision(object: &Value) -> Result<Revision> {
+    let revision = object["metadata"]["resourceVersion"].as_str();
+    revision
+        .and_then(|revision| revision.parse().ok())
+        .with_context(|| {
+            format!(
+                "an object without resourceVersion: {}",
+                object["metadata"]["name"]
+            )
+        })
+}
 
 /// GETs an object; none if it does not exist.
 pub(crate) async fn get(client: &Client, path: &str) -> Result<Option<Value>> {

@@ -4,7 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use kube::{Client, Config};
+use serde_json::{Value, json};
 
 use crate::components::Binaries;
 use crate::ports::Port;
@@ -61,6 +65,22 @@ impl Etcd {
     #[must_use]
     pub fn url(&self) -> String {
         url(&self.client_port)
+    }
+
+    /// Deletes every key below `/prefix/`. The API server of the prefix must not run.
+    pub(crate) async fn delete_below(&self, prefix: &str) -> Result<()> {
+        // The byte after the slash ends the range.
+        let range = json!({
+            "key": BASE64_STANDARD.encode(format!("/{prefix}/")),
+            "range_end": BASE64_STANDARD.encode(format!("/{prefix}0")),
+        });
+        let config = Config::new(self.url().parse().context("read the address of etcd")?);
+        let client = Client::try_from(config).context("make a client of etcd")?;
+        let request = http::Request::post("/v3/kv/deleterange")
+            .header("content-type", "application/json")
+            .body(range.to_string().into_bytes())?;
+        client.request::<Value>(request).await.map(drop)?;
+        Ok(())
     }
 }
 

@@ -1,14 +1,17 @@
 //! The extension under test: the release binary, started as a user would start it, with the roles that we
 //! ship.
 
+mod ask;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube::Client;
+use nix::sys::signal::Signal;
 use tokio::sync::Mutex;
 
 use crate::kapp_controller::token;
@@ -20,6 +23,9 @@ use crate::registration;
 pub use crate::registration::Scope;
 use crate::run_directory::target_directory;
 use crate::stack::{SYSTEM_NAMESPACE, Stack, StackCore};
+use crate::wait;
+
+pub use ask::HookReply;
 
 /// Path of the binary; by default `release/sluice` in Cargo's target directory.
 pub const BINARY: &str = "SLUICE_BIN";
@@ -35,6 +41,8 @@ pub struct Settings {
     pub sync_period: String,
     /// More arguments.
     pub arguments: Vec<String>,
+    /// Where it reaches the management API server (`https://127.0.0.1:<port>`); without anything between when absent.
+    pub api_server: Option<String>,
 }
 
 impl Settings {
@@ -45,7 +53,22 @@ impl Settings {
             name: name.into(),
             sync_period: "10m".to_owned(),
             arguments: Vec::new(),
+            api_server: None,
         }
+    }
+
+    /// Reaches the management API server at another URL.
+    #[must_use]
+    pub fn api_server(mut self, url: impl Into<String>) -> Self {
+        self.api_server = Some(url.into());
+        self
+    }
+
+    /// A standby: answers hooks, and waits for a lease that another replica has.
+    #[must_use]
+    pub fn standby(mut self) -> Self {
+        self.arguments.push("--leader-elect".to_owned());
+        self
     }
 }
 
@@ -55,6 +78,7 @@ pub struct Extension {
     core: Arc<StackCore>,
     client: Client,
     settings: Settings,
+    arguments: std::sync::Mutex<Vec<String>>,
     program: PathBuf,
     directory: PathBuf,
     ca_bundle: String,
@@ -67,25 +91,41 @@ impl Extension {
     /// Applies `manifests/base`, starts the binary with a token of the ServiceAccount in it, and waits
     /// until it is ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
-        let program = binary()?;
         let base = Base::read()?;
         base.apply(&stack.client()).await?;
         let identity = base.identity()?;
         let token = token(&stack.client(), &identity.namespace, &identity.service_account).await?;
+        let extension = Self::prepare(stack, settings, &token)?;
+        extension.restart().await?;
+        Ok(extension)
+    }
 
+    /// Starts the binary with another token and does not wait: its holder may have no rights at all yet.
+    pub async fn start_unready(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
+        let extension = Self::prepare(stack, settings, token)?;
+        let process = Process::start(extension.core.directory(), extension.launch())?;
+        *extension.process.lock().await = Some(process);
+        Ok(extension)
+    }
+
+    fn prepare(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
+        let program = binary()?;
         let pki = stack.management().pki();
         let directory = stack.core().directory().subdirectory(&settings.name)?;
         let certificate = pki.server_certificate()?;
         fs::write(directory.join("tls.crt"), &certificate.certificate)?;
         fs::write(directory.join("tls.key"), &certificate.key)?;
+        let api_server = settings.api_server.clone();
+        let api_server = api_server.unwrap_or_else(|| stack.management().url());
         fs::write(
             directory.join("kubeconfig"),
-            pki.token_kubeconfig(&stack.management().url(), &token),
+            pki.token_kubeconfig(&api_server, token),
         )?;
 
-        let extension = Self {
+        Ok(Self {
             core: stack.core().clone(),
             client: stack.client(),
+            arguments: std::sync::Mutex::new(settings.arguments.clone()),
             settings,
             program,
             directory,
@@ -93,9 +133,7 @@ impl Extension {
             hook_port: Port::reserve()?,
             health_port: Port::reserve()?,
             process: Mutex::new(None),
-        };
-        extension.restart().await?;
-        Ok(extension)
+        })
     }
 
     /// Kills the process if it runs, starts it again with the same arguments and waits until it is ready.
@@ -106,6 +144,35 @@ impl Extension {
         process.until("to be ready", READY, || readyz.get()).await?;
         *self.process.lock().await = Some(process);
         Ok(())
+    }
+
+    /// More arguments for the next process, in place of those given before.
+    pub fn set_arguments(&self, arguments: Vec<String>) {
+        *self.arguments.lock().unwrap_or_else(PoisonError::into_inner) = arguments;
+    }
+
+    /// Stops the process where it stands, until [`Self::thaw`].
+    pub async fn freeze(&self) -> Result<()> {
+        let process = self.process.lock().await;
+        process
+            .as_ref()
+            .context("the extension does not run")?
+            .signal(Signal::SIGSTOP)
+    }
+
+    /// Lets a stopped process go on and waits until it ends by itself, as a leader must that was stopped for too long.
+    pub async fn thaw(&self, deadline: Duration) -> Result<ExitStatus> {
+        let process = self.process.lock().await;
+        let process = process.as_ref().context("the extension does not run")?;
+        process.may_end(true);
+        process.signal(Signal::SIGCONT)?;
+        let ended = wait::until("the thawed extension to end by itself", deadline, || async {
+            match process.exited() {
+                Some(status) => Ok(status),
+                None => wait::not_yet("it runs"),
+            }
+        });
+        Ok(ended.await?)
     }
 
     /// Kills the process.
@@ -148,6 +215,12 @@ impl Extension {
         format!("127.0.0.1:{}", self.health_port.number())
     }
 
+    /// Fails while it is not ready.
+    pub async fn readyz(&self) -> Result<()> {
+        let probe = Probe::new(&format!("http://{}", self.health_address()), "/readyz")?;
+        probe.text().await.map(drop)
+    }
+
     /// What `/metrics` says.
     pub async fn metrics(&self) -> Result<String> {
         Probe::new(&format!("http://{}", self.health_address()), "/metrics")?
@@ -173,7 +246,12 @@ impl Extension {
             .args(["--system-namespace", SYSTEM_NAMESPACE])
             .args(["--sync-period", &self.settings.sync_period])
             .args(["--logging-format", "json"])
-            .args(&self.settings.arguments)
+            .args(
+                self.arguments
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone(),
+            )
     }
 }
 

@@ -26,7 +26,8 @@ use crate::wait;
 const ENTER: &str = r#"
 set -e
 instance=$1 program=$2
-shift 2
+sleep "$3"
+shift 3
 : >"$instance/kapp-controller"
 mount --bind "$program" "$instance/kapp-controller"
 run=$(readlink -f /var/run)
@@ -57,6 +58,10 @@ pub struct Settings {
     pub packaging_global_namespace: String,
     /// More arguments of the main process; a later one wins over the ones given here.
     pub arguments: Vec<String>,
+    /// More environment of the main process; what holds its files and ports apart wins.
+    pub environment: Vec<(String, String)>,
+    /// How long the main process runs before it is kapp-controller, as a container that takes its time to start.
+    pub starts_after: Duration,
     /// Whether somebody starts it again when it ends, so that its end is no failure of the stack.
     pub kept_alive: bool,
 }
@@ -71,6 +76,8 @@ impl Settings {
             service_account: "kapp-controller-sa".to_owned(),
             packaging_global_namespace: packaging_global_namespace.into(),
             arguments: Vec::new(),
+            environment: Vec::new(),
+            starts_after: Duration::ZERO,
             kept_alive: false,
         }
     }
@@ -131,21 +138,22 @@ struct Processes {
 }
 
 impl KappController {
-    /// Applies its manifests to `api` and starts it.
+    /// Applies its manifests to `api`, starts it and waits until its aggregated API is served.
     pub async fn start(core: &Arc<StackCore>, api: &ApiServer, settings: Settings) -> Result<Self> {
         let manifests = Manifests::read(core.binaries(), &settings.namespace)?;
         manifests.apply(&api.admin_client(), &settings).await?;
-        Self::start_processes(core, api, settings).await
+        let controller = Self::prepare(core, api, settings)?;
+        controller.restart().await?;
+        Ok(controller)
     }
 
-    /// Starts it on an API server where a package has applied the manifests already, and waits until its
-    /// aggregated API is served.
-    pub async fn start_processes(core: &Arc<StackCore>, api: &ApiServer, settings: Settings) -> Result<Self> {
+    /// A kapp-controller for an API server where a package has applied the manifests already. Nothing runs yet.
+    pub(crate) fn prepare(core: &Arc<StackCore>, api: &ApiServer, settings: Settings) -> Result<Self> {
         let directory = core.directory().subdirectory(&settings.name)?;
         for name in ["tmp", "home", "sa"] {
             core.directory().subdirectory(directory.join(name))?;
         }
-        let controller = Self {
+        Ok(Self {
             core: core.clone(),
             client: api.admin_client(),
             api_port: api.port(),
@@ -154,9 +162,7 @@ impl KappController {
             directory,
             port: Port::reserve()?,
             processes: Mutex::new(None),
-        };
-        controller.restart().await?;
-        Ok(controller)
+        })
     }
 
     /// Kills both processes if they run, starts them with a new token, and waits until the aggregated API
@@ -167,10 +173,7 @@ impl KappController {
         let sidecar = self.start_sidecar().await?;
         let mut attempt = 1;
         let main = loop {
-            let main = self.start_main()?;
-            main.may_end(true);
-            // The APIService right after the process: the other way round costs ten seconds of back-off.
-            apply::apply_all(&self.client, &self.api_service()).await?;
+            let main = self.run_main().await?;
             let served = main
                 .until("to serve its API", Duration::from_secs(90), || self.available())
                 .await;
@@ -187,6 +190,33 @@ impl KappController {
         main.may_end(self.settings.kept_alive);
         *self.processes.lock().await = Some(Processes { sidecar, main });
         Ok(())
+    }
+
+    /// Kills both processes if they run, starts them with a new token, and returns while they run: a kubelet waits for nothing
+    /// else where a container has no probe. The aggregated API is served some seconds later, and the main process may end before.
+    pub(crate) async fn launch(&self) -> Result<()> {
+        self.kill().await?;
+        self.write_service_account().await?;
+        let sidecar = self.start_sidecar().await?;
+        let main = self.run_main().await?;
+        *self.processes.lock().await = Some(Processes { sidecar, main });
+        Ok(())
+    }
+
+    /// Process id of the main process, while one runs.
+    pub(crate) async fn process_id(&self) -> Option<u32> {
+        let processes = self.processes.lock().await;
+        let main = processes.as_ref().map(|processes| &processes.main);
+        main.filter(|main| main.exited().is_none()).map(Process::id)
+    }
+
+    /// Starts the main process, whose end is no failure of the stack for now.
+    async fn run_main(&self) -> Result<Process> {
+        let main = self.start_main()?;
+        main.may_end(true);
+        // The APIService right after the process: the other way round costs ten seconds of back-off.
+        apply::apply_all(&self.client, &self.api_service()).await?;
+        Ok(main)
     }
 
     /// Starts it again whenever it has ended by itself, as a kubelet does, for as long as it is polled. Version 0.53.1 crashes
@@ -290,14 +320,22 @@ impl KappController {
             ])
             .arg(&self.directory)
             .arg(self.core.binaries().kapp_controller())
+            .arg(self.settings.starts_after.as_secs_f64().to_string())
             .arg(format!(
                 "-packaging-global-namespace={}",
                 self.settings.packaging_global_namespace
             ))
-            .args(["-metrics-bind-address=0", "-concurrency=4"])
+            .arg("-concurrency=4")
             // It asks for a version of that API that current servers do not have any more.
             .arg("-enable-api-priority-and-fairness=false")
-            .args(&self.settings.arguments);
+            .args(&self.settings.arguments)
+            // All of them share the ports of this machine.
+            .arg("-metrics-bind-address=0");
+        let launch = self
+            .settings
+            .environment
+            .iter()
+            .fold(launch, |launch, (name, value)| launch.env(name, value));
         Process::start(self.core.directory(), self.with_environment(launch))
     }
 

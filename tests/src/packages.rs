@@ -25,7 +25,12 @@ pub struct TestPackage {
     version: String,
     /// Objects that it deploys, besides the ConfigMap that echoes its values.
     objects: Vec<Value>,
+    /// How long its Deployment takes that changes with its values.
+    rolls: Option<Delay>,
     broken: Option<String>,
+    plain: bool,
+    /// URL of a file that is fetched and not used.
+    fetches: Option<String>,
 }
 
 impl TestPackage {
@@ -36,7 +41,10 @@ impl TestPackage {
             ref_name: ref_name.into(),
             version: version.into(),
             objects: Vec::new(),
+            rolls: None,
             broken: None,
+            plain: false,
+            fetches: None,
         }
     }
 
@@ -55,10 +63,25 @@ impl TestPackage {
         }));
         package.objects.extend(apply::documents(&manifests.crds)?);
         package.objects.extend(apply::documents(&manifests.rbac)?);
-        package
-            .objects
-            .push(package.workload("Deployment", KAPP_CONTROLLER_NAMESPACE, Delay::NONE));
+        let mut deployment = package.workload("Deployment", KAPP_CONTROLLER_NAMESPACE, Delay::NONE);
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"] = json!([
+            format!("-packaging-global-namespace={SYSTEM_NAMESPACE}"),
+            package.kapp_controller_argument(),
+        ]);
+        package.objects.push(deployment);
         Ok(package)
+    }
+
+    /// An argument that its kapp-controller is given and that differs from one major version to the next: how many Apps it works on
+    /// at once.
+    #[must_use]
+    pub fn kapp_controller_argument(&self) -> String {
+        let major = self
+            .version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse().ok());
+        format!("-concurrency={}", major.unwrap_or(0_u32) + 3)
     }
 
     /// Adds a Deployment named as the package, which becomes ready `delay` after each change.
@@ -68,10 +91,33 @@ impl TestPackage {
         self
     }
 
+    /// Adds a Deployment named as the package, which becomes ready `delay` after each change, of its values too.
+    #[must_use]
+    pub fn rolls_with_values(mut self, delay: Delay) -> Self {
+        self.rolls = Some(delay);
+        self
+    }
+
     /// Adds a DaemonSet named as the package, which becomes ready `delay` after each change.
     #[must_use]
     pub fn daemon_set(mut self, delay: Delay) -> Self {
         self.objects.push(self.workload("DaemonSet", NAMESPACE, delay));
+        self
+    }
+
+    /// The same with a DaemonSet whose pods are replaced when somebody deletes them.
+    #[must_use]
+    pub fn on_delete_daemon_set(mut self, delay: Delay) -> Self {
+        let mut workload = self.workload("DaemonSet", NAMESPACE, delay);
+        workload["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+        self.objects.push(workload);
+        self
+    }
+
+    /// Has the file at this URL fetched, too; it is not used.
+    #[must_use]
+    pub fn fetches(mut self, url: impl Into<String>) -> Self {
+        self.fetches = Some(url.into());
         self
     }
 
@@ -86,6 +132,13 @@ impl TestPackage {
     #[must_use]
     pub fn broken(mut self, complaint: impl Into<String>) -> Self {
         self.broken = Some(complaint.into());
+        self
+    }
+
+    /// Without a step that takes values: its objects are deployed as they are.
+    #[must_use]
+    pub fn plain(mut self) -> Self {
+        self.plain = true;
         self
     }
 
@@ -116,6 +169,24 @@ impl TestPackage {
     /// The Package, in the namespace whose packages every namespace sees.
     #[must_use]
     pub fn package(&self) -> Value {
+        let (files, step): (Value, fn(Vec<String>) -> Value) = if self.plain {
+            let files = json!({"config.yml": self.manifest()});
+            (files, |paths| json!({"kbld": {"paths": paths}}))
+        } else {
+            let files = json!({"schema.yml": SCHEMA, "config.yml": self.template()});
+            (files, |paths| json!({"ytt": {"paths": paths}}))
+        };
+        let own = json!({"inline": {"paths": files}});
+        let file = self.fetches.iter().map(|url| json!({"http": {"url": url}}));
+        let fetch: Vec<Value> = [own].into_iter().chain(file).collect();
+        // What one of several steps fetches is in a directory of its number.
+        let directory = if fetch.len() > 1 { "0/" } else { "" };
+        let names: &[&str] = if self.plain {
+            &["config.yml"]
+        } else {
+            &["schema.yml", "config.yml"]
+        };
+        let paths = names.iter().map(|path| format!("{directory}{path}")).collect();
         json!({
             "apiVersion": "data.packaging.carvel.dev/v1alpha1",
             "kind": "Package",
@@ -124,12 +195,25 @@ impl TestPackage {
                 "refName": self.ref_name,
                 "version": self.version,
                 "template": {"spec": {
-                    "fetch": [{"inline": {"paths": {"schema.yml": SCHEMA, "config.yml": self.template()}}}],
-                    "template": [{"ytt": {"paths": ["schema.yml", "config.yml"]}}],
+                    "fetch": fetch,
+                    "template": [step(paths)],
                     "deploy": [{"kapp": {}}],
                 }},
             },
         })
+    }
+
+    /// The objects, and the ConfigMap with the version alone.
+    fn manifest(&self) -> String {
+        let echo = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": format!("{}-values", self.short()), "namespace": NAMESPACE},
+            "data": {"version": self.version},
+        });
+        let objects = self.objects.iter().chain([&echo]);
+        let documents: Vec<String> = objects.map(|object| format!("---\n{object}\n")).collect();
+        documents.concat()
     }
 
     fn template(&self) -> String {
@@ -151,7 +235,24 @@ impl TestPackage {
             .chain(broken)
             .chain([echo])
             .chain(objects)
+            .chain(self.rolls.map(|delay| self.rolling(delay)))
             .collect()
+    }
+
+    /// The Deployment of [`Self::rolls_with_values`]. What ytt computes has to stand at the end of a line.
+    fn rolling(&self, delay: Delay) -> String {
+        let workload = self.workload("Deployment", NAMESPACE, delay);
+        let (spec, pod) = (&workload["spec"], &workload["spec"]["template"]);
+        format!(
+            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {}\nspec:\n  replicas: 1\n  selector: {}\n  template:\n    \
+             metadata:\n      labels: {}\n      annotations:\n        harness.test/version: {}\n        \
+             harness.test/values: #@ json.encode(data.values)\n    spec: {}\n",
+            workload["metadata"],
+            spec["selector"],
+            pod["metadata"]["labels"],
+            pod["metadata"]["annotations"]["harness.test/version"],
+            pod["spec"],
+        )
     }
 
     fn workload(&self, kind: &str, namespace: &str, delay: Delay) -> Value {
@@ -201,6 +302,25 @@ mod tests {
         assert!(
             template.contains("\"harness.test/ready-after\":\"5000ms\""),
             "{template}"
+        );
+    }
+
+    #[test]
+    fn a_deployment_that_rolls_with_its_values_is_yaml() {
+        let package = TestPackage::new("metrics.slow.test", "1.9.0").rolls_with_values(Delay::seconds(8));
+        let documents = apply::documents(&package.template().replace("#@ json", "# json")).unwrap();
+        let deployment = documents
+            .iter()
+            .find(|document| document["kind"] == "Deployment")
+            .unwrap();
+        let pod = &deployment["spec"]["template"];
+        assert_eq!(deployment["metadata"]["name"], "metrics");
+        assert_eq!(pod["metadata"]["annotations"]["harness.test/version"], "1.9.0");
+        assert_eq!(pod["spec"]["containers"][0]["name"], "metrics");
+        assert!(
+            package
+                .template()
+                .contains("\n        harness.test/values: #@ json.encode(data.values)\n")
         );
     }
 }

@@ -250,6 +250,25 @@ impl Reaper {
     }
 }
 
+/// When a running process was started, in clock ticks since the machine was.
+pub(crate) fn started(id: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name of the program, in parentheses, may hold anything; the start is the 20th field after it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Arguments of a running process, without its name.
+pub(crate) fn arguments(id: u32) -> Option<Vec<String>> {
+    let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+    let arguments = line.split(|byte| *byte == 0).skip(1);
+    Some(
+        arguments
+            .map(|argument| String::from_utf8_lossy(argument).into_owned())
+            .filter(|argument| !argument.is_empty())
+            .collect(),
+    )
+}
+
 /// The last lines of a log, indented.
 fn tail(log: &Path) -> String {
     let text = fs::read(log)

@@ -96,6 +96,12 @@ impl RunDirectory {
         self.path.join("logs").join(format!("{name}.log"))
     }
 
+    /// Where the logs of all processes are.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.path.join("logs")
+    }
+
     /// Creates a subdirectory, with its parents, and returns its path.
     pub fn subdirectory(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
         let path = self.path.join(name);
@@ -115,7 +121,7 @@ impl RunDirectory {
         self.order("drop");
     }
 
-    /// Processes that ended though nobody stopped them, each with the end of its log.
+    /// Processes that ended unasked, each with the end of its log.
     #[must_use]
     pub fn unexpected_exits(&self) -> Vec<String> {
         self.unexpected

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// On a Deployment or DaemonSet: its delay, `500ms`, `5s` or `never`.
 pub const DELAY_ANNOTATION: &str = "harness.test/ready-after";
@@ -89,6 +90,23 @@ impl Delays {
         self.chosen.borrow().get(&key).copied()
     }
 
+    /// Waits for as long as is set for `name`, also when that changes meanwhile; not at all if nothing is set.
+    pub(crate) async fn passed(&self, namespace: &str, cluster: &str, name: &str) {
+        let began = Instant::now();
+        let mut changes = self.changes();
+        loop {
+            let due = match self.get(namespace, cluster, name) {
+                None => return,
+                Some(Delay::After(delay)) => Some(began + delay),
+                Some(Delay::Never) => None,
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(due.unwrap_or(began)), if due.is_some() => return,
+                next = changes.changed() => if next.is_err() { return },
+            }
+        }
+    }
+
     pub(super) fn changes(&self) -> watch::Receiver<HashMap<Key, Delay>> {
         self.chosen.subscribe()
     }
@@ -97,6 +115,24 @@ impl Delays {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_never_passes_passes_once_it_is_told_to() {
+        let delays = Delays::default();
+        delays.passed("a", "b", "nothing is set").await;
+        delays.set("a", "b", "c", Delay::Never);
+        let waiting = tokio::spawn({
+            let delays = delays.clone();
+            async move { delays.passed("a", "b", "c").await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        delays.set("a", "b", "c", Delay::NONE);
+        tokio::time::timeout(Duration::from_secs(10), waiting)
+            .await
+            .unwrap()
+            .unwrap();
+    }
 
     #[test]
     fn a_delay_reads_back_as_written() {

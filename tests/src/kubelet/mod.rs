@@ -7,4 +7,5 @@ mod runtime;
 mod workload_kind;
 
 pub use delay::{DELAY_ANNOTATION, Delay, Delays};
+pub use kapp_controller::{KAPP_CONTROLLER_START, RunningProcess};
 pub use runtime::Kubelet;

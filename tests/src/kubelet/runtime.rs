@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::delay::{DELAY_ANNOTATION, Delay, Delays};
-use super::kapp_controller::{self, Pod};
+use super::kapp_controller::{self, KAPP_CONTROLLER_START, Pod, RunningProcess};
 use super::workload_kind::WorkloadKind;
 use crate::apiserver::ApiServer;
 use crate::stack::StackCore;
@@ -78,6 +78,16 @@ impl Kubelet {
     /// Restarts kapp-controller, which then looks at every App again. False if it does not run.
     pub async fn restart_kapp_controller(&self) -> Result<bool> {
         self.node.kapp_controller.restart().await
+    }
+
+    /// The process of kapp-controller, while one runs.
+    pub async fn kapp_controller(&self) -> Option<RunningProcess> {
+        self.node.kapp_controller.process().await
+    }
+
+    /// Ends kapp-controller, until its Deployment rolls out again.
+    pub async fn end_kapp_controller(&self) -> Result<()> {
+        self.node.kapp_controller.stop().await
     }
 
     /// Ends the loops and the processes.
@@ -184,8 +194,12 @@ impl Node {
         if object.name_any() == kapp_controller::NAME
             && let Some(template) = object.pods()
         {
+            let starts_after = match self.chosen_delay(KAPP_CONTROLLER_START) {
+                Some(Delay::After(duration)) => duration,
+                Some(Delay::Never) | None => Duration::ZERO,
+            };
             self.kapp_controller
-                .run(template)
+                .run(&object.namespace().unwrap_or_default(), template, starts_after)
                 .await
                 .context("run kapp-controller")?;
         }
@@ -206,11 +220,13 @@ impl Node {
     }
 
     fn delay<K: WorkloadKind>(&self, object: &K) -> Delay {
-        let name = object.name_any();
-        self.delays
-            .get(&self.namespace, &self.cluster, &name)
+        self.chosen_delay(&object.name_any())
             .or_else(|| object.annotations().get(DELAY_ANNOTATION)?.parse().ok())
             .unwrap_or(Delay::NONE)
+    }
+
+    fn chosen_delay(&self, name: &str) -> Option<Delay> {
+        self.delays.get(&self.namespace, &self.cluster, name)
     }
 }
 

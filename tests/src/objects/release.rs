@@ -75,10 +75,12 @@ impl Release {
         self
     }
 
-    /// Gives values to the package with the short name `short`.
+    /// Gives values to the package with the short name `short`, in place of those that it had.
     #[must_use]
     pub fn values(mut self, short: impl Into<String>, values: Values) -> Self {
-        self.values.push((short.into(), values));
+        let short = short.into();
+        self.values.retain(|(known, _)| *known != short);
+        self.values.push((short, values));
         self
     }
 

@@ -21,6 +21,9 @@ use crate::apiserver::ApiServer;
 use crate::apply::FIELD_MANAGER;
 use crate::kubelet::Kubelet;
 
+/// Name under which a scenario sets how long a new control plane is unhealthy: it serves, and does not report its version.
+pub const CONTROL_PLANE: &str = "control-plane";
+
 pub(super) async fn reconcile(
     object: Arc<HarnessControlPlane>,
     context: Arc<Context>,
@@ -43,7 +46,7 @@ pub(super) async fn reconcile(
         None => start(&object, cluster, &context).await?,
     };
     if workload.api.version() != object.spec.version {
-        swap(&object, &workload).await?;
+        swap(&object, &workload, &context).await?;
     }
     if object.spec.control_plane_endpoint.is_none() {
         publish_kubeconfig(&object, &workload, &context).await?;
@@ -77,12 +80,16 @@ async fn start(
 }
 
 /// Replaces the server. The status is left alone until the new one is ready: until then Cluster API sees an upgrade.
-async fn swap(object: &HarnessControlPlane, workload: &Workload) -> Result<(), Error> {
+async fn swap(object: &HarnessControlPlane, workload: &Workload, context: &Context) -> Result<(), Error> {
     let delay = object.spec.swap_delay;
     tokio::time::sleep(Duration::from_millis(delay.before_milliseconds)).await;
     workload.api.set_arguments(arguments(&object.spec));
     workload.api.swap(&object.spec.version).await?;
     tokio::time::sleep(Duration::from_millis(delay.after_milliseconds)).await;
+    let Workload {
+        namespace, cluster, ..
+    } = workload;
+    context.delays.passed(namespace, cluster, CONTROL_PLANE).await;
     Ok(())
 }
 

@@ -21,6 +21,12 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Puts an empty cluster in its place, behind the same address and credentials.
+    pub async fn replace(&self) -> Result<()> {
+        self.kubelet.end_kapp_controller().await?;
+        self.api.lose_data().await
+    }
+
     /// Ends the kubelet, what it runs, and the API server.
     pub async fn stop(&self) -> Result<()> {
         self.kubelet.stop().await?;

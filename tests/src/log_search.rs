@@ -1,0 +1,147 @@
+//! What no log of a run may hold: panics, and secrets, plain or in base64.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use crate::canary::spellings;
+
+/// How a panic of Rust announces itself.
+const PANIC: &str = "panicked at";
+
+/// The shortest text that is looked for: a shorter one would be found by chance.
+const SHORTEST: usize = 12;
+
+/// A secret, in each form in which a log may hold it.
+#[derive(Debug, Clone)]
+pub struct Secret {
+    what: String,
+    forms: Vec<String>,
+}
+
+/// What was found in the logs, one line for each; the secret itself is not repeated.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Logs with a panic in them.
+    pub panics: Vec<String>,
+    /// Logs with a secret in them.
+    pub leaks: Vec<String>,
+}
+
+impl Secret {
+    /// A secret that is called `what` when it is found.
+    #[must_use]
+    pub fn new(what: impl Into<String>, secret: &str) -> Self {
+        let forms = spellings(secret).into_iter();
+        Self {
+            what: what.into(),
+            forms: forms.filter(|form| form.len() >= SHORTEST).collect(),
+        }
+    }
+
+    /// The private key in a kubeconfig, as a PEM file has it and as the kubeconfig has it.
+    pub fn of_kubeconfig(what: &str, kubeconfig: &str) -> Result<Vec<Self>> {
+        let document: serde_json::Value = serde_saphyr::from_str(kubeconfig).context("read a kubeconfig")?;
+        let data = document["users"][0]["user"]["client-key-data"].as_str();
+        let data = data.context("a kubeconfig without a key")?;
+        let pem = String::from_utf8(BASE64_STANDARD.decode(data)?).context("read a key")?;
+        // The second line: the first one is the same in every file.
+        let line = pem.lines().nth(1).context("a key without content")?;
+        Ok(vec![
+            Self::new(format!("the key in the kubeconfig of {what}"), line),
+            Self::new(
+                format!("the key in the kubeconfig of {what}"),
+                middle(data).context("a key that is too short")?,
+            ),
+        ])
+    }
+
+    fn is_in(&self, text: &str) -> bool {
+        self.forms.iter().any(|form| text.contains(form))
+    }
+}
+
+impl Found {
+    /// Searches all logs in a directory.
+    pub fn search(directory: &Path, secrets: &[Secret]) -> Result<Self> {
+        let mut found = Self::default();
+        let entries = fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            let content = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            found.search_text(&name, &String::from_utf8_lossy(&content), secrets);
+        }
+        Ok(found)
+    }
+
+    fn search_text(&mut self, name: &str, text: &str, secrets: &[Secret]) {
+        let panics = text.lines().filter(|line| line.contains(PANIC));
+        self.panics.extend(panics.map(|line| format!("{name}: {line}")));
+        let told = secrets.iter().filter(|secret| secret.is_in(text));
+        self.leaks
+            .extend(told.map(|secret| format!("{name} tells {}", secret.what)));
+    }
+}
+
+fn middle(data: &str) -> Option<&str> {
+    data.get(data.len() / 2..data.len() / 2 + 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CANARY: &str = "canary-in-a-coal-mine";
+
+    fn leaks(text: &str) -> Vec<String> {
+        let mut found = Found::default();
+        found.search_text("sluice.log", text, &[Secret::new("a password", CANARY)]);
+        found.leaks
+    }
+
+    #[test]
+    fn a_secret_is_found_plain_and_in_base64_wherever_it_begins() {
+        assert_eq!(leaks("values: {password: canary-in-a-coal-mine}").len(), 1);
+        for before in ["", "a", "ab", "abc", "password: "] {
+            let document = BASE64_STANDARD.encode(format!("{before}{CANARY}\n"));
+            assert_eq!(leaks(&format!("data: {document}")).len(), 1, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_is_not_found_and_what_is_found_is_not_repeated() {
+        assert_eq!(leaks("canary-in-a-gold-mine"), Vec::<String>::new());
+        assert_eq!(leaks(CANARY), ["sluice.log tells a password"]);
+    }
+
+    #[test]
+    fn the_key_of_a_kubeconfig_is_found_in_each_of_its_forms() {
+        let pem = format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+            "k3Y/".repeat(16)
+        );
+        let data = BASE64_STANDARD.encode(&pem);
+        let kubeconfig = format!(r#"{{"users": [{{"user": {{"client-key-data": "{data}"}}}}]}}"#);
+        let secrets = Secret::of_kubeconfig("one", &kubeconfig).unwrap();
+        for told in [&pem, &data, &kubeconfig, &BASE64_STANDARD.encode(&kubeconfig)] {
+            let mut found = Found::default();
+            found.search_text("sluice.log", told, &secrets);
+            assert!(!found.leaks.is_empty(), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_panic_is_found() {
+        let mut found = Found::default();
+        found.search_text(
+            "sluice.log",
+            "thread 'main' panicked at src/run.rs:1:1:\nboom",
+            &[],
+        );
+        assert_eq!(found.panics.len(), 1);
+    }
+}

@@ -1,0 +1,120 @@
+//! A TCP relay that can be frozen, as a network that loses every packet without an error.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::{Context, Result};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Passes connections on to a port of 127.0.0.1 until it is dropped.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    frozen: watch::Sender<bool>,
+    task: AbortHandle,
+}
+
+impl Relay {
+    /// Listens on a port of its own.
+    pub async fn start(target: u16) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let (frozen, state) = watch::channel(false);
+        let task = tokio::spawn(accept(listener, target, state)).abort_handle();
+        Ok(Self {
+            address,
+            frozen,
+            task,
+        })
+    }
+
+    /// Where it listens, with TLS of the target: `https://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// From now on nothing passes, in either direction; connections stay open, and further ones are accepted.
+    pub fn freeze(&self) {
+        self.frozen.send_replace(true);
+    }
+
+    /// Passes on what has waited, and all that comes.
+    pub fn thaw(&self) {
+        self.frozen.send_replace(false);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, target: u16, frozen: watch::Receiver<bool>) -> Result<()> {
+    // Aborted with this task.
+    let mut connections = JoinSet::new();
+    loop {
+        let (inner, _) = listener.accept().await.context("accept a connection")?;
+        let frozen = frozen.clone();
+        connections.spawn(async move {
+            let outer = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await?;
+            let ((from_inner, to_inner), (from_outer, to_outer)) = (inner.into_split(), outer.into_split());
+            tokio::try_join!(
+                pass(from_inner, to_outer, frozen.clone()),
+                pass(from_outer, to_inner, frozen)
+            )
+            .map(drop)
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut frozen: watch::Receiver<bool>,
+) -> Result<()> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        frozen.wait_for(|frozen| !frozen).await?;
+        if length == 0 {
+            return Ok(to.shutdown().await?);
+        }
+        to.write_all(&buffer[..length]).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_sent_to_a_frozen_relay_arrives_later() -> Result<()> {
+        let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let relay = Relay::start(target.local_addr()?.port()).await?;
+        let mut client = TcpStream::connect(relay.address).await?;
+        let (mut server, _) = target.accept().await?;
+        let mut byte = [0];
+
+        client.write_all(b"a").await?;
+        server.read_exact(&mut byte).await?;
+        assert_eq!(&byte, b"a");
+
+        relay.freeze();
+        client.write_all(b"b").await?;
+        let early = timeout(Duration::from_millis(200), server.read_exact(&mut byte)).await;
+        assert!(early.is_err(), "{early:?}");
+        relay.thaw();
+        timeout(Duration::from_secs(10), server.read_exact(&mut byte)).await??;
+        assert_eq!(&byte, b"b");
+        Ok(())
+    }
+}
