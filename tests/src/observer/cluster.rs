@@ -1,61 +1,129 @@
 //! What the observer knows of one Cluster.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use super::conditions::text;
+use super::answer::{Answered, NextGate};
+use super::conditions::{annotation, text};
 use super::feed::Revision;
+use super::release_data::ReleaseData;
+
+/// Cluster API notes here which hooks it still has to call, or has released an earlier step of.
+const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
 
 /// A Cluster and its control plane.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClusterView {
-    /// Name of the wanted release; empty without.
-    pub(super) tkr: String,
+    /// What the Cluster object says; nothing while there is none.
+    pub(super) object: Option<ClusterObject>,
     /// uid of the control plane object, which names the workload's part of etcd.
     pub(super) control_plane_uid: String,
     /// `spec.version` of the control plane.
     pub(super) version: String,
-    /// `status.version` of the control plane.
+    /// The version that `status.version` and `status.versions` agree on; empty if they do not.
     pub(super) running: String,
     /// Revision of the write that said so first.
     pub(super) running_since: Revision,
-    /// What `TKR_DATA` says for the running version.
-    pub(super) release_data: Option<Value>,
+    /// Every version that the control plane is at, or is on its way to.
+    pub(super) versions: BTreeSet<String>,
+    /// The proof that `version` needs once it runs; none before the first upgrade.
+    pub(super) reproof: Option<Reproof>,
+    /// The gate of the next version.
+    pub(super) gate: Option<NextGate>,
+    /// The answer that allowed the next version, once Cluster API has noted it.
+    pub(super) answered: Option<Answered>,
+}
+
+/// What is read of the Cluster object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ClusterObject {
+    /// Name of the wanted release; empty without.
+    pub(super) tkr: String,
     /// `spec.paused`.
     pub(super) paused: bool,
     /// Message of TopologyReconciled.
     pub(super) topology_message: String,
+    /// `TKR_DATA`.
+    pub(super) release_data: ReleaseData,
+    /// Hooks that Cluster API has noted.
+    pub(super) pending_hooks: BTreeSet<String>,
+}
+
+/// Whether all packages were proven again by the API server of a new version.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Reproof {
+    /// They were, at some moment.
+    pub(super) seen: bool,
+    /// A write that needs it has been judged.
+    pub(super) judged: bool,
 }
 
 impl ClusterView {
     /// Takes a write of the control plane object; returns the version before when it was changed by this write.
     pub(super) fn control_plane_written(&mut self, revision: Revision, plane: &Value) -> Option<String> {
-        self.control_plane_uid = text(plane, "/metadata/uid");
-        let running = text(plane, "/status/version");
+        let uid = text(plane, "/metadata/uid");
+        if uid != self.control_plane_uid {
+            *self = Self {
+                object: self.object.take(),
+                control_plane_uid: uid,
+                ..Self::default()
+            };
+        }
+        let version = text(plane, "/spec/version");
+        let reported = reported(plane);
+        let running = match reported.first() {
+            Some(running) if reported.len() == 1 => running.clone(),
+            _ => String::new(),
+        };
         if running != self.running {
             self.running = running;
             self.running_since = revision;
         }
-        let version = text(plane, "/spec/version");
+        self.versions = reported;
+        self.versions.insert(version.clone());
         if version == self.version {
             return None;
         }
         let before = std::mem::replace(&mut self.version, version);
         Some(before).filter(|before| !before.is_empty())
     }
+
+    /// Name of the wanted release; empty without.
+    pub(super) fn tkr(&self) -> &str {
+        self.object.as_ref().map_or("", |object| &object.tkr)
+    }
 }
 
-/// What the variable `TKR_DATA` of a Cluster says for a Kubernetes version.
-pub(super) fn release_data(cluster: &Value, version: &str) -> Option<Value> {
-    cluster["spec"]["topology"]["variables"]
-        .as_array()?
-        .iter()
-        .find(|variable| variable["name"] == "TKR_DATA")?["value"]
-        .get(version)
-        .cloned()
+impl ClusterObject {
+    pub(super) fn read(cluster: &Value) -> Self {
+        let pending = annotation(cluster, PENDING_HOOKS);
+        Self {
+            tkr: super::conditions::label(cluster, "run.tanzu.vmware.com/tkr"),
+            paused: cluster["spec"]["paused"] == true,
+            topology_message: topology_message(cluster),
+            release_data: ReleaseData::of(cluster),
+            pending_hooks: pending
+                .split(',')
+                .filter(|hook| !hook.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
+}
+
+/// The versions that a control plane object reports.
+fn reported(plane: &Value) -> BTreeSet<String> {
+    let all = plane["status"]["versions"].as_array().into_iter().flatten();
+    let all = all.map(|version| &version["version"]);
+    all.chain([&plane["status"]["version"]])
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The message of the condition TopologyReconciled.
-pub(super) fn topology_message(cluster: &Value) -> String {
+fn topology_message(cluster: &Value) -> String {
     cluster["status"]["conditions"]
         .as_array()
         .into_iter()
@@ -63,56 +131,4 @@ pub(super) fn topology_message(cluster: &Value) -> String {
         .find(|condition| condition["type"] == "TopologyReconciled")
         .map(|condition| text(condition, "/message"))
         .unwrap_or_default()
-}
-
-/// One package of a template or of a ClusterBootstrap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct WantedPackage {
-    /// Name of the Package object.
-    pub(super) name: String,
-    /// Whether it installs kapp-controller, from the management cluster.
-    pub(super) is_kapp_controller: bool,
-}
-
-/// The packages that a template or a ClusterBootstrap names.
-pub(super) fn packages(object: &Value) -> Vec<WantedPackage> {
-    let spec = &object["spec"];
-    let core = ["kapp", "cni", "cpi", "csi"].map(|field| (&spec[field], field == "kapp"));
-    let additional = spec["additionalPackages"].as_array().into_iter().flatten();
-    core.into_iter()
-        .chain(additional.map(|package| (package, false)))
-        .filter_map(|(package, is_kapp_controller)| {
-            Some(WantedPackage {
-                name: package["refName"].as_str()?.to_owned(),
-                is_kapp_controller,
-            })
-        })
-        .collect()
-}
-
-/// The exceptions from the rule that a ClusterBootstrap asks for in `spec.upgradePolicy.packages`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Exceptions {
-    /// Packages that need not be ready before the control plane goes.
-    pub(super) after_control_plane: Vec<String>,
-    /// Packages of which it is enough that they are applied.
-    pub(super) applied: Vec<String>,
-}
-
-impl Exceptions {
-    pub(super) fn of(bootstrap: &Value) -> Self {
-        let policies = bootstrap["spec"]["upgradePolicy"]["packages"].as_array();
-        let named = |field: &str, value: &str| {
-            policies
-                .into_iter()
-                .flatten()
-                .filter(|policy| policy[field] == value)
-                .map(|policy| text(policy, "/package"))
-                .collect()
-        };
-        Self {
-            after_control_plane: named("phase", "AfterControlPlane"),
-            applied: named("readiness", "Applied"),
-        }
-    }
 }

@@ -12,6 +12,8 @@ const PACKAGE_VERSION: &str = "packaging.carvel.dev/package-version";
 pub(super) struct Evidence {
     install: Option<Value>,
     app: Option<Value>,
+    /// Where the PackageInstall was given the Secrets that it names.
+    values_named: Revision,
     /// Where the App's latest run began: a new generation, or Reconciling after a pause.
     run_began: Revision,
     proof: Option<Proof>,
@@ -47,6 +49,11 @@ pub(super) struct Proof {
 impl Evidence {
     /// Takes a write of the PackageInstall.
     pub(super) fn install_written(&mut self, revision: Revision, install: Option<Value>) -> Vec<Finding> {
+        let values =
+            |install: &Option<Value>| install.as_ref().map(|install| install["spec"]["values"].clone());
+        if install.is_some() && values(&install) != values(&self.install) {
+            self.values_named = revision;
+        }
         self.install = install;
         let proven = self.weigh(revision);
         let claimed = self.false_success().map(Finding::FalseSuccess);
@@ -98,11 +105,26 @@ impl Evidence {
             .unwrap_or_default()
     }
 
-    /// Whether the App has taken up `version`, succeeded or not.
-    pub(super) fn has_taken_up(&self, version: &str) -> bool {
-        self.app
-            .as_ref()
-            .is_some_and(|app| annotation(app, PACKAGE_VERSION) == version && is_observed(app))
+    /// `spec.values` of the PackageInstall, and where they were written.
+    pub(super) fn values(&self) -> (&Value, Revision) {
+        let install = self.install.as_ref();
+        let values = install.map_or(&Value::Null, |install| &install["spec"]["values"]);
+        (values, self.values_named)
+    }
+
+    /// Where the App's latest run began, if it is one at `version`, finished or not.
+    pub(super) fn has_taken_up(&self, version: &str) -> Option<Revision> {
+        let app = self.app.as_ref()?;
+        let taken = annotation(app, PACKAGE_VERSION) == version && is_observed(app);
+        taken.then_some(self.run_began)
+    }
+
+    /// Whether kapp-controller says that it failed.
+    pub(super) fn has_failed(&self) -> bool {
+        [&self.install, &self.app]
+            .into_iter()
+            .flatten()
+            .any(|object| is_true(object, "ReconcileFailed"))
     }
 
     /// What is there instead of a proof.

@@ -10,6 +10,8 @@ use kube::{Client, Config};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::stored;
+
 /// Revision of etcd; the resourceVersion of an object is the revision of its last write.
 pub type Revision = i64;
 
@@ -18,11 +20,11 @@ pub type Revision = i64;
 pub struct Change {
     /// Position in the order of all writes.
     pub revision: Revision,
-    /// When the observer saw it; display only.
+    /// When the observer saw it. No order rests on it.
     pub seen: Timestamp,
     /// etcd key.
     pub key: String,
-    /// The object as stored, where it is stored as JSON (custom resources are); none for a deletion.
+    /// The object, if the observer reads its kind; none for a deletion.
     pub object: Option<Value>,
 }
 
@@ -132,11 +134,12 @@ impl WatchEvent {
         let Self { kind, kv } = self;
         let key = BASE64_STANDARD.decode(kv.key).context("decode a key")?;
         let key = String::from_utf8_lossy(&key).into_owned();
-        let object = if kind == "DELETE" || !super::key::is_of_interest(&key) {
-            None
-        } else {
-            let value = BASE64_STANDARD.decode(kv.value).context("decode a value")?;
-            Some(serde_json::from_slice(&value).with_context(|| format!("read {key}"))?)
+        let object = match super::key::parse(&key) {
+            Some(read) if kind != "DELETE" => {
+                let value = BASE64_STANDARD.decode(kv.value).context("decode a value")?;
+                stored::decode(read.kind, &value).with_context(|| format!("read {key}"))?
+            }
+            _ => None,
         };
         Ok(Change {
             revision: kv.mod_revision.parse().context("read a revision")?,

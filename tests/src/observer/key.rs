@@ -1,4 +1,4 @@
-//! Keys of etcd as Kubernetes lays them out: `/<prefix>/<group>/<resource>[/<namespace>]/<name>`.
+//! Keys of etcd as Kubernetes lays them out: `/<prefix>[/<group>]/<resource>[/<namespace>]/<name>`. Built-in kinds have no group.
 
 /// Which API server an object belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +15,7 @@ pub(super) enum Kind {
     Cluster,
     ControlPlane,
     MachineDeployment,
+    MachinePool,
     Machine,
     Release,
     Template,
@@ -22,6 +23,9 @@ pub(super) enum Kind {
     Package,
     PackageInstall,
     App,
+    Secret,
+    /// Any other custom resource of the management cluster: it may name a Secret with the values of a package.
+    Provider,
 }
 
 /// A key taken apart.
@@ -33,11 +37,6 @@ pub(super) struct Key {
     pub(super) name: String,
 }
 
-/// Whether the observer reads what is stored there.
-pub(super) fn is_of_interest(key: &str) -> bool {
-    parse(key).is_some()
-}
-
 /// Takes a key apart; none if the observer does not read it.
 pub(super) fn parse(key: &str) -> Option<Key> {
     let mut parts = key.strip_prefix('/')?.split('/');
@@ -46,11 +45,16 @@ pub(super) fn parse(key: &str) -> Option<Key> {
         "wl" => Place::Workload(parts.next()?.to_owned()),
         _ => return None,
     };
-    let kind = kind(parts.next()?, parts.next()?)?;
-    if matches!(place, Place::Workload(_)) && !matches!(kind, Kind::PackageInstall | Kind::App) {
+    let kind = match parts.next()? {
+        "secrets" => Kind::Secret,
+        group => kind(group, parts.next()?)?,
+    };
+    let in_workload = matches!(kind, Kind::PackageInstall | Kind::App | Kind::Secret);
+    if matches!(place, Place::Workload(_)) && !in_workload {
         return None;
     }
     let (namespace, name) = match (parts.next()?, parts.next()) {
+        (_, None) if kind == Kind::Provider => return None,
         (name, None) => ("", name),
         (namespace, Some(name)) => (namespace, name),
     };
@@ -66,6 +70,7 @@ fn kind(group: &str, resource: &str) -> Option<Kind> {
     Some(match (group, resource) {
         ("cluster.x-k8s.io", "clusters") => Kind::Cluster,
         ("cluster.x-k8s.io", "machinedeployments") => Kind::MachineDeployment,
+        ("cluster.x-k8s.io", "machinepools") => Kind::MachinePool,
         ("cluster.x-k8s.io", "machines") => Kind::Machine,
         ("harness.test", "harnesscontrolplanes") => Kind::ControlPlane,
         ("run.tanzu.vmware.com", "tanzukubernetesreleases") => Kind::Release,
@@ -74,6 +79,7 @@ fn kind(group: &str, resource: &str) -> Option<Kind> {
         ("internal.packaging.carvel.dev", "internalpackages") => Kind::Package,
         ("packaging.carvel.dev", "packageinstalls") => Kind::PackageInstall,
         ("kappctrl.k14s.io", "apps") => Kind::App,
+        (group, _) if group.contains('.') => Kind::Provider,
         _ => return None,
     })
 }
@@ -92,7 +98,15 @@ mod tests {
         );
         let key = parse("/mgmt/run.tanzu.vmware.com/tanzukubernetesreleases/v1.35.4---a.1").unwrap();
         assert_eq!((key.namespace.as_str(), key.name.as_str()), ("", "v1.35.4---a.1"));
+        let key = parse("/mgmt/secrets/a/one-antrea-package").unwrap();
+        assert_eq!(
+            (key.kind, key.name.as_str()),
+            (Kind::Secret, "one-antrea-package")
+        );
+        let key = parse("/mgmt/cni.tanzu.vmware.com/antreaconfigs/a/one").unwrap();
+        assert_eq!(key.kind, Kind::Provider);
         assert_eq!(parse("/mgmt/leases/kube-system/x"), None);
+        assert_eq!(parse("/mgmt/apiregistration.k8s.io/apiservices/v1.a"), None);
         assert_eq!(parse("/wl/uid-1/cluster.x-k8s.io/clusters/a/b"), None);
         assert_eq!(parse("compact_rev_key"), None);
     }

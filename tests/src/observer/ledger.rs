@@ -1,17 +1,27 @@
 //! The state of a stack as its writes tell it, and the judgement on each write of a version.
 
-use std::collections::BTreeMap;
+mod judgement;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::cluster::{ClusterView, Exceptions, WantedPackage, packages, release_data, topology_message};
+use self::judgement::Step;
+use super::answer::{Answered, NextGate};
+use super::bootstrap::{Bootstrap, WantedPackage, packages};
+use super::cluster::{ClusterObject, ClusterView, Reproof};
 use super::conditions::{CLUSTER_NAME, label, text};
 use super::evidence::{Evidence, Finding};
 use super::feed::{Change, Revision};
 use super::key::{self, Key, Kind, Place};
 use super::milestone::{Event, Milestone};
+use super::values::Sources;
 use super::violation::Violation;
 use super::workers::{Machine, Workers};
+
+/// Hooks that are released when everything was proven again.
+const AFTER_CONTROL_PLANE: &str = "AfterControlPlaneUpgrade";
+const AFTER_CLUSTER: &str = "AfterClusterUpgrade";
 
 /// Namespace and name.
 type Name = (String, String);
@@ -21,14 +31,16 @@ type Name = (String, String);
 pub struct Ledger {
     clusters: BTreeMap<Name, ClusterView>,
     machine_deployments: BTreeMap<Name, Workers>,
+    machine_pools: BTreeMap<Name, Workers>,
     machines: BTreeMap<Name, Machine>,
     /// Kubernetes version by name of the release.
     releases: BTreeMap<String, String>,
     templates: BTreeMap<String, Vec<WantedPackage>>,
-    bootstraps: BTreeMap<Name, (Vec<WantedPackage>, Exceptions)>,
+    bootstraps: BTreeMap<Name, Bootstrap>,
     /// refName and version by name of the Package.
     packages: BTreeMap<String, (String, String)>,
     evidence: BTreeMap<(Place, Name), Evidence>,
+    sources: Sources,
     milestones: Vec<Milestone>,
     violations: Vec<Violation>,
     revision: Revision,
@@ -41,11 +53,31 @@ impl Ledger {
         let Some(key) = key::parse(&change.key) else {
             return;
         };
+        match key.kind {
+            Kind::Secret => {
+                let name = (key.namespace.clone(), key.name.clone());
+                let (place, object) = (key.place.clone(), change.object.as_ref());
+                if !self.sources.secret_written(change.revision, place, name, object) {
+                    return;
+                }
+            }
+            Kind::Provider => {
+                if !self.sources.provider_written(&change.key, change.object.as_ref()) {
+                    return;
+                }
+            }
+            _ => self.take(change, key.clone()),
+        }
+        self.look_again(change, &key);
+    }
+
+    fn take(&mut self, change: &Change, key: Key) {
         match (key.kind, &change.object) {
             (Kind::PackageInstall | Kind::App, object) => self.evidence_written(change, key, object.clone()),
             (Kind::Cluster, Some(object)) => self.cluster_written(change, key, object),
             (Kind::ControlPlane, Some(object)) => self.control_plane_written(change, &key, object),
             (Kind::MachineDeployment, Some(object)) => self.machine_deployment_written(change, key, object),
+            (Kind::MachinePool, Some(object)) => self.machine_pool_written(change, key, object),
             (Kind::Machine, object) => self.machine_written(change, key, object.as_ref()),
             (Kind::Release, Some(object)) => {
                 self.releases
@@ -54,14 +86,9 @@ impl Ledger {
             (Kind::Template, Some(object)) => {
                 self.templates.insert(key.name, packages(object));
             }
-            (Kind::Bootstrap, Some(object)) => {
-                let view = (packages(object), Exceptions::of(object));
-                let name = (key.namespace, key.name);
-                if self.bootstraps.insert(name.clone(), view).is_none() {
-                    self.note(change, &name, Event::Bootstrapped);
-                }
-            }
+            (Kind::Bootstrap, Some(object)) => self.bootstrap_written(change, key, object),
             (Kind::Package, Some(object)) => self.package_written(object),
+            (Kind::Secret | Kind::Provider, _) => {}
             (kind, None) => self.deleted(kind, key),
         }
     }
@@ -87,13 +114,31 @@ impl Ledger {
     fn deleted(&mut self, kind: Kind, key: Key) {
         let Key { namespace, name, .. } = key;
         match kind {
-            Kind::Cluster => drop(self.clusters.remove(&(namespace, name))),
+            // Its control plane may outlive it, and be given to the next one of that name.
+            Kind::Cluster => {
+                if let Some(cluster) = self.clusters.get_mut(&(namespace, name)) {
+                    cluster.object = None;
+                }
+            }
+            Kind::MachinePool => drop(self.machine_pools.remove(&(namespace, name))),
             Kind::MachineDeployment => drop(self.machine_deployments.remove(&(namespace, name))),
             Kind::Release => drop(self.releases.remove(&name)),
             Kind::Template => drop(self.templates.remove(&name)),
-            Kind::Bootstrap => drop(self.bootstraps.remove(&(namespace, name))),
+            Kind::Bootstrap => {
+                let name = (namespace, name);
+                self.bootstraps.remove(&name);
+                if let Some(cluster) = self.clusters.get_mut(&name) {
+                    cluster.gate = None;
+                }
+            }
             // Package objects are stored under a name that is not theirs; their state matters only while they are wanted.
-            Kind::ControlPlane | Kind::Machine | Kind::Package | Kind::PackageInstall | Kind::App => {}
+            Kind::ControlPlane
+            | Kind::Machine
+            | Kind::Package
+            | Kind::PackageInstall
+            | Kind::App
+            | Kind::Secret
+            | Kind::Provider => {}
         }
     }
 
@@ -103,54 +148,127 @@ impl Ledger {
             .insert(format!("{ref_name}.{version}"), (ref_name, version));
     }
 
+    fn bootstrap_written(&mut self, change: &Change, key: Key, object: &Value) {
+        let name = (key.namespace, key.name);
+        let before = self.bootstraps.insert(name.clone(), Bootstrap::read(object));
+        if before.is_none() {
+            self.note(change, &name, Event::Bootstrapped);
+        }
+        if let Some(cluster) = self.clusters.get_mut(&name) {
+            let at = (change.revision, change.seen);
+            cluster.gate = NextGate::recorded(cluster.gate.take(), at, &cluster.version, object);
+        }
+    }
+
     fn cluster_written(&mut self, change: &Change, key: Key, object: &Value) {
         let name = (key.namespace, key.name);
+        let now = ClusterObject::read(object);
         let cluster = self.clusters.entry(name.clone()).or_default();
-        let tkr = label(object, "run.tanzu.vmware.com/tkr");
-        let relabelled = tkr != cluster.tkr;
-        cluster.tkr.clone_from(&tkr);
-        let paused = object["spec"]["paused"] == true;
-        let pause = (paused != cluster.paused).then_some(paused);
-        cluster.paused = paused;
-        let message = topology_message(object);
-        let says = (message != cluster.topology_message).then(|| message.clone());
-        cluster.topology_message = message;
-        let data = release_data(object, &cluster.running);
-        let before = std::mem::replace(&mut cluster.release_data, data);
-        if relabelled {
+        let before = cluster.object.replace(now.clone());
+        let version = cluster.version.clone();
+        let known = before.clone().unwrap_or_default();
+        let turned = |hook: &str| {
+            (
+                known.pending_hooks.contains(hook),
+                now.pending_hooks.contains(hook),
+            )
+        };
+        let gate = cluster.gate.as_ref();
+        let may_be_answered = gate.is_some_and(|gate| gate.may_be_answered(change.seen));
+        match turned(AFTER_CONTROL_PLANE) {
+            (false, true) if may_be_answered => {
+                let (revision, seen) = (change.revision, change.seen);
+                cluster.answered = Some(Answered { revision, seen });
+            }
+            (true, false) => cluster.answered = None,
+            _ => {}
+        }
+        if known.tkr != now.tkr {
+            let tkr = now.tkr.clone();
             self.note(change, &name, Event::Labelled { tkr });
         }
-        if let Some(paused) = pause {
+        if known.paused != now.paused {
+            let paused = now.paused;
             self.note(change, &name, Event::Paused { paused });
         }
-        if let Some(message) = says {
+        if known.topology_message != now.topology_message {
+            let message = now.topology_message.clone();
             self.note(change, &name, Event::Topology { message });
         }
-        // No hook covers a release with the same Kubernetes version: machines roll when their data changes.
-        let cluster = self.clusters.entry(name.clone()).or_default();
-        if before.is_some() && before != cluster.release_data {
-            let version = cluster.running.clone();
-            self.judge(change, &name, &version, Step::ReleaseData);
+        // Cluster API may not know yet that it has just written the next version, and asks about the one before.
+        let runs = self
+            .clusters
+            .get(&name)
+            .is_some_and(|cluster| cluster.running == version);
+        for hook in [AFTER_CONTROL_PLANE, AFTER_CLUSTER] {
+            if runs && turned(hook) == (true, false) {
+                self.judge_reproof(change, &name, &version, format!("{hook} was passed at {version}"));
+            }
         }
+        // No hook covers a release with the same Kubernetes version: machines roll when their data changes.
+        let Some(before) = before else { return };
+        let versions = self.versions_of(&name);
+        for (part, version) in before.release_data.changed(&now.release_data, &versions) {
+            let write = format!("TKR_DATA of {part} was changed for {version}");
+            self.judge(change, &name, &version, Step::ReleaseData, write);
+        }
+    }
+
+    /// Kubernetes versions that machines of a Cluster run, or are being made for.
+    fn versions_of(&self, name: &Name) -> BTreeSet<String> {
+        let control_plane = self.clusters.get(name).map(|cluster| cluster.versions.clone());
+        let pools = self
+            .machine_deployments
+            .iter()
+            .chain(&self.machine_pools)
+            .filter(|((namespace, _), pool)| *namespace == name.0 && pool.cluster == name.1)
+            .map(|(_, pool)| &pool.version);
+        let machines = self
+            .machines
+            .iter()
+            .filter(|((namespace, _), machine)| *namespace == name.0 && machine.cluster == name.1)
+            .map(|(_, machine)| &machine.version);
+        let mut versions = control_plane.unwrap_or_default();
+        versions.extend(pools.chain(machines).cloned());
+        versions
     }
 
     fn control_plane_written(&mut self, change: &Change, key: &Key, object: &Value) {
         let name = (key.namespace.clone(), label(object, CLUSTER_NAME));
         let cluster = self.clusters.entry(name.clone()).or_default();
-        let running_before = cluster.running.clone();
-        let is_new = cluster.control_plane_uid.is_empty();
-        let changed = cluster.control_plane_written(change.revision, object);
+        let (uid, ran) = (cluster.control_plane_uid.clone(), cluster.running.clone());
+        let before = cluster.control_plane_written(change.revision, object);
         let (version, running) = (cluster.version.clone(), cluster.running.clone());
-        if is_new {
+        if cluster.control_plane_uid != uid {
             let version = version.clone();
             self.note(change, &name, Event::ControlPlaneCreated { version });
         }
-        if changed.is_some() {
-            self.judge(change, &name, &version, Step::ControlPlane);
+        if let Some(before) = before {
+            let write = format!("the control plane was written to {version}");
+            self.judge_reproof(change, &name, &before, format!("{write}, past {before},"));
+            self.judge(change, &name, &version, Step::ControlPlane, write);
+            let cluster = self.clusters.entry(name.clone()).or_default();
+            cluster.reproof = Some(Reproof::default());
+            (cluster.gate, cluster.answered) = (None, None);
             self.note(change, &name, Event::ControlPlaneWritten { version });
         }
-        if running != running_before && !running.is_empty() {
+        if running != ran && !running.is_empty() {
             self.note(change, &name, Event::ControlPlaneRuns { version: running });
+        }
+    }
+
+    fn machine_pool_written(&mut self, change: &Change, key: Key, object: &Value) {
+        let name = (key.namespace, key.name);
+        let workers = self.machine_pools.entry(name.clone()).or_default();
+        if workers.written(object) {
+            let (cluster, version) = ((name.0, workers.cluster.clone()), workers.version.clone());
+            let write = format!("a MachinePool was written to {version}");
+            self.judge(change, &cluster, &version, Step::Workers, write);
+            let event = Event::WorkersWritten {
+                machine_deployment: name.1,
+                version,
+            };
+            self.note(change, &cluster, event);
         }
     }
 
@@ -159,7 +277,8 @@ impl Ledger {
         let workers = self.machine_deployments.entry(name.clone()).or_default();
         if workers.written(object) {
             let (cluster, version) = ((name.0.clone(), workers.cluster.clone()), workers.version.clone());
-            self.judge(change, &cluster, &version, Step::Workers);
+            let write = format!("a MachineDeployment was written to {version}");
+            self.judge(change, &cluster, &version, Step::Workers, write);
             let event = Event::WorkersWritten {
                 machine_deployment: name.1.clone(),
                 version,
@@ -249,9 +368,20 @@ impl Ledger {
         });
     }
 
-    /// Records a violation if the packages for `version` have no proof at this moment.
-    fn judge(&mut self, change: &Change, name: &Name, version: &str, step: Step) {
-        let missing = self.missing(name, version, step);
+    /// Records a violation if something is missing for `step` to `version` at this moment.
+    fn judge(&mut self, change: &Change, name: &Name, version: &str, step: Step, write: String) {
+        let cluster = self.clusters.get(name);
+        let gate = cluster
+            .filter(|_| step == Step::ControlPlane)
+            .and_then(|cluster| cluster.gate.as_ref())
+            .filter(|gate| gate.version == version);
+        let answered = cluster.and_then(|cluster| cluster.answered);
+        let missing: Vec<String> = self
+            .missing(name, version, step)
+            .into_iter()
+            .filter(|missing| !gate.is_some_and(|gate| gate.excuses(&missing.of, answered, change.seen)))
+            .map(|missing| missing.text)
+            .collect();
         if missing.is_empty() {
             return;
         }
@@ -259,149 +389,77 @@ impl Ledger {
             revision: change.revision,
             namespace: name.0.clone(),
             cluster: name.1.clone(),
-            write: format!("{step} {version}"),
+            write,
             missing,
         });
     }
 
-    fn missing(&self, name: &Name, version: &str, step: Step) -> Vec<String> {
-        let Some(cluster) = self.clusters.get(name) else {
-            return vec![format!("a Cluster {}/{}", name.0, name.1)];
+    /// Judges, once for each version, a write that needs everything to have been proven again at `version`.
+    fn judge_reproof(&mut self, change: &Change, name: &Name, version: &str, write: String) {
+        let reproof = self
+            .clusters
+            .get_mut(name)
+            .and_then(|cluster| cluster.reproof.as_mut());
+        let Some(reproof) = reproof.filter(|reproof| !reproof.judged) else {
+            return;
         };
-        let bootstrap = self.bootstraps.get(name);
-        if cluster.tkr.is_empty() && bootstrap.is_none() {
-            return Vec::new();
+        reproof.judged = true;
+        if !reproof.seen {
+            self.judge(change, name, version, Step::Reproof, write);
         }
-        let release = match self.release(&cluster.tkr, version) {
-            Ok(release) => release,
-            Err(missing) => return vec![missing],
-        };
-        let Some(template) = self.templates.get(release) else {
-            return vec![format!("a template of release {release}")];
-        };
-        let (own, exceptions) = bootstrap.cloned().unwrap_or_default();
-        // A write to workers needs a run against the control plane that they will talk to.
-        let run_after = match step {
-            Step::Workers => cluster.running_since,
-            Step::ControlPlane | Step::ReleaseData => 0,
-        };
-        let mut missing = Vec::new();
-        for (package, (ref_name, package_version)) in self.wanted(template, &own, &mut missing) {
-            let excepted = step == Step::ControlPlane && exceptions.after_control_plane.contains(&ref_name);
-            let applied = exceptions.applied.contains(&ref_name);
-            let found: Vec<&Evidence> = self.evidence_of(name, cluster, &package, &ref_name).collect();
-            let proven = !found.is_empty()
-                && found.iter().all(|evidence| {
-                    applied && evidence.has_taken_up(&package_version)
-                        || evidence.proof().is_some_and(|proof| {
-                            proof.version == package_version && proof.run_began > run_after
-                        })
+    }
+
+    /// Notes what has been proven, or is proven no more, by a write.
+    fn look_again(&mut self, change: &Change, key: &Key) {
+        let affected: Vec<Name> = self
+            .clusters
+            .iter()
+            .filter(|(name, cluster)| self.concerns(key, name, cluster))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in affected {
+            let Some(cluster) = self.clusters.get(&name) else {
+                continue;
+            };
+            let reproof = cluster.reproof.is_some_and(|reproof| !reproof.seen)
+                && self.missing(&name, &cluster.version, Step::Reproof).is_empty();
+            let missing = cluster
+                .gate
+                .as_ref()
+                .map(|gate| self.missing(&name, &gate.version, Step::ControlPlane));
+            let Some(cluster) = self.clusters.get_mut(&name) else {
+                continue;
+            };
+            if reproof {
+                cluster.reproof = Some(Reproof {
+                    seen: true,
+                    ..cluster.reproof.unwrap_or_default()
                 });
-            if !excepted && !proven {
-                missing.push(describe(&package, &found, run_after));
+            }
+            if let (Some(gate), Some(missing)) = (&mut cluster.gate, missing) {
+                let missing = missing.into_iter().map(|missing| missing.of);
+                gate.look(change.revision, change.seen, key, missing);
             }
         }
-        missing
     }
 
-    /// Name of the release whose packages belong to `version`: that of the label, else the only one there is.
-    fn release(&self, tkr: &str, version: &str) -> Result<&str, String> {
-        let mut fitting = self
-            .releases
-            .iter()
-            .filter(|(_, kubernetes)| *kubernetes == version);
-        if let Some((name, _)) = fitting.clone().find(|(name, _)| *name == tkr) {
-            return Ok(name);
+    /// Whether a write may change what is proven for a Cluster.
+    fn concerns(&self, key: &Key, name: &Name, cluster: &ClusterView) -> bool {
+        if let Place::Workload(uid) = &key.place {
+            return *uid == cluster.control_plane_uid;
         }
-        match (fitting.next(), fitting.next()) {
-            (Some((name, _)), None) => Ok(name),
-            (None, _) => Err(format!("a release of Kubernetes {version}")),
-            (Some(_), Some(_)) => Err(format!("one release of Kubernetes {version}: there are several")),
-        }
-    }
-
-    /// The template's packages, and those that only the ClusterBootstrap has, with refName and version. A package of the
-    /// ClusterBootstrap that no template names was chosen by its user, and stands for the template's.
-    fn wanted(
-        &self,
-        template: &[WantedPackage],
-        own: &[WantedPackage],
-        missing: &mut Vec<String>,
-    ) -> Vec<(WantedPackage, (String, String))> {
-        let mut wanted: Vec<(WantedPackage, (String, String))> = Vec::new();
-        let named = |package: &&WantedPackage| {
-            self.templates
-                .values()
-                .flatten()
-                .any(|known| known.name == package.name)
-        };
-        let chosen = own.iter().filter(|package| !named(package));
-        for package in chosen.chain(template).chain(own) {
-            match self.packages.get(&package.name) {
-                None => missing.push(format!("a Package {}", package.name)),
-                Some(found) if wanted.iter().any(|(_, (ref_name, _))| *ref_name == found.0) => {}
-                Some(found) => wanted.push((package.clone(), found.clone())),
+        match key.kind {
+            Kind::Release | Kind::Template | Kind::Package => true,
+            Kind::Machine | Kind::MachineDeployment | Kind::MachinePool => false,
+            Kind::Cluster | Kind::Bootstrap => (&key.namespace, &key.name) == (&name.0, &name.1),
+            Kind::PackageInstall | Kind::App => {
+                let installed = (key.place.clone(), (key.namespace.clone(), key.name.clone()));
+                let evidence = self.evidence.get(&installed);
+                let kubeconfig = format!("{}-kubeconfig", name.1);
+                key.namespace == name.0
+                    && evidence.is_some_and(|evidence| evidence.kubeconfig_secret() == kubeconfig)
             }
+            Kind::ControlPlane | Kind::Secret | Kind::Provider => key.namespace == name.0,
         }
-        wanted
     }
-
-    fn evidence_of<'a>(
-        &'a self,
-        name: &'a Name,
-        cluster: &'a ClusterView,
-        package: &'a WantedPackage,
-        ref_name: &'a str,
-    ) -> impl Iterator<Item = &'a Evidence> {
-        let kubeconfig = format!("{}-kubeconfig", name.1);
-        self.evidence
-            .iter()
-            .filter(move |((place, (namespace, _)), evidence)| {
-                let is_here = match place {
-                    Place::Management => {
-                        package.is_kapp_controller
-                            && *namespace == name.0
-                            && evidence.kubeconfig_secret() == kubeconfig
-                    }
-                    Place::Workload(uid) => !package.is_kapp_controller && *uid == cluster.control_plane_uid,
-                };
-                is_here && evidence.ref_name() == ref_name
-            })
-            .map(|(_, evidence)| evidence)
-    }
-}
-
-/// What was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    ControlPlane,
-    Workers,
-    ReleaseData,
-}
-
-impl std::fmt::Display for Step {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::ControlPlane => "the control plane was written to",
-            Self::Workers => "a MachineDeployment was written to",
-            Self::ReleaseData => "TKR_DATA was changed for",
-        })
-    }
-}
-
-fn describe(package: &WantedPackage, found: &[&Evidence], run_after: Revision) -> String {
-    if found.is_empty() {
-        return format!("{} (not installed)", package.name);
-    }
-    let states: Vec<String> = found
-        .iter()
-        .map(|evidence| match evidence.proof() {
-            Some(proof) if proof.run_began <= run_after => format!(
-                "proven at {} by a run from revision {}, older than {run_after}",
-                proof.version, proof.run_began
-            ),
-            _ => evidence.describe(),
-        })
-        .collect();
-    format!("{} ({})", package.name, states.join(", "))
 }

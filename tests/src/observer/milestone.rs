@@ -9,7 +9,7 @@ use super::feed::Revision;
 pub struct Milestone {
     /// Position in the order of all writes.
     pub revision: Revision,
-    /// When the observer saw it; display only.
+    /// When the observer saw it. No order rests on it.
     pub seen: Timestamp,
     /// Namespace of the Cluster.
     pub namespace: String,
@@ -49,9 +49,9 @@ pub enum Event {
         /// The version.
         version: String,
     },
-    /// Cluster API wrote a version to a MachineDeployment.
+    /// Cluster API wrote a version to a MachineDeployment or a MachinePool.
     WorkersWritten {
-        /// Name of the MachineDeployment.
+        /// Name of the MachineDeployment or MachinePool.
         machine_deployment: String,
         /// The version.
         version: String,

@@ -3,7 +3,21 @@
 //!
 //! It judges the raw objects by rules of its own and shares no code with the product. All API servers of a stack have one etcd, so
 //! one watch sees everything in one order, whatever API server is being replaced meanwhile.
+//!
+//! A package is proven at a version when its PackageInstall and its App say so, by a run that began after the PackageInstall was
+//! given the values that the ClusterBootstrap asks for, as they stand there now: contents are compared.
+//!
+//! - A version of the control plane needs every package of its release proven, those of phase AfterControlPlane excepted.
+//! - Once the control plane runs a version, every package has to be proven again, by a run that began after that. The end of the hop
+//!   (Cluster API takes AfterControlPlaneUpgrade off its pending hooks), the end of the upgrade, the next version of the control plane
+//!   and the workers need it.
+//! - MachineDeployments and MachinePools also need a control plane that runs their version, and no package that has failed since.
+//! - `TKR_DATA` for a version that machines run, of the Cluster or of a pool, changes only after the packages are proven.
+//!
+//! What came after an answer that could not be called back is in module `answer`.
 
+mod answer;
+mod bootstrap;
 mod cluster;
 mod conditions;
 mod evidence;
@@ -11,9 +25,12 @@ mod feed;
 mod key;
 mod ledger;
 mod milestone;
+mod release_data;
 mod runtime;
+mod stored;
 #[cfg(test)]
 mod tests;
+mod values;
 mod violation;
 mod workers;
 

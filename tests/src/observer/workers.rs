@@ -1,10 +1,10 @@
-//! MachineDeployments and their Machines.
+//! MachineDeployments and their Machines, and MachinePools.
 
 use serde_json::Value;
 
 use super::conditions::{CLUSTER_NAME, is_true, label, text};
 
-/// A MachineDeployment.
+/// A MachineDeployment or a MachinePool.
 #[derive(Debug, Default)]
 pub(super) struct Workers {
     pub(super) cluster: String,
@@ -17,9 +17,11 @@ pub(super) struct Workers {
 /// A Machine.
 #[derive(Debug, Clone)]
 pub(super) struct Machine {
+    /// Name of its Cluster.
+    pub(super) cluster: String,
     /// Name of its MachineDeployment.
     pub(super) owner: String,
-    version: String,
+    pub(super) version: String,
     is_ready: bool,
 }
 
@@ -51,6 +53,7 @@ impl Workers {
 impl Machine {
     pub(super) fn read(object: &Value) -> Self {
         Self {
+            cluster: label(object, CLUSTER_NAME),
             owner: label(object, "cluster.x-k8s.io/deployment-name"),
             version: text(object, "/spec/version"),
             is_ready: is_true(object, "Ready"),

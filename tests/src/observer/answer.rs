@@ -1,0 +1,178 @@
+//! What a write may not be blamed for: an answer that was given cannot be called back.
+//!
+//! A write of the control plane is judged as things stand at that write. Between the answer that allowed it and the write,
+//! a user may edit what is asked for, and a package may lose its proof. Two writes say when the answer was given:
+//!
+//! - the record in the ClusterBootstrap opened the gate: no answer came before it;
+//! - Cluster API noted on the Cluster that AfterControlPlaneUpgrade is pending: the answer came before it.
+//!
+//! What was lost after Cluster API's note does not count. What was lost between the two counts, unless it was lost by an edit that
+//! the gate cannot have known of when it answered: one that came less than [`Edit::notice`] before the note. An edit of the
+//! ClusterBootstrap that the record has seen and opened the gate in spite of counts. So does what was missing already when the gate was
+//! opened, but for values that changed less than [`READ`] before: they are read before the record is written. Without the two writes
+//! everything counts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::feed::Revision;
+use super::key::{Key, Kind, Place};
+
+/// The hook that a version of the control plane waits for.
+const HOOK: &str = "BeforeControlPlaneUpgrade";
+
+/// Time between the reads that a record rests on and the write of it.
+const READ: Duration = Duration::from_secs(1);
+
+/// Time between Cluster API's note and the write. Cluster API writes the note again now and then without having asked.
+const WRITE: Duration = Duration::from_secs(10);
+
+/// The moment when Cluster API noted an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answered {
+    pub(super) revision: Revision,
+    pub(super) seen: Timestamp,
+}
+
+/// The gate of a version that is not written yet, as the record has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NextGate {
+    pub(super) version: String,
+    /// Where the record named the version first.
+    since: Revision,
+    state: State,
+    /// By package: how it came to be missing.
+    lost: BTreeMap<String, Lost>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    NeverOpen,
+    Open,
+    /// An answer that was given before may still be on its way.
+    Closed(Timestamp),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lost {
+    revision: Revision,
+    seen: Timestamp,
+    /// None if it counts in any case.
+    by: Option<Edit>,
+}
+
+/// An edit of what is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edit {
+    Bootstrap,
+    Values,
+}
+
+impl Edit {
+    fn of(key: &Key) -> Option<Self> {
+        match (&key.place, key.kind) {
+            (Place::Management, Kind::Bootstrap) => Some(Self::Bootstrap),
+            (Place::Management, Kind::Secret | Kind::Provider) => Some(Self::Values),
+            _ => None,
+        }
+    }
+
+    /// Time within which an answer, and Cluster API's note of it, need not know the edit. A ClusterBootstrap is watched; Secrets
+    /// and what provides them are read every 10 s.
+    fn notice(self) -> Duration {
+        match self {
+            Self::Bootstrap => Duration::from_secs(1),
+            Self::Values => Duration::from_secs(11),
+        }
+    }
+}
+
+impl NextGate {
+    /// Takes a write of the ClusterBootstrap: the gate for the version that comes after `current`, as its record has it.
+    pub(super) fn recorded(
+        gate: Option<Self>,
+        (revision, seen): (Revision, Timestamp),
+        current: &str,
+        bootstrap: &Value,
+    ) -> Option<Self> {
+        let record = &bootstrap["status"]["upgrade"];
+        if record["observedBootstrapGeneration"] != bootstrap["metadata"]["generation"] {
+            // The record does not know of the edit yet; it says what it said before.
+            return gate;
+        }
+        let hop = record["hop"].as_str().filter(|hop| *hop != current)?;
+        let is_open = record["gates"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|gate| gate["hook"] == HOOK && gate["version"] == hop && gate["open"] == true);
+        let mut gate = gate.filter(|gate| gate.version == hop).unwrap_or_else(|| Self {
+            version: hop.to_owned(),
+            since: revision,
+            state: State::NeverOpen,
+            lost: BTreeMap::new(),
+        });
+        if is_open {
+            let opens = gate.state != State::Open;
+            for lost in gate.lost.values_mut() {
+                let read = opens && between(lost.seen, seen) >= READ;
+                if read || lost.by == Some(Edit::Bootstrap) {
+                    lost.by = None;
+                }
+            }
+            gate.state = State::Open;
+        } else if gate.state == State::Open {
+            gate.state = State::Closed(seen);
+        }
+        Some(gate)
+    }
+
+    /// Whether an answer may be noted now.
+    pub(super) fn may_be_answered(&self, now: Timestamp) -> bool {
+        match self.state {
+            State::NeverOpen => false,
+            State::Open => true,
+            State::Closed(closed) => between(closed, now) < Edit::Bootstrap.notice(),
+        }
+    }
+
+    /// Takes what is missing after a write.
+    pub(super) fn look(
+        &mut self,
+        revision: Revision,
+        seen: Timestamp,
+        key: &Key,
+        missing: impl Iterator<Item = String>,
+    ) {
+        let by = Edit::of(key).filter(|_| self.since != revision);
+        let lost = Lost { revision, seen, by };
+        let mut before = std::mem::take(&mut self.lost);
+        self.lost = missing
+            .map(|package| {
+                let lost = before.remove(&package).unwrap_or_else(|| lost.clone());
+                (package, lost)
+            })
+            .collect();
+    }
+
+    /// Whether the gate is not to blame that `package` is missing at a write that was seen at `written`.
+    pub(super) fn excuses(&self, package: &str, answered: Option<Answered>, written: Timestamp) -> bool {
+        let Some(lost) = self.lost.get(package) else {
+            return false;
+        };
+        let answered = answered.filter(|answered| between(answered.seen, written) < WRITE);
+        let noted = answered.map_or(written, |answered| answered.seen);
+        let after = answered.is_some_and(|answered| lost.revision > answered.revision);
+        let unnoticed = lost
+            .by
+            .is_some_and(|edit| between(lost.seen, noted) < edit.notice());
+        self.may_be_answered(noted) && (after || unnoticed)
+    }
+}
+
+fn between(earlier: Timestamp, later: Timestamp) -> Duration {
+    Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
+}

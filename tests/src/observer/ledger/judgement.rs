@@ -1,0 +1,261 @@
+//! What is missing for a write, as things stand.
+
+use super::{Ledger, Name};
+use crate::observer::bootstrap::{Bootstrap, Kept, WantedPackage};
+use crate::observer::cluster::ClusterView;
+use crate::observer::evidence::Evidence;
+use crate::observer::feed::Revision;
+use crate::observer::key::Place;
+
+/// What needs a proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The control plane takes a version.
+    ControlPlane,
+    /// The control plane has taken a version, and everything was proven again by its API server.
+    Reproof,
+    /// Workers take a version. What was proven again may be edited since, but nothing may have failed.
+    Workers,
+    /// Machines are made of something else, at the version that they have.
+    ReleaseData,
+}
+
+/// Something that is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// refName of the package, or what else it is.
+    pub(super) of: String,
+    pub(super) text: String,
+}
+
+/// A package that has to be there.
+struct Wanted {
+    package: WantedPackage,
+    ref_name: String,
+    version: String,
+}
+
+/// An installation of a package.
+struct Found<'a> {
+    place: &'a Place,
+    namespace: &'a str,
+    evidence: &'a Evidence,
+}
+
+/// What is asked of an installation.
+struct Needed<'a> {
+    name: &'a Name,
+    wanted: &'a Wanted,
+    /// It is enough that the package is applied.
+    applied: bool,
+    /// The run has to have begun after this.
+    run_after: Revision,
+}
+
+impl Missing {
+    fn new(what: String) -> Self {
+        Self {
+            of: what.clone(),
+            text: what,
+        }
+    }
+}
+
+impl Ledger {
+    /// What is missing for `step` to `version`.
+    pub(super) fn missing(&self, name: &Name, version: &str, step: Step) -> Vec<Missing> {
+        let Some(cluster) = self.clusters.get(name).filter(|cluster| cluster.object.is_some()) else {
+            return vec![Missing::new(format!("a Cluster {}/{}", name.0, name.1))];
+        };
+        let bootstrap = self.bootstraps.get(name);
+        if cluster.tkr().is_empty() && bootstrap.is_none() {
+            return Vec::new();
+        }
+        let release = match self.release(cluster.tkr(), version) {
+            Ok(release) => release,
+            Err(missing) => return vec![Missing::new(missing)],
+        };
+        let Some(template) = self.templates.get(release) else {
+            return vec![Missing::new(format!("a template of release {release}"))];
+        };
+        let mut missing = Vec::new();
+        if matches!(step, Step::Workers | Step::Reproof) && cluster.running != version {
+            let running = &cluster.running;
+            let what = format!("a control plane that runs {version}, it runs {running:?}");
+            missing.push(Missing::new(what));
+        }
+        let nothing = Bootstrap::default();
+        let bootstrap = bootstrap.unwrap_or(&nothing);
+        // What was proven again stays so for the workers: AfterControlPlaneUpgrade is not asked twice.
+        let only_failures = step == Step::Workers
+            && cluster.version == version
+            && cluster.reproof.is_some_and(|reproof| reproof.seen);
+        for wanted in self.wanted(template, bootstrap, &mut missing) {
+            if step == Step::ControlPlane && bootstrap.exceptions.is_after_control_plane(&wanted.ref_name) {
+                continue;
+            }
+            let needed = Needed {
+                name,
+                wanted: &wanted,
+                applied: bootstrap.exceptions.is_applied(&wanted.ref_name),
+                // A run against the control plane that workers will talk to.
+                run_after: match step {
+                    Step::Workers | Step::Reproof => cluster.running_since,
+                    Step::ControlPlane | Step::ReleaseData => 0,
+                },
+            };
+            let found: Vec<Found<'_>> = self.found(name, cluster, &wanted).collect();
+            let lacks: Vec<String> = if only_failures {
+                found.iter().filter_map(Found::failure).collect()
+            } else if found.is_empty() {
+                vec!["not installed".to_owned()]
+            } else {
+                found
+                    .iter()
+                    .filter_map(|found| self.lack(found, &needed))
+                    .collect()
+            };
+            if !lacks.is_empty() {
+                missing.push(Missing {
+                    of: wanted.ref_name,
+                    text: format!("{} ({})", wanted.package.name, lacks.join(", ")),
+                });
+            }
+        }
+        missing
+    }
+
+    /// Name of the release whose packages belong to `version`: that of the label, else the only one there is.
+    fn release(&self, tkr: &str, version: &str) -> Result<&str, String> {
+        let mut fitting = self
+            .releases
+            .iter()
+            .filter(|(_, kubernetes)| *kubernetes == version);
+        if let Some((name, _)) = fitting.clone().find(|(name, _)| *name == tkr) {
+            return Ok(name);
+        }
+        match (fitting.next(), fitting.next()) {
+            (Some((name, _)), None) => Ok(name),
+            (None, _) => Err(format!("a release of Kubernetes {version}")),
+            (Some(_), Some(_)) => Err(format!("one release of Kubernetes {version}: there are several")),
+        }
+    }
+
+    /// The template's packages, and those that only the ClusterBootstrap has. A package of the ClusterBootstrap that no template
+    /// names was chosen by its user, and stands for the template's. One that is kept by annotation stands for both.
+    fn wanted(
+        &self,
+        template: &[WantedPackage],
+        bootstrap: &Bootstrap,
+        missing: &mut Vec<Missing>,
+    ) -> Vec<Wanted> {
+        let own = &bootstrap.packages;
+        let mut all: Vec<Wanted> = Vec::new();
+        let named = |package: &&WantedPackage| {
+            self.templates
+                .values()
+                .flatten()
+                .any(|known| known.name == package.name)
+        };
+        let chosen = own.iter().filter(|package| !named(package));
+        for package in chosen.chain(template).chain(own) {
+            match self.packages.get(&package.name) {
+                None => missing.push(Missing::new(format!("a Package {}", package.name))),
+                Some((ref_name, _)) if all.iter().any(|known| known.ref_name == *ref_name) => {}
+                Some((ref_name, version)) => all.push(Wanted {
+                    package: package.clone(),
+                    ref_name: ref_name.clone(),
+                    version: version.clone(),
+                }),
+            }
+        }
+        all.retain_mut(|wanted| match bootstrap.exceptions.kept(&wanted.ref_name) {
+            Some(Kept::Nothing) => false,
+            Some(Kept::Version(version)) => {
+                wanted.package.name = format!("{}.{version}", wanted.ref_name);
+                wanted.version.clone_from(version);
+                true
+            }
+            None => true,
+        });
+        all
+    }
+
+    fn found<'a>(
+        &'a self,
+        name: &'a Name,
+        cluster: &'a ClusterView,
+        wanted: &'a Wanted,
+    ) -> impl Iterator<Item = Found<'a>> {
+        let kubeconfig = format!("{}-kubeconfig", name.1);
+        let from_outside = wanted.package.is_kapp_controller;
+        self.evidence
+            .iter()
+            .map(|((place, (namespace, _)), evidence)| Found {
+                place,
+                namespace,
+                evidence,
+            })
+            .filter(move |found| {
+                let is_here = match found.place {
+                    Place::Management => {
+                        from_outside
+                            && found.namespace == name.0
+                            && found.evidence.kubeconfig_secret() == kubeconfig
+                    }
+                    Place::Workload(uid) => !from_outside && *uid == cluster.control_plane_uid,
+                };
+                is_here && found.evidence.ref_name() == wanted.ref_name
+            })
+    }
+
+    /// What an installation lacks of what is needed.
+    fn lack(&self, found: &Found<'_>, needed: &Needed<'_>) -> Option<String> {
+        let Needed {
+            name,
+            wanted,
+            applied,
+            run_after,
+        } = needed;
+        let evidence = found.evidence;
+        let applied = applied.then(|| evidence.has_taken_up(&wanted.version)).flatten();
+        let proof = evidence.proof().filter(|proof| proof.version == wanted.version);
+        let Some(run) = applied.or_else(|| proof.map(|proof| proof.run_began)) else {
+            return Some(evidence.describe());
+        };
+        if run <= *run_after {
+            return Some(format!(
+                "proven at {} by a run from revision {run}, older than {run_after}",
+                wanted.version
+            ));
+        }
+        let own = self.bootstraps.get(*name)?.packages.iter().find(|own| {
+            let known = self.packages.get(&own.name);
+            known.is_some_and(|(ref_name, _)| *ref_name == wanted.ref_name)
+        });
+        // A package that only the template names: nothing says yet what it is to run with.
+        let own = own?;
+        let (values, named) = evidence.values();
+        let asked = match self.sources.asked(&name.0, &own.values_from) {
+            Ok(asked) => asked,
+            Err(why) => return Some(why),
+        };
+        match self.sources.given(found.place, found.namespace, values, named) {
+            Err(why) => Some(why),
+            Ok(given) if !given.is(&asked) => {
+                Some("runs with other values than the ClusterBootstrap asks for".to_owned())
+            }
+            Ok(given) if run <= given.since => Some(format!(
+                "proven by a run from revision {run}, its values are from {}",
+                given.since
+            )),
+            Ok(_) => None,
+        }
+    }
+}
+
+impl Found<'_> {
+    fn failure(&self) -> Option<String> {
+        self.evidence.has_failed().then(|| self.evidence.describe())
+    }
+}
