@@ -11,11 +11,13 @@ use tokio::time::sleep;
 
 use super::bump;
 use super::disturbance::Kind;
+use super::judge::Withdrawal;
 use super::plan::Planned;
 use super::subject::{Found, Subject};
 use crate::apply;
 use crate::edit;
 use crate::objects::{self, TKR};
+use crate::observer::Revision;
 
 /// Keeps Cluster API from starting an upgrade while it is set.
 const START_HELD: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/soak";
@@ -24,10 +26,16 @@ const START_HELD: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/soak";
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Happened {
     pub(super) kind: &'static str,
+    /// The package that it concerns, where it is one.
     pub(super) package: Option<&'static str>,
-    pub(super) withdraws_proof: bool,
+    /// Where it took proofs away.
+    pub(super) withdrawals: Vec<Withdrawal>,
+    /// Display only.
     pub(super) began: Timestamp,
+    /// Display only.
     pub(super) ended: Timestamp,
+    /// Revision by which it was taken back.
+    pub(super) ended_at: Revision,
 }
 
 /// Waits for its time, disturbs, and takes it back.
@@ -40,40 +48,48 @@ pub(super) async fn perform(subject: &Subject, planned: &Planned) -> Result<Happ
     } = *planned;
     sleep(after).await;
     let began = Timestamp::now();
-    happen(subject, kind, lasts, package)
+    let withdrawals = Box::pin(happen(subject, kind, lasts, package))
         .await
         .with_context(|| format!("disturbance {}", kind.name()))?;
     Ok(Happened {
         kind: kind.name(),
-        package: kind.has_package().then_some(package),
-        withdraws_proof: kind.withdraws_proof(),
+        package: kind.concerns(package),
+        withdrawals,
         began,
         ended: Timestamp::now(),
+        ended_at: subject.revision().await?,
     })
 }
 
-async fn happen(subject: &Subject, kind: Kind, lasts: Duration, package: &'static str) -> Result<()> {
+/// Disturbs, and tells where that took proofs away.
+async fn happen(
+    subject: &Subject,
+    kind: Kind,
+    lasts: Duration,
+    package: &'static str,
+) -> Result<Vec<Withdrawal>> {
     match kind {
-        Kind::ExtensionRestart => extension_away(subject, Duration::ZERO).await,
-        Kind::ExtensionDown => extension_away(subject, lasts).await,
+        Kind::ExtensionRestart => extension_away(subject, Duration::ZERO).await.map(none),
+        Kind::ExtensionDown => extension_away(subject, lasts).await.map(none),
         Kind::ClusterApiRestart => {
             let _alone = subject.shared.lock().await;
-            subject.world().stack().cluster_api().restart().await
+            subject.world().stack().cluster_api().restart().await.map(none)
         }
         Kind::WorkloadApiDown => {
             let api = subject.cluster.workload()?.api.clone();
-            api.kill().await?;
-            sleep(lasts).await;
-            api.restart().await
+            let away = async {
+                api.kill().await?;
+                sleep(lasts).await;
+                api.restart().await
+            };
+            meanwhile(subject, away).await
         }
         Kind::KappControllerRestart => {
             let workload = subject.cluster.workload()?;
-            subject
-                .persist("restart of kapp-controller", || {
-                    workload.kubelet.restart_kapp_controller()
-                })
-                .await
-                .map(drop)
+            let restart = subject.persist("restart of kapp-controller", || {
+                workload.kubelet.restart_kapp_controller()
+            });
+            Box::pin(meanwhile(subject, async { restart.await.map(drop) })).await
         }
         Kind::PackageInstallPaused => flag(subject, Object::PackageInstall(package), "paused", lasts).await,
         Kind::PackageInstallCanceled => {
@@ -86,7 +102,9 @@ async fn happen(subject: &Subject, kind: Kind, lasts: Duration, package: &'stati
                 json!({"spec": {"paused": true}}),
                 json!({"spec": {"paused": false}}),
             ];
-            there_and_back(subject, &subject.bootstrap_path(), &edits, lasts).await
+            there_and_back(subject, &subject.bootstrap_path(), &edits, lasts)
+                .await
+                .map(|_| Vec::new())
         }
         Kind::InlineValuesEdited => {
             let values = |soak: Value| json!({"spec": {"cni": {"valuesFrom": {"inline": {"antrea": {"config": {"soak": soak}}}}}}});
@@ -98,22 +116,25 @@ async fn happen(subject: &Subject, kind: Kind, lasts: Duration, package: &'stati
                 json!({"spec": {"paused": true}}),
                 json!({"spec": {"paused": null}}),
             ];
-            there_and_back(subject, &subject.path(), &edits, lasts).await
+            there_and_back(subject, &subject.path(), &edits, lasts)
+                .await
+                .map(|_| Vec::new())
         }
         Kind::StartHeld => {
             let annotation = |value: Value| json!({"metadata": {"annotations": {START_HELD: value}}});
             let edits = [annotation(json!("")), annotation(Value::Null)];
-            there_and_back(subject, &subject.path(), &edits, lasts).await
+            there_and_back(subject, &subject.path(), &edits, lasts)
+                .await
+                .map(|_| Vec::new())
         }
         Kind::ClusterBootstrapDeleted => {
-            subject
-                .persist("deletion of the ClusterBootstrap", || async {
-                    edit::delete_by_force(&subject.management(), &subject.bootstrap_path()).await
-                })
-                .await
+            let deletion = subject.persist("deletion of the ClusterBootstrap", || async {
+                edit::delete_by_force(&subject.management(), &subject.bootstrap_path()).await
+            });
+            meanwhile(subject, deletion).await
         }
         Kind::ValuesSecretEdited => values_secret(subject, lasts).await,
-        Kind::LabelRemoved => label(subject, lasts).await,
+        Kind::LabelRemoved => label(subject, lasts).await.map(none),
         Kind::ManifestReapplied => subject
             .persist("manifest", || async {
                 let target = subject.target();
@@ -123,11 +144,27 @@ async fn happen(subject: &Subject, kind: Kind, lasts: Duration, package: &'stati
                 apply::apply(&subject.management(), &manifest).await
             })
             .await
-            .map(drop),
-        Kind::SecondBump => bump::second(subject).await,
+            .map(|_| Vec::new()),
+        Kind::SecondBump => bump::second(subject).await.map(none),
         // Done by the bump itself.
-        Kind::VersionBeforeLabel | Kind::LabelBeforeVersion => Ok(()),
+        Kind::VersionBeforeLabel | Kind::LabelBeforeVersion => Ok(Vec::new()),
     }
+}
+
+/// No proof is taken away.
+fn none((): ()) -> Vec<Withdrawal> {
+    Vec::new()
+}
+
+/// Proofs are taken away at some time while `disturbance` runs.
+async fn meanwhile(
+    subject: &Subject,
+    disturbance: impl Future<Output = Result<()>>,
+) -> Result<Vec<Withdrawal>> {
+    let first = subject.revision().await?;
+    disturbance.await?;
+    let last = subject.revision().await?;
+    Ok(vec![Withdrawal { first, last }])
 }
 
 /// An object whose name depends on a package.
@@ -146,39 +183,52 @@ impl Object {
     }
 }
 
-/// Sets a field of the spec, and removes it again.
-async fn flag(subject: &Subject, object: Object, field: &str, lasts: Duration) -> Result<()> {
+/// Sets a field of the spec, and removes it again. Each takes a proof away: the second one has kapp-controller work once more.
+async fn flag(subject: &Subject, object: Object, field: &str, lasts: Duration) -> Result<Vec<Withdrawal>> {
     let set = async |value: Value| {
         subject
             .persist(&format!("{field}: {value}"), || async {
                 match object.find(subject).await? {
                     Some(found) => {
                         let patch = json!({"spec": {field: value}});
-                        edit::merge(&found.client, &found.path, &patch).await.map(drop)
+                        written(edit::merge(&found.client, &found.path, &patch).await?.as_ref())
                     }
-                    None => Ok(()),
+                    None => Ok(None),
                 }
             })
             .await
     };
-    set(json!(true)).await?;
+    let there = set(json!(true)).await?;
     sleep(lasts).await;
-    set(Value::Null).await
+    let back = set(Value::Null).await?;
+    Ok(there.into_iter().chain(back).collect())
 }
 
-/// Merges one patch, waits, and merges the other.
-async fn there_and_back(subject: &Subject, path: &str, edits: &[Value; 2], lasts: Duration) -> Result<()> {
+/// The write of an object, where there was one.
+fn written(object: Option<&Value>) -> Result<Option<Withdrawal>> {
+    let revision = object.map(edit::revision).transpose()?;
+    Ok(revision.map(Withdrawal::at))
+}
+
+/// Merges one patch, waits, and merges the other. Returns both writes.
+async fn there_and_back(
+    subject: &Subject,
+    path: &str,
+    edits: &[Value; 2],
+    lasts: Duration,
+) -> Result<Vec<Withdrawal>> {
     let [there, back] = edits;
     let merge = async |patch: &Value| {
         subject
             .persist(&patch.to_string(), || async {
-                edit::merge(&subject.management(), path, patch).await.map(drop)
+                written(edit::merge(&subject.management(), path, patch).await?.as_ref())
             })
             .await
     };
-    merge(there).await?;
+    let there = merge(there).await?;
     sleep(lasts).await;
-    merge(back).await
+    let back = merge(back).await?;
+    Ok(there.into_iter().chain(back).collect())
 }
 
 async fn extension_away(subject: &Subject, lasts: Duration) -> Result<()> {
@@ -203,8 +253,9 @@ async fn label(subject: &Subject, lasts: Duration) -> Result<()> {
     set(|subject| json!(subject.target().name())).await.map(drop)
 }
 
-/// The values of the package that has them in a Secret.
-async fn values_secret(subject: &Subject, lasts: Duration) -> Result<()> {
+/// The values of the package that has them in a Secret. Sluice sees that when it reads the Secret again, some seconds later, and
+/// takes the proof away itself: until then it stands.
+async fn values_secret(subject: &Subject, lasts: Duration) -> Result<Vec<Withdrawal>> {
     let secret = subject
         .persist("look for a Secret with values", || async {
             let bootstrap = edit::get(&subject.management(), &subject.bootstrap_path())
@@ -220,8 +271,13 @@ async fn values_secret(subject: &Subject, lasts: Duration) -> Result<()> {
         .await?;
     let path = format!("/api/v1/namespaces/{}/secrets/{secret}", subject.namespace());
     let values = |replicas: u32| {
-        let document = json!({"metricsServer": {"replicas": replicas}}).to_string();
+        let document = super::values(replicas).to_string();
         json!({"data": {"values.yaml": BASE64_STANDARD.encode(document)}})
     };
-    there_and_back(subject, &path, &[values(2), values(1)], lasts).await
+    let edits = there_and_back(subject, &path, &[values(2), values(1)], lasts).await?;
+    let read_later = |edit: Withdrawal| Withdrawal {
+        last: Revision::MAX,
+        ..edit
+    };
+    Ok(edits.into_iter().map(read_later).collect())
 }

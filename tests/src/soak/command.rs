@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -11,11 +11,12 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::plan::Plan;
-use super::report::{self, Report};
+use super::report::{self, Complaints, Report};
 use super::run::{self, Outcome, Stage};
 use crate::extension::Scope;
 use crate::kubelet::Delay;
-use crate::objects::{Class, Release};
+use crate::log_search::{Found, Secret};
+use crate::objects::{Class, Release, Values};
 use crate::scenario::{Hooks, Scene, VERSIONS, World};
 
 /// Upgrades that one stack serves. What deleted Clusters leave behind in etcd goes with it.
@@ -86,16 +87,19 @@ async fn soak(arguments: &Arguments, seed: u64) -> Result<Report> {
     let began = Instant::now();
     let mut plans = arguments.all(seed).peekable();
     let mut outcomes = Vec::new();
+    let mut stacks = Complaints::default();
     while plans.peek().is_some() {
         let part: Vec<Plan> = plans
             .by_ref()
             .take(usize::try_from(PER_STACK).unwrap_or(usize::MAX))
             .collect();
-        outcomes.extend(on_one_stack(part, arguments.jobs.max(1)).await?);
+        let (made, complaints) = on_one_stack(part, arguments.jobs.max(1)).await?;
+        outcomes.extend(made);
+        stacks.add(complaints);
         // After each stack, so that a soak that is broken off leaves something.
-        report::write(&Report::of(seed, &outcomes), &outcomes)?;
+        report::write(&Report::of(seed, &outcomes, &stacks), &outcomes)?;
     }
-    let report = Report::of(seed, &outcomes);
+    let report = Report::of(seed, &outcomes, &stacks);
     let path = report::write(&report, &outcomes)?;
     tell(&report, &outcomes, began.elapsed().as_secs_f64());
     say(&path.display().to_string());
@@ -103,7 +107,7 @@ async fn soak(arguments: &Arguments, seed: u64) -> Result<Report> {
 }
 
 /// Starts a stack, makes the runs, and removes it whatever came of them.
-async fn on_one_stack(plans: Vec<Plan>, jobs: usize) -> Result<Vec<Outcome>> {
+async fn on_one_stack(plans: Vec<Plan>, jobs: usize) -> Result<(Vec<Outcome>, Complaints)> {
     let world = World::start("soak", &Hooks::AskedAbout(Scope::Everywhere)).await?;
     let stage = Stage::open(&world).await?;
     let outcomes: Vec<Outcome> = stream::iter(plans)
@@ -112,16 +116,16 @@ async fn on_one_stack(plans: Vec<Plan>, jobs: usize) -> Result<Vec<Outcome>> {
         .inspect(tell_run)
         .collect()
         .await;
-    let exits = world.stack().core().directory().unexpected_exits();
-    for exit in &exits {
-        say(&format!("a process of the stack ended: {exit}"));
+    let complaints = stage.complaints()?;
+    for complaint in complaints.told() {
+        say(&complaint);
     }
-    if !exits.is_empty() || !outcomes.iter().all(Outcome::is_good) {
+    if !complaints.is_empty() || !outcomes.iter().all(Outcome::is_good) {
         let kept = world.stack().core().directory().keep_logs("soak");
         say(&format!("logs are kept in {}", kept.display()));
     }
     world.stop().await?;
-    Ok(outcomes)
+    Ok((outcomes, complaints))
 }
 
 impl Stage {
@@ -130,7 +134,10 @@ impl Stage {
         let releases = VERSIONS
             .iter()
             .zip(["1.0.0", "2.0.0", "3.0.0"])
-            .map(|(kubernetes, version)| scene.full_release(kubernetes, version, Delay::NONE, Delay::NONE))
+            .map(|(kubernetes, version)| {
+                let release = scene.full_release(kubernetes, version, Delay::NONE, Delay::NONE)?;
+                Ok(release.values("metrics-server", Values::Secret(super::values(1))))
+            })
             .collect::<Result<Vec<Release>>>()?;
         for release in &releases {
             scene.publish(release).await?;
@@ -139,6 +146,17 @@ impl Stage {
             scene,
             releases: Arc::new(releases),
             shared: Arc::default(),
+            secrets: Mutex::new(vec![Secret::new("the values of a package", super::CANARY)]),
+        })
+    }
+
+    /// What is wrong with the stack as a whole, whatever came of the runs.
+    fn complaints(&self) -> Result<Complaints> {
+        let directory = self.scene.world().stack().core().directory();
+        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Complaints {
+            ended: directory.unexpected_exits(),
+            logs: Found::search(&directory.logs(), &secrets)?,
         })
     }
 }
@@ -181,7 +199,11 @@ fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
         seed,
         runs,
         early_releases,
+        overtaken,
         stuck,
+        unexpected_process_ends,
+        panics,
+        leaks,
         release_lag: lag,
         ..
     } = report;
@@ -190,6 +212,9 @@ fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
     say(&format!(
         "\nseed {seed}: {runs} runs in {seconds:.0} s ({:.1} s each), {early_releases} early releases, {stuck} stuck",
         seconds / f64::from(count)
+    ));
+    say(&format!(
+        "{overtaken} proofs taken away after the answer, {unexpected_process_ends} unexpected process ends, {panics} panics, {leaks} secrets in logs"
     ));
     say(&format!(
         "write after the last proof: p50 {:.2} s, p95 {:.2} s, max {:.2} s",

@@ -114,18 +114,14 @@ impl Kind {
         )
     }
 
-    /// Whether it can take a proof away that was given before.
+    /// The package whose proof it can take away, where it is one: `chosen` by the plan, or the one that has such values.
     #[must_use]
-    pub fn withdraws_proof(self) -> bool {
-        self.has_package()
-            || matches!(
-                self,
-                Self::InlineValuesEdited
-                    | Self::ValuesSecretEdited
-                    | Self::ClusterBootstrapDeleted
-                    | Self::WorkloadApiDown
-                    | Self::KappControllerRestart
-            )
+    pub fn concerns(self, chosen: &'static str) -> Option<&'static str> {
+        match self {
+            Self::InlineValuesEdited => Some("antrea"),
+            Self::ValuesSecretEdited => Some("metrics-server"),
+            _ => self.has_package().then_some(chosen),
+        }
     }
 
     /// Whether both may happen to one upgrade. A Cluster without label and without ClusterBootstrap is nobody's: by design it is

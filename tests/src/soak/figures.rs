@@ -39,8 +39,8 @@ impl Lag {
         let proven = proven?;
         let good = happened
             .iter()
+            .filter(|happened| happened.ended_at < written.revision)
             .map(|happened| happened.ended)
-            .filter(|ended| *ended < written.seen)
             .chain([proven])
             .max()?;
         let since = |moment: Timestamp| written.seen.duration_since(moment).as_secs_f64();

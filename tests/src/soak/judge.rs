@@ -1,15 +1,8 @@
-//! Which of the observer's complaints are early releases.
-
-use std::time::Duration;
-
-use jiff::Timestamp;
+//! Which of the observer's complaints are early releases. Order is decided by revisions alone.
 
 use super::act::Happened;
-use crate::observer::{Milestone, Violation};
-use crate::scenario::HookAnswer;
-
-/// Time in which a withdrawn proof need not have been noticed: it travels by two watches and a write.
-const REACTION: Duration = Duration::from_millis(500);
+use crate::observer::{Event, Milestone, Revision, Violation};
+use crate::scenario::Records;
 
 /// The last hook before the version is written.
 const LAST_HOOK: &str = "BeforeControlPlaneUpgrade";
@@ -19,7 +12,7 @@ const LAST_HOOK: &str = "BeforeControlPlaneUpgrade";
 pub(super) struct Verdict {
     /// Writes that Sluice let through without proof.
     pub(super) early: Vec<Violation>,
-    /// Writes whose proof was taken away after Sluice had answered, or in the very moment.
+    /// Writes whose proof was taken away after Sluice had opened the gate.
     pub(super) overtaken: Vec<Violation>,
 }
 
@@ -29,98 +22,208 @@ impl Verdict {
     pub(super) fn of(
         violations: Vec<Violation>,
         milestones: &[Milestone],
-        answers: &[HookAnswer],
+        records: &Records,
         happened: &[Happened],
     ) -> Self {
-        let (overtaken, early) = violations.into_iter().partition(|violation| {
-            let written = milestones
-                .iter()
-                .find(|milestone| milestone.revision == violation.revision)
-                .map(|milestone| milestone.seen);
-            written.is_some_and(|written| is_overtaken(violation, written, answers, happened))
-        });
+        let (overtaken, early) = violations
+            .into_iter()
+            .partition(|violation| is_overtaken(violation, milestones, records, happened));
         Self { early, overtaken }
     }
 }
 
+/// Whether each missing proof was taken away
+/// - after the last proof that the gate waited for, so that the reads before it was opened could still find everything in order,
+/// - before the version was written, and
+/// - without a record after that which has the gate open still, because Sluice has looked again then, and with one at most that has
+///   it closed, because Cluster API writes right after its answer.
 fn is_overtaken(
     violation: &Violation,
-    written: Timestamp,
-    answers: &[HookAnswer],
+    milestones: &[Milestone],
+    records: &Records,
     happened: &[Happened],
 ) -> bool {
-    let released = answers
-        .iter()
-        .rfind(|answer| answer.hook == LAST_HOOK && !answer.is_held() && answer.timestamp < written);
-    let Some(noticed) = released.and_then(|answer| answer.timestamp.checked_sub(REACTION).ok()) else {
+    let written = violation.revision;
+    let version = milestones.iter().find_map(|milestone| match &milestone.event {
+        Event::ControlPlaneWritten { version } if milestone.revision == written => Some(version),
+        _ => None,
+    });
+    let Some(version) = version else {
         return false;
     };
-    violation.missing.iter().all(|missing| {
-        happened.iter().any(|happened| {
-            happened.withdraws_proof
-                && happened.began > noticed
-                && happened.began < written
-                && happened
-                    .package
-                    .is_none_or(|package| missing.starts_with(&format!("{package}.")))
+    let Some((opened, closed)) = last_opening(records, version, written) else {
+        return false;
+    };
+    let Some(proven) = last_proof(milestones, opened) else {
+        return false;
+    };
+    let excused = |withdrawn: &Withdrawal| {
+        let looked_after = withdrawn.last.min(written).max(opened);
+        withdrawn.last > proven
+            && withdrawn.first < written
+            && closed.is_none_or(|closed| closed > withdrawn.first)
+            && !records.leaves_open(LAST_HOOK, version, (looked_after, written))
+    };
+    !violation.missing.is_empty()
+        && violation.missing.iter().all(|missing| {
+            happened
+                .iter()
+                .filter(|happened| happened.concerns(missing))
+                .any(|happened| happened.withdrawals.iter().any(excused))
         })
-    })
+}
+
+/// Which record opened the gate last, and which closed it, where one did before the version was written.
+fn last_opening(records: &Records, version: &str, written: Revision) -> Option<(Revision, Option<Revision>)> {
+    if let Some(opened) = records.opened(LAST_HOOK, version, written) {
+        return Some((opened, None));
+    }
+    let closed = records.latest(written)?;
+    let opened = records.opened(LAST_HOOK, version, closed)?;
+    Some((opened, Some(closed)))
+}
+
+fn last_proof(milestones: &[Milestone], before: Revision) -> Option<Revision> {
+    let proofs = milestones.iter().filter(|milestone| {
+        milestone.revision < before && matches!(milestone.event, Event::PackageProven { .. })
+    });
+    proofs.map(|milestone| milestone.revision).max()
+}
+
+/// When a disturbance took a proof away: at one write, or somewhere between two revisions where nothing was written that tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub(super) struct Withdrawal {
+    /// The earliest revision.
+    pub(super) first: Revision,
+    /// The latest.
+    pub(super) last: Revision,
+}
+
+impl Withdrawal {
+    /// At exactly this write.
+    pub(super) fn at(revision: Revision) -> Self {
+        Self {
+            first: revision,
+            last: revision,
+        }
+    }
+}
+
+impl Happened {
+    /// Whether it can have taken away what the observer misses.
+    fn concerns(&self, missing: &str) -> bool {
+        self.package
+            .is_none_or(|package| missing.starts_with(&format!("{package}.")))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::observer::Event;
+    use jiff::Timestamp;
 
-    fn at(milliseconds: i64) -> Timestamp {
-        Timestamp::from_millisecond(1_795_000_000_000 + milliseconds).unwrap()
+    use super::*;
+    use crate::scenario::history_of;
+
+    const WRITTEN: Revision = 90;
+    const PROVEN: Revision = 40;
+    const OPENED: Revision = 50;
+
+    fn milestone(revision: Revision, event: Event) -> Milestone {
+        Milestone {
+            revision,
+            seen: Timestamp::UNIX_EPOCH,
+            namespace: "soak".to_owned(),
+            cluster: "r1".to_owned(),
+            event,
+        }
     }
 
-    fn verdict(pause_began: i64, package: &'static str) -> Verdict {
+    /// The verdict on a write at revision 90, when the proof was complete at 40 and the gate was opened at 50.
+    fn judged(withdrawal: Withdrawal, package: &'static str, records: &[(Revision, bool)]) -> Verdict {
         let violation = Violation {
-            revision: 9,
+            revision: WRITTEN,
             namespace: "soak".to_owned(),
             cluster: "r1".to_owned(),
             write: "the control plane was written to v1.36.3".to_owned(),
             missing: vec!["antrea.soak.test.2.0.0 (App paused)".to_owned()],
         };
-        let written = Milestone {
-            revision: 9,
-            seen: at(5_100),
-            namespace: "soak".to_owned(),
-            cluster: "r1".to_owned(),
-            event: Event::ControlPlaneWritten {
-                version: "v1.36.3".to_owned(),
-            },
-        };
-        let released = HookAnswer {
-            timestamp: at(5_000),
-            hook: LAST_HOOK.to_owned(),
-            namespace: "soak".to_owned(),
-            cluster: "r1".to_owned(),
-            answer: "release".to_owned(),
-            reason: String::new(),
-        };
-        let paused = Happened {
+        let milestones = [
+            milestone(
+                PROVEN,
+                Event::PackageProven {
+                    ref_name: "metrics-server.soak.test".to_owned(),
+                    version: "2.0.0".to_owned(),
+                },
+            ),
+            milestone(
+                WRITTEN,
+                Event::ControlPlaneWritten {
+                    version: "v1.36.3".to_owned(),
+                },
+            ),
+        ];
+        let happened = Happened {
             kind: "app-paused",
             package: Some(package),
-            withdraws_proof: true,
-            began: at(pause_began),
-            ended: at(9_000),
+            withdrawals: vec![withdrawal],
+            began: Timestamp::UNIX_EPOCH,
+            ended: Timestamp::UNIX_EPOCH,
+            ended_at: 95,
         };
-        Verdict::of(vec![violation], &[written], &[released], &[paused])
+        Verdict::of(vec![violation], &milestones, &history_of(records), &[happened])
+    }
+
+    fn is_early(withdrawn: Revision, package: &'static str, records: &[(Revision, bool)]) -> bool {
+        let verdict = judged(Withdrawal::at(withdrawn), package, records);
+        assert_eq!(verdict.early.len() + verdict.overtaken.len(), 1);
+        verdict.overtaken.is_empty()
     }
 
     #[test]
-    fn a_pause_after_the_answer_is_no_early_release() {
-        assert!(verdict(5_050, "antrea").early.is_empty());
-        assert_eq!(verdict(5_050, "antrea").overtaken.len(), 1);
+    fn a_proof_taken_away_after_the_gate_was_opened_is_no_early_release() {
+        assert!(!is_early(60, "antrea", &[(30, false), (OPENED, true)]));
+        // Sluice has noticed, but Cluster API had its answer.
+        assert!(!is_early(
+            60,
+            "antrea",
+            &[(30, false), (OPENED, true), (70, false)]
+        ));
+        // Between the reads for the gate and its record.
+        assert!(!is_early(45, "antrea", &[(30, false), (OPENED, true)]));
     }
 
     #[test]
-    fn a_pause_well_before_the_answer_or_of_another_package_is_no_excuse() {
-        assert_eq!(verdict(4_400, "antrea").early.len(), 1);
-        assert_eq!(verdict(5_050, "metrics-server").early.len(), 1);
-        assert_eq!(verdict(5_101, "antrea").early.len(), 1);
+    fn a_proof_taken_away_before_the_last_one_was_complete_is_no_excuse() {
+        assert!(is_early(39, "antrea", &[(30, false), (OPENED, true)]));
+        assert!(is_early(PROVEN, "antrea", &[(30, false), (OPENED, true)]));
+    }
+
+    #[test]
+    fn what_came_after_the_write_or_concerns_another_package_is_no_excuse() {
+        assert!(is_early(WRITTEN, "antrea", &[(30, false), (OPENED, true)]));
+        assert!(is_early(60, "metrics-server", &[(30, false), (OPENED, true)]));
+    }
+
+    #[test]
+    fn a_gate_that_was_never_recorded_open_or_left_open_afterwards_is_early() {
+        assert!(is_early(60, "antrea", &[(30, false)]));
+        assert!(is_early(60, "antrea", &[(30, false), (OPENED, true), (70, true)]));
+        assert!(is_early(45, "antrea", &[(30, false), (OPENED, true), (70, true)]));
+    }
+
+    #[test]
+    fn a_gate_that_was_closed_for_long_or_before_the_proof_went_away_is_early() {
+        let closed = [(30, false), (OPENED, true), (70, false), (80, false)];
+        assert!(is_early(60, "antrea", &closed));
+        assert!(is_early(75, "antrea", &closed[..3]));
+    }
+
+    #[test]
+    fn a_killed_process_may_take_a_proof_away_until_it_is_back() {
+        let killed = Withdrawal { first: 20, last: 60 };
+        let records = [(30, false), (OPENED, true)];
+        assert!(judged(killed, "antrea", &records).early.is_empty());
+        let back = Withdrawal { first: 20, last: 30 };
+        assert_eq!(judged(back, "antrea", &records).early.len(), 1);
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::figures::{Lag, Quantiles};
 use super::run::Outcome;
+use crate::log_search::Found;
 use crate::run_directory::target_directory;
 
 /// A soak in figures.
@@ -20,8 +21,16 @@ pub struct Report {
     pub runs: usize,
     /// Upgrades with a version that was written before its packages had proof.
     pub early_releases: usize,
+    /// Writes without proof that are not counted: a disturbance took the proof away after the gate was opened.
+    pub overtaken: usize,
     /// Upgrades that did not come to their end.
     pub stuck: usize,
+    /// Processes that ended unasked; a kapp-controller that is kept alive is started again instead.
+    pub unexpected_process_ends: usize,
+    /// Panics in logs.
+    pub panics: usize,
+    /// Logs that tell a secret, counted for each secret.
+    pub leaks: usize,
     /// How often each disturbance happened.
     pub disturbances: BTreeMap<&'static str, usize>,
     /// Seconds from the last proof to the write of the version.
@@ -30,7 +39,7 @@ pub struct Report {
 
 impl Report {
     /// The figures of runs that are over.
-    pub(super) fn of(seed: u64, outcomes: &[Outcome]) -> Self {
+    pub(super) fn of(seed: u64, outcomes: &[Outcome], complaints: &Complaints) -> Self {
         let mut disturbances = BTreeMap::new();
         for happened in outcomes.iter().flat_map(|outcome| &outcome.happened) {
             *disturbances.entry(happened.kind).or_default() += 1;
@@ -42,16 +51,65 @@ impl Report {
                 .iter()
                 .filter(|outcome| !outcome.verdict.early.is_empty())
                 .count(),
+            overtaken: outcomes
+                .iter()
+                .map(|outcome| outcome.verdict.overtaken.len())
+                .sum(),
             stuck: outcomes.iter().filter(|outcome| outcome.stuck.is_some()).count(),
+            unexpected_process_ends: complaints.ended.len(),
+            panics: complaints.logs.panics.len(),
+            leaks: complaints.logs.leaks.len(),
             disturbances,
             release_lag: lags(outcomes, |lag| lag.since_proof),
         }
     }
 
-    /// Whether no upgrade was early and none stuck.
+    /// Whether no upgrade was early and none stuck, and nothing was wrong with the stacks either.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.runs > 0 && self.early_releases == 0 && self.stuck == 0
+        let wrong = [
+            self.early_releases,
+            self.stuck,
+            self.unexpected_process_ends,
+            self.panics,
+            self.leaks,
+        ];
+        self.runs > 0 && wrong.into_iter().all(|count| count == 0)
+    }
+}
+
+/// What is wrong with a stack, apart from its runs.
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    /// Processes that ended unasked.
+    pub(super) ended: Vec<String>,
+    pub(super) logs: Found,
+}
+
+impl Complaints {
+    pub(super) fn add(&mut self, more: Self) {
+        self.ended.extend(more.ended);
+        self.logs.panics.extend(more.logs.panics);
+        self.logs.leaks.extend(more.logs.leaks);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.told().next().is_none()
+    }
+
+    /// One line for each.
+    pub(super) fn told(&self) -> impl Iterator<Item = String> {
+        let ended = self
+            .ended
+            .iter()
+            .map(|end| format!("a process of the stack ended: {end}"));
+        let panics = self.logs.panics.iter().map(|panic| format!("a panic: {panic}"));
+        let leaks = self
+            .logs
+            .leaks
+            .iter()
+            .map(|leak| format!("a secret in a log: {leak}"));
+        ended.chain(panics).chain(leaks)
     }
 }
 
@@ -108,4 +166,49 @@ fn details(outcome: &Outcome) -> Value {
         "upgrade_seconds": upgrade.as_secs_f64(),
         "total_seconds": total.as_secs_f64(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(complaints: &Complaints) -> Report {
+        Report {
+            runs: 1,
+            ..Report::of(7, &[], complaints)
+        }
+    }
+
+    #[test]
+    fn a_stack_with_anything_wrong_fails_the_soak() {
+        let complaints = |ended: &[&str], panics: &[&str], leaks: &[&str]| {
+            let owned = |lines: &[&str]| lines.iter().map(ToString::to_string).collect();
+            let logs = Found {
+                panics: owned(panics),
+                leaks: owned(leaks),
+            };
+            Complaints {
+                ended: owned(ended),
+                logs,
+            }
+        };
+        assert!(report(&Complaints::default()).passed());
+        assert!(!report(&complaints(&["etcd"], &[], &[])).passed());
+        assert!(!report(&complaints(&[], &["sluice.log"], &[])).passed());
+        assert!(!report(&complaints(&[], &[], &["sluice.log"])).passed());
+        assert!(!Report::of(7, &[], &Complaints::default()).passed());
+    }
+
+    #[test]
+    fn early_and_stuck_runs_fail_the_soak_and_overtaken_ones_do_not() {
+        let good = report(&Complaints::default());
+        let with = |change: fn(&mut Report)| {
+            let mut report = good.clone();
+            change(&mut report);
+            report.passed()
+        };
+        assert!(with(|report| report.overtaken = 1));
+        assert!(!with(|report| report.early_releases = 1));
+        assert!(!with(|report| report.stuck = 1));
+    }
 }

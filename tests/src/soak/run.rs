@@ -1,7 +1,7 @@
 //! One run: a Cluster is created, upgraded while it is disturbed, judged and deleted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -15,9 +15,10 @@ use super::judge::Verdict;
 use super::plan::Plan;
 use super::subject::Subject;
 use crate::edit;
+use crate::log_search::Secret;
 use crate::objects::Release;
 use crate::observer::{Milestone, Revision, Violation};
-use crate::scenario::{Cluster, Scene};
+use crate::scenario::{Cluster, Records, Scene};
 use crate::wait;
 
 /// How long an upgrade may take after everything is good again. Cluster API's own back-off after errors has to fit in.
@@ -28,6 +29,8 @@ pub(super) struct Stage {
     pub(super) scene: Scene,
     pub(super) releases: Arc<Vec<Release>>,
     pub(super) shared: Arc<tokio::sync::Mutex<()>>,
+    /// What no log may tell.
+    pub(super) secrets: Mutex<Vec<Secret>>,
 }
 
 /// How a run went.
@@ -77,6 +80,7 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
         scene,
         releases,
         shared,
+        secrets,
     } = stage;
     let plan = outcome.plan.clone();
     let old = &releases[plan.from];
@@ -90,11 +94,17 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
         .await
         .context("creation")?;
     cluster.is_settled(PATIENCE).await.context("creation")?;
+    let kubeconfig = Secret::of_kubeconfig(cluster.name(), &cluster.workload()?.api.admin_kubeconfig())?;
+    secrets
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .extend(kubeconfig);
     for (name, delay) in plan.delays() {
         cluster.delay(name, delay);
     }
 
     let since = scene.world().observer().catch_up().await?;
+    let history = cluster.history().await?;
     let subject = Subject::new(cluster, releases.clone(), plan.from + 1, shared.clone());
     let began = Instant::now();
     let disturbed = try_join_all(
@@ -109,7 +119,7 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
         Err(error) => Err(error),
     };
     outcome.upgrade = began.elapsed();
-    judge(outcome, &subject, since).await?;
+    judge(outcome, &subject, since, &history.records().await?).await?;
     if settled.is_err() || !outcome.is_good() {
         outcome.evidence = Some(evidence(&subject, outcome, since).await);
     }
@@ -150,7 +160,7 @@ async fn settled(subject: &Subject) -> Result<()> {
         .await
 }
 
-async fn judge(outcome: &mut Outcome, subject: &Subject, since: Revision) -> Result<()> {
+async fn judge(outcome: &mut Outcome, subject: &Subject, since: Revision, records: &Records) -> Result<()> {
     let cluster = &subject.cluster;
     let observer = cluster.scene().world().observer();
     observer.catch_up().await?;
@@ -160,8 +170,7 @@ async fn judge(outcome: &mut Outcome, subject: &Subject, since: Revision) -> Res
         .filter(|violation| violation.cluster == cluster.name())
         .collect();
     let milestones = after(cluster, since);
-    let answers = cluster.hook_answers()?;
-    outcome.verdict = Verdict::of(violations, &milestones, &answers, &outcome.happened);
+    outcome.verdict = Verdict::of(violations, &milestones, records, &outcome.happened);
     let target = &subject.releases[outcome.plan.from + 1];
     outcome.lag = Lag::of(target, &milestones, &outcome.happened);
     Ok(())

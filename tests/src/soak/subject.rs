@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::edit;
 use crate::objects::Release;
+use crate::observer::Revision;
 use crate::scenario::{Cluster, World};
 use crate::stack::SYSTEM_NAMESPACE;
 use crate::wait;
@@ -52,6 +53,11 @@ impl Subject {
 
     pub(super) fn world(&self) -> &Arc<World> {
         self.cluster.scene().world()
+    }
+
+    /// Everything up to this revision is written.
+    pub(super) async fn revision(&self) -> Result<Revision> {
+        self.world().observer().catch_up().await
     }
 
     pub(super) fn management(&self) -> Client {
