@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt as _};
@@ -12,13 +13,29 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use sluice_tests::{apply, wait};
 
-use crate::PATIENCE;
-use crate::around::{read, remove, secret, write};
+use crate::around::{class, read, remove, secret, write};
+use crate::{CREDENTIALS, PATIENCE, WATCHED, tells_no_credential};
 
 /// What a definition, or Cluster API, refuses, and no controller ever sees.
 const NEVER_LET_IN: [&str; 2] = [
     "kapp-controller/problem-unreadable.yaml",
     "antrea/problem-range.yaml",
+];
+
+/// What a case becomes when its problem is repaired: the case beside it of this name, `minimal` for all others.
+const REPAIRED: [(&str, &str); 9] = [
+    ("antrea/problem-nsx-both.yaml", "nsx-inline.yaml"),
+    ("antrea/problem-nsx-key.yaml", "nsx-inline.yaml"),
+    ("antrea/problem-nsx-kind.yaml", "nsx-provider.yaml"),
+    ("made-up/problem-unsigned.yaml", "full.yaml"),
+    ("vsphere-cpi/problem-identity-for-nobody.yaml", "identity.yaml"),
+    ("vsphere-cpi/problem-identity-not-allowed.yaml", "identity.yaml"),
+    ("vsphere-cpi/problem-identity-not-ready.yaml", "identity.yaml"),
+    (
+        "vsphere-cpi/problem-no-supervisor.yaml",
+        "paravirtual-cluster-info.yaml",
+    ),
+    ("vsphere-csi/problem-identity-kind.yaml", "identity-secret.yaml"),
 ];
 
 /// How many cases run at once, where they share nothing.
@@ -34,13 +51,19 @@ pub(crate) async fn every_case(client: &Client) -> Result<()> {
         .filter(|(_, path)| !NEVER_LET_IN.iter().any(|case| path.ends_with(case)));
     let mut cases = Vec::new();
     for (index, path) in let_in {
-        cases.push((path, Case::read(path, &format!("case-{index}"))?));
+        let namespace = format!("case-{index}");
+        let case = Case::read(path, &namespace)?;
+        let repaired = match case.expect["problem"] {
+            Value::Null => None,
+            _ => Some(Case::read(&repaired(path), &namespace)?),
+        };
+        cases.push((path, case, repaired));
     }
-    let (alone, together): (Vec<_>, Vec<_>) = cases
+    let (together, alone): (Vec<_>, Vec<_>) = cases
         .into_iter()
-        .partition(|(_, case)| case.shared().next().is_some());
-    let judged = async |(path, case): (&PathBuf, Case)| {
-        let outcome = case.run(client).await;
+        .partition(|(_, case, repaired)| !std::iter::once(case).chain(repaired).any(Case::shares));
+    let judged = async |(path, case, repaired): (&PathBuf, Case, Option<Case>)| {
+        let outcome = case.run(client, repaired).await;
         outcome.map_err(|error| format!("{}: {error:#}", path.display()))
     };
     let mut outcomes: Vec<_> = stream::iter(together)
@@ -68,6 +91,12 @@ fn files() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The case without the problem of the one in `path`.
+fn repaired(path: &Path) -> PathBuf {
+    let other = REPAIRED.iter().find(|(case, _)| path.ends_with(case));
+    path.with_file_name(other.map_or("minimal.yaml", |(_, repaired)| repaired))
+}
+
 /// A configuration with everything around it.
 pub(crate) struct Case {
     namespace: String,
@@ -93,17 +122,46 @@ impl Case {
         })
     }
 
-    async fn run(mut self, client: &Client) -> Result<()> {
-        let made = self.make(client).await;
-        let outcome = match made {
+    /// Judges what comes out; a problem ends by itself once everything is as in `repaired`.
+    async fn run(mut self, client: &Client, repaired: Option<Self>) -> Result<()> {
+        let outcome = match self.make(client).await {
             Ok(()) => self.comes_out(client).await,
             Err(error) => Err(error.context("make the objects")),
         };
+        let mut shared: Vec<Value> = self.shared().cloned().collect();
+        let outcome = match (outcome, repaired) {
+            (Ok(()), Some(repaired)) => {
+                shared.extend(repaired.shared().cloned());
+                self.recovers(client, repaired).await.context("recovery")
+            }
+            (outcome, _) => outcome,
+        };
         // What is in a namespace of the case's own disturbs nobody.
-        for object in self.shared() {
+        for object in &shared {
             remove(client, object).await?;
         }
         outcome
+    }
+
+    /// Makes everything as it is in `repaired`, and waits for its values.
+    async fn recovers(&self, client: &Client, mut repaired: Self) -> Result<()> {
+        // Cluster API refuses to change a Cluster without it.
+        class(client, &self.namespace).await?;
+        let limit = self.limit(&repaired);
+        repaired.make(client).await?;
+        let values = repaired.expected();
+        repaired.values_within(client, &values, limit).await
+    }
+
+    /// How soon a repair arrives: Secrets are not watched.
+    fn limit(&self, repaired: &Self) -> Duration {
+        let was = |object: &&Value| self.sources.contains(*object);
+        let differs = repaired.sources.iter().filter(|object| !was(object));
+        differs.map(limit).fold(WATCHED, Duration::max)
+    }
+
+    fn shares(&self) -> bool {
+        self.shared().next().is_some()
     }
 
     /// What other cases would see.
@@ -156,11 +214,20 @@ impl Case {
 
     /// Waits until the configuration is ready and its Secret holds `values`; then looks at what is beside it.
     pub(crate) async fn values_are(&self, client: &Client, values: &Value) -> Result<()> {
+        self.values_within(client, values, PATIENCE).await
+    }
+
+    /// The same after a change of `source`, which has to arrive as soon as it is promised.
+    pub(crate) async fn follows(&self, client: &Client, source: &Value, values: &Value) -> Result<()> {
+        self.values_within(client, values, limit(source)).await
+    }
+
+    async fn values_within(&self, client: &Client, values: &Value, within: Duration) -> Result<()> {
         let addon = self.expect["addon"].as_str().context("no addon")?;
         let name = format!("c1-{addon}-data-values");
         wait::until(
             format!("values in Secret {}/{name}", self.namespace),
-            PATIENCE,
+            within,
             || async {
                 let config = read(client, &self.config)
                     .await?
@@ -210,7 +277,7 @@ impl Case {
             .flatten()
             .filter_map(Value::as_str)
             .collect();
-        wait::until(format!("reason {reason}"), PATIENCE, || async {
+        let status = wait::until(format!("reason {reason}"), PATIENCE, || async {
             let config = read(client, &self.config)
                 .await?
                 .context("the configuration is gone")?;
@@ -220,13 +287,14 @@ impl Case {
                 && ready["reason"] == reason
                 && texts.iter().all(|text| message.contains(text))
             {
-                Ok(())
+                Ok(config.data["status"].to_string())
             } else {
                 wait::not_yet(&config.data["status"])
             }
         })
         .await?;
-        Ok(())
+        // Once it is repaired nothing shows any more what it said.
+        tells_no_credential("status", &status)
     }
 
     /// The event is published before the condition is written.
@@ -249,6 +317,15 @@ impl Case {
     /// The values that are expected now, to be changed.
     pub(crate) fn expected(&self) -> Value {
         self.expect["values"].clone()
+    }
+}
+
+/// How soon a change of `source` has to arrive.
+fn limit(source: &Value) -> Duration {
+    if source["kind"] == "Secret" {
+        CREDENTIALS
+    } else {
+        WATCHED
     }
 }
 

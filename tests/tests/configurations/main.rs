@@ -18,12 +18,19 @@ use kube::api::{Api, ListParams};
 use sluice_tests::extension::{Extension, Settings};
 use sluice_tests::scenario::sluice_definitions;
 use sluice_tests::stack::{Options, Stack};
+use sluice_tests::{canary, wait};
 
 /// In every credential of every test.
 const CANARY: &str = "canary";
 
-/// Time that a change gets to reach the Secret; a credential is read again every ten seconds.
+/// Time that new values get to be there, on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time that a change of an object that is watched gets to reach the Secret.
+const WATCHED: Duration = Duration::from_secs(3);
+
+/// The same for a Secret: it is read again every ten seconds.
+const CREDENTIALS: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configurations_become_values() -> Result<()> {
@@ -39,7 +46,7 @@ async fn configurations_become_values() -> Result<()> {
     admission::antrea_is_checked(&client).await?;
     golden::every_case(&client).await?;
     Box::pin(mutations::every_source_is_observed(&client)).await?;
-    every_configuration_is_counted(&extension).await?;
+    every_configuration_is_counted(&client, &extension).await?;
     no_credential_is_told(&client, &extension).await?;
 
     stack.check()?;
@@ -47,21 +54,44 @@ async fn configurations_become_values() -> Result<()> {
 }
 
 /// The metric says of each kind how many are well, and what is wrong with the others.
-async fn every_configuration_is_counted(extension: &Extension) -> Result<()> {
-    let metrics = extension.metrics().await?;
-    for (kind, reason) in [
-        ("AntreaConfig", "ValuesWritten"),
-        ("AntreaConfig", "NsxProviderInvalid"),
-        ("CalicoConfig", "CIDRMissing"),
-        ("VSphereCPIConfig", "ThumbprintMissing"),
-    ] {
+async fn every_configuration_is_counted(client: &Client, extension: &Extension) -> Result<()> {
+    let wrong = [
+        (
+            "antrea/problem-nsx-kind.yaml",
+            "AntreaConfig",
+            "NsxProviderInvalid",
+        ),
+        ("calico/problem-no-range.yaml", "CalicoConfig", "CIDRMissing"),
+        (
+            "vsphere-cpi/problem-thumbprint.yaml",
+            "VSphereCPIConfig",
+            "ThumbprintMissing",
+        ),
+    ];
+    let mut counted = vec![("AntreaConfig", "ValuesWritten")];
+    for (index, (name, kind, reason)) in wrong.into_iter().enumerate() {
+        let mut case = mutations::case(name, &format!("counted-{index}"))?;
+        case.make(client).await?;
+        case.is_refused(client, reason).await?;
+        counted.push((kind, reason));
+    }
+    for (kind, reason) in counted {
         let line = format!("sluice_configurations{{kind=\"{kind}\",reason=\"{reason}\"}} ");
-        ensure!(metrics.contains(&line), "{line:?} is not among\n{metrics}");
+        // The metric follows the watch, which shows the condition a moment after it was written.
+        wait::until(format!("metric {line}"), WATCHED, || async {
+            let metrics = extension.metrics().await?;
+            if metrics.contains(&line) {
+                Ok(())
+            } else {
+                wait::not_yet(metrics)
+            }
+        })
+        .await?;
     }
     Ok(())
 }
 
-/// Looks for the canary wherever Sluice speaks, except in the Secrets that it is for.
+/// Looks for the canary, plain and in base64, wherever Sluice speaks, except in the Secrets that it is for.
 async fn no_credential_is_told(client: &Client, extension: &Extension) -> Result<()> {
     let log = fs::read_to_string(extension.log())?;
     let events = Api::<Event>::all(client.clone())
@@ -80,7 +110,18 @@ async fn no_credential_is_told(client: &Client, extension: &Extension) -> Result
             !text.is_empty(),
             "nothing was said in the {place}, so nothing is proven"
         );
-        ensure!(!text.contains(CANARY), "a credential is told in the {place}");
+        tells_no_credential(place, text)?;
+    }
+    Ok(())
+}
+
+/// Looks for the canary in `text`, which is what Sluice says in `place`.
+fn tells_no_credential(place: &str, text: &str) -> Result<()> {
+    for spelling in canary::spellings(CANARY) {
+        ensure!(
+            !text.contains(&spelling),
+            "a credential is told in the {place}, as {spelling}"
+        );
     }
     Ok(())
 }

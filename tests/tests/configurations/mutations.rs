@@ -89,7 +89,7 @@ async fn towards_vcenter(client: &Client) -> Result<()> {
     for (object, change, field, value) in changes {
         patch(client, object, &change).await?;
         values["vsphereCSI"][field] = value;
-        case.values_are(client, &values)
+        case.follows(client, object, &values)
             .await
             .with_context(|| format!("change of {field}"))?;
     }
@@ -146,17 +146,23 @@ async fn towards_a_supervisor(client: &Client) -> Result<()> {
     let zone = json!({"apiVersion": "topology.tanzu.vmware.com/v1alpha1", "kind": "AvailabilityZone", "metadata": {"name": "second"}});
     write(client, &zone).await?;
     values["vspherePVCSI"]["zone"] = json!(true);
-    csi.values_are(client, &values).await.context("a second zone")?;
+    csi.follows(client, &zone, &values)
+        .await
+        .context("a second zone")?;
     remove(client, &zone).await?;
     values["vspherePVCSI"]["zone"] = json!(false);
-    csi.values_are(client, &values).await.context("one zone again")?;
+    csi.follows(client, &zone, &values)
+        .await
+        .context("one zone again")?;
     let features = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "csi-feature-states", "namespace": "vmware-system-csi"}, "data": {"new": "true"},
     });
     write(client, &features).await?;
     values["vspherePVCSI"]["feature_states"] = json!({"new": "true"});
-    csi.values_are(client, &values).await.context("features")?;
+    csi.follows(client, &features, &values)
+        .await
+        .context("features")?;
     remove(client, &features).await?;
 
     let mut cpi = case("vsphere-cpi/paravirtual.yaml", "mutated-pvcpi")?;
@@ -167,7 +173,7 @@ async fn towards_a_supervisor(client: &Client) -> Result<()> {
     remove(client, service).await?;
     values["vsphereCPI"]["supervisorMasterEndpointIP"] = json!("10.2.2.2");
     values["vsphereCPI"]["supervisorMasterPort"] = json!("7443");
-    cpi.values_are(client, &values)
+    cpi.follows(client, service, &values)
         .await
         .context("cluster-info instead of a load balancer")?;
     // An account that somebody removed is made again.
@@ -222,7 +228,7 @@ async fn towards_nsx(client: &Client) -> Result<()> {
     patch(client, certificate, &renewed).await?;
     values["antreaNsx"]["bootstrapFrom"]["inline"]["NsxCert"]["tls.crt"] = json!("canary-renewed");
     by_hand
-        .values_are(client, &values)
+        .follows(client, certificate, &values)
         .await
         .context("a renewed certificate")?;
 
@@ -250,7 +256,7 @@ async fn network_and_tolerations(client: &Client) -> Result<()> {
     )
     .await?;
     values["kappController"]["config"] = json!({"httpProxy": "http://v.example"});
-    kapp.values_are(client, &values)
+    kapp.follows(client, &kapp.cluster, &values)
         .await
         .context("a proxy in the topology")?;
     // A Secret that somebody removed is written again when anything changes.
@@ -262,7 +268,7 @@ async fn network_and_tolerations(client: &Client) -> Result<()> {
     )
     .await?;
     values["kappController"]["config"]["noProxy"] = json!(".own");
-    kapp.values_are(client, &values)
+    kapp.follows(client, &kapp.config, &values)
         .await
         .context("the Secret again")?;
 
@@ -282,7 +288,7 @@ async fn families(client: &Client) -> Result<()> {
     values["ipFamily"] = json!("ipv4,ipv6");
     values["calico"]["config"]["clusterCIDR"] = json!("100.96.0.0/11,fd00::/48");
     calico
-        .values_are(client, &values)
+        .follows(client, &calico.cluster, &values)
         .await
         .context("a second range of Pods")?;
 
@@ -294,7 +300,7 @@ async fn families(client: &Client) -> Result<()> {
     let family = json!({"metadata": {"annotations": {"tkg.tanzu.vmware.com/tkg-ip-family": "ipv6,ipv4"}}});
     patch(client, &cpi.cluster, &family).await?;
     values["vsphereCPI"]["ipFamily"] = json!("ipv6,ipv4");
-    cpi.values_are(client, &values)
+    cpi.follows(client, &cpi.cluster, &values)
         .await
         .context("another order of families")
 }
@@ -317,25 +323,29 @@ async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
         let written = read(client, &secret("repaired", "c1-vsphere-cpi-data-values")).await?;
         ensure!(written.is_some(), "{reason}: the values in use are gone");
         write(client, object).await?;
-        case.values_are(client, &values)
+        case.follows(client, object, &values)
             .await
             .with_context(|| format!("{kind} is back"))?;
     }
-    patch(
-        client,
-        &case.config,
-        &json!({"metadata": {"ownerReferences": null}}),
-    )
-    .await?;
-    case.is_refused(client, "OwnerMissing").await?;
     let owners = &case.config["metadata"]["ownerReferences"];
-    patch(
-        client,
-        &case.config,
-        &json!({"metadata": {"ownerReferences": owners}}),
-    )
-    .await?;
-    case.values_are(client, &values)
+    let owned = |owners: &Value| json!({"metadata": {"ownerReferences": owners}});
+    patch(client, &case.config, &owned(&Value::Null)).await?;
+    case.is_refused(client, "OwnerMissing").await?;
+    patch(client, &case.config, &owned(owners)).await?;
+    case.follows(client, &case.config, &values)
         .await
-        .context("the owner is back")
+        .context("the owner is back")?;
+    a_cluster_that_comes_later(client).await
+}
+
+/// Found by its name: one that is owned by a Cluster which does not exist is collected as garbage.
+async fn a_cluster_that_comes_later(client: &Client) -> Result<()> {
+    let case = case("aws-ebs-csi/minimal.yaml", "repaired-later")?;
+    class(client, "repaired-later").await?;
+    write(client, &case.config).await?;
+    case.is_refused(client, "ClusterNotFound").await?;
+    write(client, &case.cluster).await?;
+    case.follows(client, &case.cluster, &case.expected())
+        .await
+        .context("the Cluster is there")
 }

@@ -23,7 +23,7 @@ async fn of_a_tenant(client: &Client) -> Result<()> {
     let (identity, login) = (source(&case, "VSphereClusterIdentity")?, source(&case, "Secret")?);
     patch(client, login, &secret("password", "canary-of-next-month")).await?;
     values["vsphereCSI"]["password"] = json!("canary-of-next-month");
-    case.values_are(client, &values)
+    case.follows(client, login, &values)
         .await
         .context("another password")?;
 
@@ -39,13 +39,17 @@ async fn of_a_tenant(client: &Client) -> Result<()> {
         &json!({"metadata": {"labels": {"tenant": "red"}}}),
     )
     .await?;
-    case.values_are(client, &values).await.context("allowed again")?;
+    case.follows(client, namespace, &values)
+        .await
+        .context("allowed again")?;
 
     let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
     patch(client, identity, &ready("False")).await?;
     case.is_refused(client, "IdentityNotReady").await?;
     patch(client, identity, &ready("True")).await?;
-    case.values_are(client, &values).await.context("ready again")?;
+    case.follows(client, identity, &values)
+        .await
+        .context("ready again")?;
     remove(client, identity).await?;
     remove(client, login).await
 }
@@ -58,11 +62,13 @@ async fn of_a_cloud(client: &Client) -> Result<()> {
     let login = source(&case, "Secret")?;
     patch(client, login, &secret("key", "canary-next")).await?;
     values["auth"]["key"] = json!("canary-next");
-    case.values_are(client, &values).await.context("another key")?;
+    case.follows(client, login, &values)
+        .await
+        .context("another key")?;
     remove(client, login).await?;
     case.is_refused(client, "CredentialsNotFound").await?;
     write(client, login).await?;
-    case.values_are(client, &case.expected())
+    case.follows(client, login, &case.expected())
         .await
         .context("the Secret is back")?;
     remove(client, login).await
