@@ -3,19 +3,32 @@
 
 mod cluster;
 mod disturb;
+mod events;
+mod history;
 mod hook_log;
+mod objects;
 mod read;
+mod recording;
 mod relocate;
 mod runner;
 mod scene;
+pub mod verdict;
 mod world;
+mod writes;
 
 pub use cluster::{Cluster, NewCluster};
 pub use disturb::Work;
+#[cfg(test)]
+pub(crate) use history::tests::records as history_of;
+pub use history::{History, Records};
 pub use hook_log::HookAnswer;
+pub use objects::Objects;
+pub use recording::Recording;
 pub use runner::{PATIENCE, Scenario, main};
 pub use scene::Scene;
+pub use verdict::Identity;
 pub use world::{Hooks, World, sluice_definitions};
+pub use writes::{Writes, are_expected};
 
 /// Kubernetes versions of scenarios, oldest first. They are *emulated* by one kube-apiserver, see [`crate::components`].
 pub const VERSIONS: [&str; 3] = ["v1.34.4", "v1.35.4", "v1.36.3"];

@@ -92,8 +92,11 @@ struct Arguments {
     #[arg(long)]
     list: bool,
     /// Leaves out those that take long.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "long_half")]
     short: bool,
+    /// Of those that take long the even ones (0) or the odd ones (1), and no others.
+    #[arg(long, value_name = "HALF", value_parser = clap::value_parser!(u8).range(0..=1))]
+    long_half: Option<u8>,
     /// How many scenarios run side by side.
     #[arg(long, default_value_t = 3)]
     jobs: usize,
@@ -112,11 +115,19 @@ struct Arguments {
 #[must_use]
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let arguments = Arguments::parse();
-    let chosen: Vec<Scenario> = scenarios
+    let mut chosen: Vec<Scenario> = scenarios
         .iter()
         .filter(|scenario| arguments.chooses(scenario.name) && !(arguments.short && scenario.long))
         .cloned()
         .collect();
+    if let Some(wanted) = arguments.long_half {
+        let others = leave_half(&mut chosen, wanted);
+        say(&format!(
+            "half {wanted} of the scenarios that take long: {}",
+            names(&chosen)
+        ));
+        say(&format!("left to half {}: {}", 1 - wanted, names(&others)));
+    }
     if arguments.list {
         for scenario in &chosen {
             say(&format!("{:<28} {}", scenario.name, scenario.proves));
@@ -124,7 +135,7 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if chosen.is_empty() {
-        say(&format!("no scenario is named {}", arguments.names.join(" or ")));
+        say(&format!("no scenario is chosen by {:?}", arguments.names));
         return ExitCode::FAILURE;
     }
     log();
@@ -149,6 +160,30 @@ impl Arguments {
                 }
             })
     }
+}
+
+/// Leaves one half of the scenarios that take long, and returns the other one.
+///
+/// Those that run alone and those that run beside others are dealt out one by one, each in their order, so that both halves
+/// take about as long.
+fn leave_half(chosen: &mut Vec<Scenario>, wanted: u8) -> Vec<Scenario> {
+    let mut seen = [0_u8; 2];
+    let (mine, others) = std::mem::take(chosen)
+        .into_iter()
+        .filter(|scenario| scenario.long)
+        .partition(|scenario| {
+            let dealt = &mut seen[usize::from(scenario.alone)];
+            *dealt ^= 1;
+            // Those that run alone begin with the other half.
+            (*dealt ^ 1) ^ u8::from(scenario.alone) == wanted
+        });
+    *chosen = mine;
+    others
+}
+
+fn names(scenarios: &[Scenario]) -> String {
+    let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
+    names.join(", ")
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -277,3 +312,32 @@ fn say(line: &str) {
 
 /// Time that most waits of scenarios get; generous, for a machine that does other things too.
 pub const PATIENCE: Duration = Duration::from_secs(90);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(name: &'static str) -> Scenario {
+        Scenario::new(name, "", |_| Box::pin(std::future::ready(Ok(()))))
+    }
+
+    #[test]
+    fn every_long_scenario_is_in_one_half() {
+        let all = [
+            scenario("short"),
+            scenario("a").long(),
+            scenario("x").long().alone(),
+            scenario("b").long(),
+            scenario("alone").alone(),
+            scenario("y").long().alone(),
+            scenario("c").long(),
+        ];
+        let half = |wanted| {
+            let mut chosen = all.to_vec();
+            let others = leave_half(&mut chosen, wanted);
+            (names(&chosen), names(&others))
+        };
+        assert_eq!(half(0), ("a, y, c".to_owned(), "x, b".to_owned()));
+        assert_eq!(half(1), ("x, b".to_owned(), "a, y, c".to_owned()));
+    }
+}

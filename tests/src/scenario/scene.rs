@@ -9,6 +9,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::cluster::NewCluster;
+use super::objects::Objects;
 use super::read;
 use super::world::World;
 use crate::apply;
@@ -65,6 +66,12 @@ impl Scene {
     #[must_use]
     pub fn client(&self) -> Client {
         self.world.stack().client()
+    }
+
+    /// Any object of the management cluster.
+    #[must_use]
+    pub fn objects(&self) -> Objects {
+        Objects::new(self.client())
     }
 
     /// The scenario's namespace.

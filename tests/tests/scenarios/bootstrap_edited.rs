@@ -1,13 +1,14 @@
 //! The ClusterBootstrap is edited or taken away in mid-hold.
 
-use anyhow::{Result, ensure};
-use serde_json::json;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
 use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
 use sluice_tests::observer::Event;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::verdict::in_order;
+use sluice_tests::scenario::{Identity, PATIENCE, Scenario, Scene};
 
-use crate::common::{additional, held, is_held, metrics, released, releases};
+use crate::common::{additional, held, is_held, metrics, released, releases, revision};
 
 pub(crate) fn edited() -> Scenario {
     Scenario::new(
@@ -21,47 +22,48 @@ pub(crate) fn edited() -> Scenario {
 async fn run_edited(scene: Scene) -> Result<()> {
     let (old, new) = releases(&scene).await?;
     let patched = metrics(&scene, "2.0.1");
-    let last = metrics(&scene, "2.0.2");
+    // Slower than antrea: whoever does not wait for it is too early.
+    let last = scene.slow_package("metrics", "2.0.2", Delay::seconds(8));
     scene.apply(&[patched.package(), last.package()]).await?;
     let cluster = scene.cluster("one").create_settled(&old).await?;
     let before = held(&cluster, &new).await?;
 
-    let refer = async |name: String| {
-        let patch = additional(&cluster, |package| package["refName"] = json!(name)).await?;
-        cluster.patch_bootstrap(&patch).await
-    };
-    refer(patched.name()).await?;
+    let refer = async |name: String| additional(&cluster, |package| package["refName"] = json!(name)).await;
+    cluster.patch_bootstrap(&refer(patched.name()).await?).await?;
     proven(&cluster, "2.0.1").await?;
     let policy =
         json!({"spec": {"upgradePolicy": {"packages": [{"package": "metrics", "readiness": "Applied"}]}}});
     cluster.patch_bootstrap(&policy).await?;
     cluster.control_plane_is_untouched(before).await?;
 
-    // antrea gets ready and the version moves in the same moment: the release needs the new one.
+    // antrea gets ready and the version moves in the same moment: the release needs the new one, fully reconciled.
+    let history = cluster.history().await?;
+    let mut patch = refer(last.name()).await?;
+    patch["spec"]["upgradePolicy"] = Value::Null;
     cluster.delay("antrea", Delay::NONE);
-    refer(last.name()).await?;
+    let edited = cluster.patch_bootstrap(&patch).await?;
     let written = cluster
         .control_plane_written(new.kubernetes(), before, PATIENCE)
-        .await?;
+        .await?
+        .revision;
     let seen = proven(&cluster, "2.0.2").await?;
-    ensure!(
-        seen < written.revision || edit_came_too_late(&cluster, written.revision).await?,
-        "released at revision {} before metrics 2.0.2 was proven at {seen}",
-        written.revision
-    );
+    let records = history.records().await?;
+    let opened = records
+        .opened("BeforeControlPlaneUpgrade", new.kubernetes(), written)
+        .context("no record let the control plane go")?;
+    let (edit, generation) = (revision(&edited)?, Identity::of(&edited).generation);
+    in_order(&[
+        ("the edit", edit),
+        ("the proof of metrics 2.0.2", seen),
+        ("the record that lets the control plane go", opened),
+        ("the write of the control plane", written),
+    ])?;
+    in_order(&[
+        ("the edit", edit),
+        ("the record that saw it", records.saw(generation)?),
+        ("the write of the control plane", written),
+    ])?;
     cluster.is_settled(PATIENCE).await
-}
-
-/// Whether Cluster API had been released before the edit was written. Then the new version follows on the new control plane.
-async fn edit_came_too_late(cluster: &sluice_tests::scenario::Cluster, written: i64) -> Result<bool> {
-    let bootstrap = cluster.bootstrap().await?;
-    let generation = bootstrap["metadata"]["generation"].as_i64().unwrap_or_default();
-    let observed = bootstrap["status"]["upgrade"]["observedBootstrapGeneration"].as_i64();
-    ensure!(
-        observed == Some(generation),
-        "written at {written}, record at {observed:?} of {generation}"
-    );
-    Ok(true)
 }
 
 async fn proven(cluster: &sluice_tests::scenario::Cluster, wanted: &str) -> Result<i64> {

@@ -99,6 +99,12 @@ pub(crate) async fn additional(cluster: &Cluster, edit: impl Fn(&mut Value)) -> 
     Ok(json!({"spec": {"additionalPackages": packages}}))
 }
 
+/// Revision of the write that an API server answered with.
+pub(crate) fn revision(written: &Value) -> Result<Revision> {
+    let revision = written["metadata"]["resourceVersion"].as_str();
+    Ok(revision.context("an answer without resourceVersion")?.parse()?)
+}
+
 /// The owner reference of an object that belongs to a Cluster.
 pub(crate) async fn owned(cluster: &Cluster) -> Result<Value> {
     let object = cluster.object().await?;

@@ -1,5 +1,6 @@
 //! Scenarios on the real stack: real Cluster API, real API servers, real kapp-controllers, the release binary of Sluice.
 
+mod applied;
 mod back_and_forth;
 mod bootstrap_edited;
 mod broken_package;
@@ -9,17 +10,27 @@ mod configured;
 mod create;
 mod deletion;
 mod false_ready;
+mod frozen_leader;
 mod harness_installs;
 mod killed;
+mod legacy;
 mod minor_upgrade;
+mod missing_things;
 mod moved;
+mod needed_things;
 mod observer_catches;
 mod order_of_edits;
+mod package_edited;
 mod package_stopped;
 mod paused;
+mod phase;
+mod plain_package;
+mod release_set;
 mod removed_api;
 mod resync;
+mod server_replaced;
 mod stage_zero;
+mod stale;
 mod third_party;
 mod twenty;
 mod unmanaged;
@@ -41,6 +52,12 @@ fn main() -> ExitCode {
         broken_package::scenario(),
         removed_api::scenario(),
         order_of_edits::scenario(),
+        release_set::merge_that_fails(),
+        release_set::old_manifest(),
+        release_set::kept_package(),
+        missing_things::release(),
+        missing_things::kubeconfig(),
+        missing_things::hooks(),
         workload_away::silent(),
         workload_away::swapped(),
         stage_zero::scenario(),
@@ -50,19 +67,32 @@ fn main() -> ExitCode {
         bootstrap_edited::edited(),
         bootstrap_edited::deleted(),
         paused::scenario(),
+        phase::scenario(),
         back_and_forth::scenario(),
         deletion::scenario(),
         workers::only(),
         workers::slow_control_plane(),
         resync::scenario(),
         unmanaged::scenario(),
+        legacy::paused(),
+        legacy::labelled(),
+        stale::cut_off(),
+        stale::idle(),
+        stale::idle_for_long(),
         chained::scenario(),
         chained::workers_too(),
         killed::killed(),
         killed::outage(),
         package_stopped::stopped(),
         package_stopped::values(),
+        package_edited::held_back(),
+        package_edited::settled(),
+        plain_package::scenario(),
+        applied::interrupted(),
         deletion::of_namespace(),
+        server_replaced::scenario(),
+        needed_things::scenario(),
+        frozen_leader::scenario(),
         twenty::scenario(),
     ])
 }

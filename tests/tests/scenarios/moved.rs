@@ -1,14 +1,15 @@
 //! A Cluster is moved as `clusterctl move` does it.
 
 use anyhow::{Result, ensure};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::verdict::{differs, same_objects};
+use sluice_tests::scenario::{Cluster, Identity, PATIENCE, Scenario, Scene};
 
 use crate::common::{held, is_held, record_says, released, releases};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "moved",
-        "UIDs and status are lost as in a move, at rest and in mid-hold: no PackageInstall changes, no early release",
+        "UIDs and status are lost as in a move, at rest and in mid-hold: all PackageInstalls and Apps stay the very same objects, no early release",
         |scene| Box::pin(run(scene)),
     )
     .long()
@@ -17,6 +18,7 @@ pub(crate) fn scenario() -> Scenario {
 async fn run(scene: Scene) -> Result<()> {
     let (old, new) = releases(&scene).await?;
     let cluster = scene.cluster("one").create_settled(&old).await?;
+    let installs = cluster.installs().await?;
     relocate(&cluster).await?;
     cluster.is_available(PATIENCE).await?;
     cluster.is_settled(PATIENCE).await?;
@@ -25,18 +27,41 @@ async fn run(scene: Scene) -> Result<()> {
     relocate(&cluster).await?;
     is_held(&cluster, &new, before).await?;
     released(&cluster, &new, before).await?;
+    same_objects(&installs, &cluster.installs().await?)
+}
+
+/// Moves the Cluster and returns once its record is written again, for the Cluster that it is now.
+async fn relocate(cluster: &Cluster) -> Result<()> {
+    let installs = cluster.installs().await?;
+    let (was, had) = (
+        identity(cluster).await?,
+        Identity::of(&cluster.bootstrap().await?),
+    );
+    cluster.relocate().await?;
+    let is = identity(cluster).await?;
+    differs("the UID of the Cluster", &was.uid, &is.uid)?;
+    let what = format!("the record to be one of the Cluster with UID {}", is.uid);
+    let record = cluster
+        .bootstrap_until(what, PATIENCE, |bootstrap| {
+            let record = &bootstrap["status"]["upgrade"];
+            if record["clusterUID"] == is.uid {
+                Ok(Identity::of(bootstrap))
+            } else {
+                sluice_tests::wait::not_yet(record)
+            }
+        })
+        .await?;
+    differs("the UID of the ClusterBootstrap", &had.uid, &record.uid)?;
+    record_says(cluster, "metrics", "Ready").await?;
+    let after = cluster.installs().await?;
+    same_objects(&installs, &after)?;
+    ensure!(
+        after == installs,
+        "PackageInstalls and Apps were {installs:?} and are {after:?}"
+    );
     Ok(())
 }
 
-/// Moves the Cluster and returns once its record is written anew.
-async fn relocate(cluster: &Cluster) -> Result<()> {
-    let installs = cluster.installs().await?;
-    cluster.relocate().await?;
-    record_says(cluster, "metrics", "Ready").await?;
-    let after = cluster.installs().await?;
-    ensure!(
-        after == installs,
-        "PackageInstalls were {installs:?} and are {after:?}"
-    );
-    Ok(())
+async fn identity(cluster: &Cluster) -> Result<Identity> {
+    Ok(Identity::of(&cluster.object().await?))
 }

@@ -7,7 +7,7 @@ use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "observer-catches",
-        "an upgrade that nobody holds is seen by the observer as too early, control plane and workers alike",
+        "an upgrade that nobody holds is seen by the observer as too early: control plane, the hook after it, and workers",
         |scene| Box::pin(run(scene)),
     )
     .without_sluice()
@@ -37,6 +37,7 @@ async fn run(scene: Scene) -> Result<()> {
         writes
             == [
                 "the control plane was written to v1.36.3",
+                "AfterControlPlaneUpgrade was passed at v1.36.3",
                 "a MachineDeployment was written to v1.36.3"
             ],
         "the observer saw {violations:#?}"

@@ -1,11 +1,17 @@
 //! Somebody stops the work on a package by hand.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::{Value, json};
+use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::{Event, Revision};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, Work};
+use sluice_tests::packages::TestPackage;
+use sluice_tests::scenario::verdict::in_order;
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
 
-use crate::common::{additional, held, metrics, record_says, released, releases};
+use crate::common::{additional, held, metrics, record_says, released, releases, revision};
+
+/// How long metrics takes after each change of its values.
+const SLOW: Delay = Delay::seconds(8);
 
 /// On an App: cuts it off from its PackageInstall.
 const BY_HAND: &str = "ext.packaging.carvel.dev/manually-controlled";
@@ -87,30 +93,61 @@ pub(crate) fn values() -> Scenario {
 }
 
 async fn run_values(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
+    // Longer than antrea and a restart of the extension take together: whoever does not wait for metrics is too early.
+    let metrics = |version| scene.package("metrics", version).rolls_with_values(SLOW);
+    let old = scene
+        .release(VERSIONS[1], "1.0.0", Delay::NONE)?
+        .additional(metrics("1.0.0"));
+    let new = scene
+        .release(VERSIONS[2], "2.0.0", Delay::Never)?
+        .additional(metrics("2.0.0"));
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+    let metrics = metrics("2.0.0");
     let cluster = scene.cluster("one").create_settled(&old).await?;
     let before = held(&cluster, &new).await?;
-    let edited = scene.world().observer().catch_up().await?;
     let patch = additional(&cluster, |package| {
         package["valuesFrom"] = json!({"inline": {"colour": "green"}});
     })
     .await?;
-    cluster.patch_bootstrap(&patch).await?;
+    // The values change and the last package gets ready in the same moment; then the extension dies.
+    let edited = revision(&cluster.patch_bootstrap(&patch).await?)?;
+    cluster.delay("antrea", Delay::NONE);
     scene.world().extension()?.restart().await?;
-    let proven = proven_again(&cluster, edited).await?;
-    let written = released(&cluster, &new, before).await?;
-    ensure!(
-        proven < written.revision,
-        "released before the new values were deployed"
-    );
-    let echoed = cluster.echoed(&metrics(&scene, "2.0.0")).await?;
-    ensure!(
-        echoed["values"]
-            .as_str()
-            .is_some_and(|values| values.contains("green")),
-        "metrics runs with {echoed}"
-    );
-    Ok(())
+    let written = cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    let deployed = deployed(&cluster, &metrics).await?;
+    let proven = proven_again(&cluster, deployed).await?;
+    in_order(&[
+        ("the new values", edited),
+        ("the run that deployed them", deployed),
+        ("the proof of that run", proven),
+        ("the write of the control plane", written.revision),
+    ])?;
+    cluster.is_settled(PATIENCE).await
+}
+
+/// Revision at which the new values were deployed; waits for it.
+async fn deployed(cluster: &Cluster, metrics: &TestPackage) -> Result<Revision> {
+    let what = "metrics to be deployed with its new values";
+    sluice_tests::wait::until(what, PATIENCE, || async {
+        let echoed = cluster.echoed(metrics).await?;
+        if is_green(&echoed) {
+            Ok(())
+        } else {
+            sluice_tests::wait::not_yet(echoed)
+        }
+    })
+    .await?;
+    // kapp writes the ConfigMap only when its content changes: later runs leave it as it is.
+    cluster.deployed_at(metrics).await
+}
+
+fn is_green(echoed: &Value) -> bool {
+    echoed["values"]
+        .as_str()
+        .is_some_and(|values| values.contains("green"))
 }
 
 async fn proven_again(cluster: &Cluster, since: Revision) -> Result<Revision> {

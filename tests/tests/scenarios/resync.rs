@@ -1,19 +1,21 @@
 //! kapp-controller works on every package again while the release is open.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::kubelet::Delay;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, are_expected};
 
 use crate::common::{held, releases};
 
 /// Somebody else's hold. It keeps the release window open for as long as the test looks at it.
-const ANOTHER: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/audit";
+pub(crate) const ANOTHER: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/audit";
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "resync",
-        "all packages are worked on again in the release window: gates do not flap, nothing is written",
+        "all packages are worked on again in the release window: gates do not flap, nothing is written on either side",
         |scene| Box::pin(run(scene)),
     )
 }
@@ -30,9 +32,18 @@ async fn run(scene: Scene) -> Result<()> {
     let all = new
         .packages()
         .filter(|package| package.short() != "kapp-controller");
+    let (writes, installs) = (cluster.writes().await?, cluster.installs().await?);
+    let mut touched = BTreeMap::new();
     for package in all {
-        cluster.resync(package).await?;
+        let (secret, times) = cluster.resync(package).await?;
+        touched.insert(format!("/{secret}"), times);
     }
+    let written = cluster.writes().await?.since(&writes);
+    are_expected(&written, |key| expected(key, &touched))?;
+    ensure!(
+        cluster.installs().await? == installs,
+        "PackageInstalls or Apps changed with a resync"
+    );
     let after = cluster.bootstrap().await?;
     ensure!(
         after["metadata"]["resourceVersion"] == open["metadata"]["resourceVersion"],
@@ -48,8 +59,30 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.is_settled(PATIENCE).await
 }
 
+/// How often an object may be written: none is any number. What kapp-controller and kapp report in a resync is theirs; whether
+/// Sluice wrote a PackageInstall shows in its generation. An Event is telling, a Lease is no object of a Cluster. The Secrets with
+/// values are touched by the scenario itself.
+fn expected(key: &str, touched: &BTreeMap<String, i64>) -> Option<i64> {
+    let reported = [
+        "/packaging.carvel.dev/packageinstalls/",
+        "/kappctrl.k14s.io/apps/",
+        "/configmaps/",
+    ];
+    let workload = key.starts_with("/wl/");
+    if key.contains("/events/") || key.contains("/leases/") {
+        return None;
+    }
+    if workload && reported.iter().any(|kind| key.contains(kind)) {
+        return None;
+    }
+    let own = touched
+        .iter()
+        .find(|(secret, _)| workload && key.ends_with(*secret));
+    Some(own.map_or(0, |(_, times)| *times))
+}
+
 /// Waits until the gate is open and the record at rest.
-async fn is_open(cluster: &Cluster, version: &str) -> Result<Value> {
+pub(crate) async fn is_open(cluster: &Cluster, version: &str) -> Result<Value> {
     let what = "BeforeClusterUpgrade to be open".to_owned();
     cluster
         .bootstrap_until(what, PATIENCE, |bootstrap| {

@@ -13,6 +13,7 @@ pub(crate) fn scenario() -> Scenario {
         |scene| Box::pin(run(scene)),
     )
     .alone()
+    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

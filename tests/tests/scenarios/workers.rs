@@ -1,14 +1,17 @@
 //! Workers alone change; workers wait for a control plane that takes its time.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::Class;
 use sluice_tests::observer::Event;
-use sluice_tests::provider::SwapDelay;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::provider::CONTROL_PLANE;
+use sluice_tests::scenario::verdict::{in_order, lasted, none_between};
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 
 use crate::common::{release, releases};
+
+/// How many times longer than a healthy one the new control plane takes.
+const LONGER: u32 = 5;
 
 pub(crate) fn only() -> Scenario {
     Scenario::new(
@@ -50,24 +53,31 @@ async fn run_only(scene: Scene) -> Result<()> {
 pub(crate) fn slow_control_plane() -> Scenario {
     Scenario::new(
         "control-plane-unhealthy",
-        "while the new control plane does not get healthy no worker of the new version appears",
+        "a new control plane stays unhealthy five times as long as a healthy one needs until workers follow: no worker of the new version appears",
         |scene| Box::pin(run_slow(scene)),
     )
-    .class(Class {
-        swap_delay: SwapDelay {
-            after_milliseconds: 20_000,
-            ..SwapDelay::default()
-        },
-        ..Class::default()
-    })
     .long()
 }
 
 async fn run_slow(scene: Scene) -> Result<()> {
-    let (old, _) = releases(&scene).await?;
-    let new = release(&scene, sluice_tests::scenario::VERSIONS[2], "2.0.0", Delay::NONE)?;
-    scene.publish(&new).await?;
+    let old = release(&scene, VERSIONS[0], "1.0.0", Delay::NONE)?;
+    let middle = release(&scene, VERSIONS[1], "2.0.0", Delay::NONE)?;
+    let new = release(&scene, VERSIONS[2], "3.0.0", Delay::NONE)?;
+    for release in [&old, &middle, &new] {
+        scene.publish(release).await?;
+    }
     let cluster = scene.cluster("one").workers(1).create_settled(&old).await?;
+    let before = cluster.upgrade(&middle).await?;
+    let written = cluster
+        .control_plane_written(middle.kubernetes(), before, PATIENCE)
+        .await?;
+    let workers = cluster
+        .milestone("the workers to be written", PATIENCE, before, is_roll)
+        .await?;
+    let healthy = workers.seen.duration_since(written.seen).unsigned_abs();
+    cluster.is_settled(PATIENCE).await?;
+
+    cluster.delay(CONTROL_PLANE, Delay::Never);
     let before = cluster.upgrade(&new).await?;
     let written = cluster
         .control_plane_written(new.kubernetes(), before, PATIENCE)
@@ -83,6 +93,9 @@ async fn run_slow(scene: Scene) -> Result<()> {
                 Err(error)
             }
         })?;
+    // The time itself is what is tested: nothing that could be waited for happens in it.
+    tokio::time::sleep(healthy * LONGER).await;
+    cluster.delay(CONTROL_PLANE, Delay::NONE);
     let runs = cluster
         .milestone(
             "the new control plane to be healthy",
@@ -91,16 +104,23 @@ async fn run_slow(scene: Scene) -> Result<()> {
             |event| matches!(event, Event::ControlPlaneRuns { version } if version == new.kubernetes()),
         )
         .await?;
-    let early = cluster.milestones().into_iter().find(|milestone| {
-        milestone.revision > written.revision
-            && milestone.revision < runs.revision
-            && matches!(milestone.event, Event::WorkersWritten { .. })
-    });
-    if let Some(early) = early {
-        bail!(
-            "{early:?} before the control plane was healthy at revision {}",
-            runs.revision
-        );
-    }
+    lasted(
+        healthy,
+        runs.seen.duration_since(written.seen).unsigned_abs(),
+        LONGER,
+    )?;
+    none_between(&cluster.milestones(), (before, runs.revision), is_roll)?;
+    let workers = cluster
+        .milestone("the workers to be written", PATIENCE, before, is_roll)
+        .await?;
+    in_order(&[
+        ("the write of the control plane", written.revision),
+        ("the new control plane", runs.revision),
+        ("the write of the workers", workers.revision),
+    ])?;
     cluster.is_settled(PATIENCE).await
+}
+
+fn is_roll(event: &Event) -> bool {
+    matches!(event, Event::WorkersWritten { .. })
 }

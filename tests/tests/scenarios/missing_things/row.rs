@@ -1,0 +1,142 @@
+//! One thing that is spoiled and made good again in the middle of an upgrade that antrea holds.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use sluice_tests::observer::Revision;
+use sluice_tests::scenario::{Cluster, PATIENCE};
+use sluice_tests::wait;
+
+/// What the harness waits for while nothing is wrong.
+const ANTREA: (&str, &str) = ("PackagesNotReady", "antrea 2.0.0");
+
+/// Time from the repair of an object that is watched until the gate says so.
+pub(super) const WATCHED: Duration = Duration::from_secs(3);
+
+/// The same for a Secret, which is read by name again and again.
+pub(super) const SECRET: Duration = Duration::from_secs(15);
+
+/// The page that says which reason is told by an event.
+const PROMISES: &str = include_str!("../../../../docs/failure-modes.md");
+
+/// One row of a table.
+pub(super) struct Row {
+    /// What is wrong, for messages of the test.
+    pub(super) what: &'static str,
+    /// Where the object is on the management API server.
+    pub(super) path: String,
+    /// Merged into the object; none deletes it.
+    pub(super) spoil: Option<Value>,
+    /// Why the gate is closed then.
+    pub(super) reason: &'static str,
+    /// What its message names.
+    pub(super) names: String,
+    /// How soon after the repair the gate waits for antrea again.
+    pub(super) recovers: Duration,
+}
+
+impl Row {
+    /// Spoils, looks everywhere, repairs, and waits until only antrea is waited for.
+    pub(super) async fn run(&self, cluster: &Cluster, before: Revision) -> Result<()> {
+        let outcome = self.pass(cluster, before).await;
+        outcome.with_context(|| self.what.to_owned())
+    }
+
+    async fn pass(&self, cluster: &Cluster, before: Revision) -> Result<()> {
+        let objects = cluster.scene().objects();
+        let sound = objects.get(&self.path).await?.context("nothing to spoil")?;
+        match &self.spoil {
+            None => objects.delete(&self.path).await?,
+            Some(change) => objects.merge(&self.path, change).await?,
+        }
+        // Secrets are not watched: what wakes the pass is anything that happens to the Cluster.
+        let touched = json!({"metadata": {"annotations": {"harness.test/row": self.what}}});
+        cluster.try_patch(&touched).await?;
+        holds(cluster, self.reason, &self.names).await?;
+        cluster.control_plane_is_untouched(before).await?;
+
+        objects.restore(&self.path, &sound).await?;
+        gate_says(cluster, ANTREA.0, ANTREA.1, self.recovers)
+            .await
+            .context("recovery by itself")?;
+        cluster.says(ANTREA.1, PATIENCE).await?;
+        cluster.control_plane_is_untouched(before).await
+    }
+}
+
+/// Looks for a reason wherever it is promised: the gate, the hook's answer, the Cluster's condition, and an event.
+pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
+    gate_says(cluster, reason, names, PATIENCE).await?;
+    topology_says(cluster, reason, names).await?;
+    let object = cluster.object().await?;
+    let versions = json!({
+        "fromKubernetesVersion": cluster.workload()?.api.version(),
+        "toKubernetesVersion": object["spec"]["topology"]["version"],
+    });
+    let extension = cluster.scene().world().extension()?;
+    let reply = extension.ask("BeforeClusterUpgrade", &object, &versions).await?;
+    ensure!(
+        reply.is_held(reason) && reply.message.contains(names),
+        "the hook is answered {reply:?}"
+    );
+    if is_told(reason)? {
+        cluster.has_event(reason, names, PATIENCE).await?;
+    }
+    Ok(())
+}
+
+/// Waits until Cluster API, which asks once a second, has put reason and message into the Cluster's condition.
+async fn topology_says(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
+    let what = format!(
+        "TopologyReconciled of {} to say {reason} of {names}",
+        cluster.name()
+    );
+    cluster
+        .until(what, PATIENCE, |object| {
+            let conditions = &object["status"]["conditions"];
+            let mut conditions = conditions.as_array().into_iter().flatten();
+            let topology = conditions.find(|condition| condition["type"] == "TopologyReconciled");
+            let message = topology.and_then(|condition| condition["message"].as_str());
+            let message = message.unwrap_or_default();
+            if message.contains(&format!("BeforeClusterUpgrade: {reason}: ")) && message.contains(names) {
+                Ok(())
+            } else {
+                wait::not_yet(message)
+            }
+        })
+        .await
+}
+
+/// Waits until BeforeClusterUpgrade is closed for `reason`, with a message that names `names`.
+async fn gate_says(cluster: &Cluster, reason: &str, names: &str, deadline: Duration) -> Result<()> {
+    let what = format!(
+        "BeforeClusterUpgrade of {} to be held by {reason} of {names}",
+        cluster.name()
+    );
+    cluster
+        .bootstrap_until(what, deadline, |bootstrap| {
+            let gates = &bootstrap["status"]["upgrade"]["gates"];
+            let mut gates_of_hook = gates.as_array().into_iter().flatten();
+            let gate = gates_of_hook.find(|gate| gate["hook"] == "BeforeClusterUpgrade");
+            let message = gate.and_then(|gate| gate["message"].as_str()).unwrap_or_default();
+            if gate.is_some_and(|gate| gate["open"] != true && gate["reason"] == reason)
+                && message.contains(names)
+            {
+                Ok(())
+            } else {
+                wait::not_yet(gates)
+            }
+        })
+        .await
+}
+
+/// Whether an event is promised.
+fn is_told(reason: &str) -> Result<bool> {
+    let row = PROMISES
+        .lines()
+        .find(|line| line.starts_with(&format!("| `{reason}` |")))
+        .with_context(|| format!("{reason} has no row in docs/failure-modes.md"))?;
+    let carried_by = row.split('|').nth(3).context("a row without third column")?;
+    Ok(carried_by.contains("event"))
+}

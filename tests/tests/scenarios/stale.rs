@@ -1,0 +1,217 @@
+//! A replica that does not hear from the API server any more.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use sluice_tests::apply;
+use sluice_tests::extension::{Extension, HookReply, Settings};
+use sluice_tests::kubelet::Delay;
+use sluice_tests::observer::Revision;
+use sluice_tests::relay::Relay;
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::wait;
+use tokio::time::{Instant, sleep};
+
+use crate::common::{held, metrics, releases};
+use crate::resync::{ANOTHER, is_open};
+
+/// For how long memory counts, and what a busy machine adds.
+const HELD_AFTER: Duration = Duration::from_secs(45 + 5);
+
+/// How soon a replica answers from knowledge again once it is connected.
+const RECOVERY: Duration = Duration::from_secs(20);
+
+/// Time between two questions to an idle replica.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) fn cut_off() -> Scenario {
+    Scenario::new(
+        "cut-off",
+        "a replica that is cut off from the API server when the leader closes a gate holds within 45 s, ends the connection, stays ready, and recovers",
+        |scene| Box::pin(run_cut_off(scene)),
+    )
+}
+
+async fn run_cut_off(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    let before = held(&cluster, &new).await?;
+    // Cluster API waits at this annotation, so that the open gate can be closed again.
+    cluster.patch(&annotation(&json!("wait"))).await?;
+    cluster.delay("antrea", Delay::NONE);
+    is_open(&cluster, new.kubernetes()).await?;
+
+    let relay = Relay::start(scene.world().stack().management().port()).await?;
+    let replica = standby(&scene, "cut-off", Some(relay.url())).await?;
+    answers(&replica, &cluster, PATIENCE, "to release", HookReply::is_released).await?;
+
+    relay.freeze();
+    let frozen = Instant::now();
+    let metrics = metrics(&scene, "2.0.0");
+    let pause = |paused: Value| json!({"spec": {"paused": paused}});
+    cluster
+        .patch_package(&metrics, Work::PackageInstall, &pause(json!(true)))
+        .await?;
+    is_closed(&cluster, before).await?;
+    let left = HELD_AFTER.saturating_sub(frozen.elapsed());
+    let stale = |answer: &HookReply| answer.reason() == "ReplicaStale";
+    let answer = answers(&replica, &cluster, left, "to hold for its age", stale).await?;
+    ensure!(answer.closed, "the connection outlives {answer:?}");
+    replica.readyz().await.context("a stale replica stays ready")?;
+    let unmanaged = ask(&replica, &nobody()).await?;
+    ensure!(
+        stale(&unmanaged),
+        "an unmanaged Cluster was answered {unmanaged:?}"
+    );
+
+    relay.thaw();
+    let known = |answer: &HookReply| answer.reason() == "PackagesNotReady";
+    let answer = answers(&replica, &cluster, RECOVERY, "to say what it waits for", known).await?;
+    ensure!(!answer.closed, "the connection ends with {answer:?}");
+    ensure!(
+        changes(&replica)? == (1, 1),
+        "one line for each change is expected in {}",
+        replica.log().display()
+    );
+    cluster
+        .patch_package(&metrics, Work::PackageInstall, &pause(Value::Null))
+        .await?;
+    answers(
+        &replica,
+        &cluster,
+        PATIENCE,
+        "to release again",
+        HookReply::is_released,
+    )
+    .await?;
+    replica.kill().await?;
+
+    cluster.control_plane_is_untouched(before).await?;
+    cluster.patch(&annotation(&Value::Null)).await?;
+    cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    cluster.is_settled(PATIENCE).await
+}
+
+pub(crate) fn idle() -> Scenario {
+    Scenario::new(
+        "idle",
+        "100 s in which nothing changes: a replica never takes its memory for too old",
+        |scene| Box::pin(run_idle(scene, Duration::from_secs(100))),
+    )
+    .long()
+}
+
+pub(crate) fn idle_for_long() -> Scenario {
+    Scenario::new(
+        "five-idle-minutes",
+        "five minutes in which nothing changes: a replica never takes its memory for too old",
+        |scene| Box::pin(run_idle(scene, Duration::from_mins(5))),
+    )
+    .alone()
+    .long()
+}
+
+async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
+    let replica = standby(&scene, &format!("idle-{}", time.as_secs()), None).await?;
+    let began = Instant::now();
+    // The time itself is what is tested: nothing that could be waited for happens in it.
+    while began.elapsed() < time {
+        let answer = ask(&replica, &nobody()).await?;
+        let after = began.elapsed();
+        ensure!(
+            answer.is_released(),
+            "after {after:?} an unmanaged Cluster was answered {answer:?}"
+        );
+        sleep(ASKED_EVERY).await;
+    }
+    ensure!(changes(&replica)? == (0, 0), "the replica was stale in between");
+    replica.kill().await
+}
+
+/// A replica that answers hooks and leaves everything else to the one that Cluster API knows. That one takes no part in an
+/// election, so a lease that is held for an hour stands for it.
+async fn standby(scene: &Scene, name: &str, api_server: Option<String>) -> Result<Extension> {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "sluice-leader", "namespace": "sluice-system"},
+        "spec": {"holderIdentity": "sluice", "leaseDurationSeconds": 3600},
+    });
+    apply::apply(&scene.client(), &lease).await?;
+    let mut settings = Settings::new(format!("sluice-{name}")).standby();
+    settings.api_server = api_server;
+    Extension::start(scene.world().stack(), settings).await
+}
+
+async fn ask(replica: &Extension, cluster: &Value) -> Result<HookReply> {
+    let to = &cluster["spec"]["topology"]["version"];
+    let versions = json!({
+        "fromKubernetesVersion": VERSIONS[1],
+        "toKubernetesVersion": to,
+        "controlPlaneUpgrades": [{"version": to}],
+        "workersUpgrades": [{"version": to}],
+    });
+    replica.ask("BeforeClusterUpgrade", cluster, &versions).await
+}
+
+/// Asks about the Cluster as it is until an answer is accepted.
+async fn answers(
+    replica: &Extension,
+    cluster: &Cluster,
+    deadline: Duration,
+    what: &str,
+    accept: impl Fn(&HookReply) -> bool,
+) -> Result<HookReply> {
+    let answer = wait::until(format!("the replica {what}"), deadline, || async {
+        let object = cluster.object().await?;
+        let answer = ask(replica, &object).await?;
+        if accept(&answer) {
+            Ok(answer)
+        } else {
+            wait::not_yet(format!("{answer:?}"))
+        }
+    })
+    .await?;
+    Ok(answer)
+}
+
+/// A Cluster that is not managed.
+fn nobody() -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Cluster",
+        "metadata": {"name": "nobody", "namespace": "default", "uid": "nobody", "generation": 1},
+        "spec": {"topology": {"version": VERSIONS[2]}},
+    })
+}
+
+fn annotation(value: &Value) -> Value {
+    json!({"metadata": {"annotations": {ANOTHER: value}}})
+}
+
+/// Waits until the leader has closed the gate.
+async fn is_closed(cluster: &Cluster, before: Revision) -> Result<()> {
+    let what = "BeforeClusterUpgrade to be closed".to_owned();
+    cluster
+        .bootstrap_until(what, PATIENCE, |bootstrap| {
+            let gates = &bootstrap["status"]["upgrade"]["gates"];
+            let mut open = gates.as_array().into_iter().flatten();
+            if open.any(|gate| gate["hook"] == "BeforeClusterUpgrade" && gate["open"] == true) {
+                wait::not_yet(gates)
+            } else {
+                Ok(())
+            }
+        })
+        .await?;
+    cluster.control_plane_is_untouched(before).await
+}
+
+/// How often the replica says that it became stale, and current again.
+fn changes(replica: &Extension) -> Result<(usize, usize)> {
+    let log = std::fs::read_to_string(replica.log())?;
+    let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    Ok((count("\"Stale: "), count("\"Current again: ")))
+}
