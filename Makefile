@@ -5,6 +5,7 @@ NAME ?=
 RUNS ?= 10
 SEED ?=
 FIRST ?= 0
+HALF ?= 0
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 # Tests that start real components, and all others.
@@ -14,13 +15,14 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out $(REAL) scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit real scenarios short-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate
+.PHONY: help build lint test unit real scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
+# Benches are left out: lints read them, and `make bench` builds them.
 build: ## Build the product, its tests and the harness
-	$(CARGO) build --release --workspace --all-targets
+	$(CARGO) build --release --workspace --lib --bins --tests --examples
 
 lint: ## Formatting and lints, warnings denied
 	$(CARGO) fmt --all --check
@@ -39,6 +41,9 @@ scenarios: build ## Every scenario on the real stack
 
 short-scenarios: build ## The scenarios that `make test` runs
 	$(CARGO) test --release --workspace --test scenarios -- --short
+
+long-scenarios: build ## Half of the others: HALF=0 or HALF=1
+	$(CARGO) test --release --workspace --test scenarios -- --long-half $(HALF)
 
 scenario: build ## One scenario by NAME=…, its logs kept
 	KEEP=1 $(CARGO) test --release --workspace --test scenarios -- $(NAME)
