@@ -93,9 +93,7 @@ reasons! {
     KubeconfigNotFound,
     /// The kubeconfig of the workload cluster holds something that is not used.
     KubeconfigRefused,
-    /// The workload cluster was not reached yet.
-    WorkloadNotReached,
-    /// The workload cluster stopped answering.
+    /// The workload cluster does not answer.
     WorkloadUnreachable,
     /// The workload's kapp-controller does not serve its API yet.
     KappControllerRestarting,
