@@ -46,8 +46,6 @@ pub struct BootstrapFacts<'a> {
     pub generation: i64,
     /// `spec.paused`.
     pub paused: bool,
-    /// Whether it and all its cloned values exist.
-    pub complete: bool,
     /// The release whose packages are known to be in its spec; see [`Belonging::resolved`](crate::bootstrap::Belonging::resolved).
     pub resolved_tkr: Option<&'a str>,
 }

@@ -188,14 +188,11 @@ impl<'a> View<'a> {
     /// Why the Cluster may not be created yet. Values may depend on infrastructure that is only created after this.
     fn uncreated(&self) -> Option<Hold> {
         let problem = self.seen.problem;
-        self.pause
-            .clone()
-            .or_else(|| {
-                problem
-                    .filter(|hold| hold.reason != HoldReason::ValuesNotReady)
-                    .cloned()
-            })
-            .or_else(|| (!self.seen.bootstrap.complete).then(holds::bootstrap_incomplete))
+        self.pause.clone().or_else(|| {
+            problem
+                .filter(|hold| hold.reason != HoldReason::ValuesNotReady)
+                .cloned()
+        })
     }
 
     /// Why the packages of these phases are not proven on the running API server.

@@ -91,22 +91,12 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
         Ok(tkr) => tkr,
         Err(hold) => return Some(hold.clone()),
     };
-    if !seen.bootstrap.complete {
-        return Some(bootstrap_incomplete());
-    }
     (seen.bootstrap.resolved_tkr != Some(tkr)).then(|| {
         Hold::new(
             HoldReason::BootstrapNotMerged,
             format!("waiting for the packages of {tkr} to be in the ClusterBootstrap"),
         )
     })
-}
-
-pub(super) fn bootstrap_incomplete() -> Hold {
-    Hold::new(
-        HoldReason::BootstrapNotReady,
-        "waiting for the ClusterBootstrap and its values",
-    )
 }
 
 /// Whether the workload cluster can be believed. What was open stays so for a while when it falls silent.

@@ -80,7 +80,6 @@ impl Scene {
             bootstrap: BootstrapFacts {
                 generation: 12,
                 paused: false,
-                complete: true,
                 resolved_tkr: Some("36-1"),
             },
             tkr: Ok("36-1".into()),
@@ -194,14 +193,13 @@ type Edit = fn(&mut Scene);
 
 /// What keeps an upgrade with proven packages from starting.
 #[rustfmt::skip]
-const OBSTACLES: [(&str, Edit, HoldReason); 22] = [
+const OBSTACLES: [(&str, Edit, HoldReason); 21] = [
     ("cluster deleting", |s| s.cluster.deleting = true, HoldReason::ClusterDeleting),
     ("cluster paused", |s| s.cluster.paused = true, HoldReason::ClusterPaused),
     ("bootstrap paused", |s| s.bootstrap.paused = true, HoldReason::BootstrapPaused),
     ("start held", |s| s.cluster.start_held = true, HoldReason::StartHeldByAnnotation),
     ("problem", |s| s.problem = Some(hold(HoldReason::TemplateNotFound)), HoldReason::TemplateNotFound),
     ("no release", |s| s.tkr = Err(hold(HoldReason::NoTKRForHop)), HoldReason::NoTKRForHop),
-    ("clones missing", |s| s.bootstrap.complete = false, HoldReason::BootstrapNotReady),
     ("not merged", |s| s.bootstrap.resolved_tkr = Some("35-1"), HoldReason::BootstrapNotMerged),
     ("never merged", |s| s.bootstrap.resolved_tkr = None, HoldReason::BootstrapNotMerged),
     ("workload not reached", |s| s.workload = Workload::NotYet(hold(HoldReason::KubeconfigNotFound)), HoldReason::KubeconfigNotFound),

@@ -213,7 +213,6 @@ fn blank(read: &Read) -> Observed<'_> {
         bootstrap: BootstrapFacts {
             generation: bootstrap.generation.into(),
             paused: bootstrap.paused,
-            complete: true,
             resolved_tkr: None,
         },
         tkr: Ok(""),

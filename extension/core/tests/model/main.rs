@@ -38,7 +38,8 @@
 //!   the ClusterBootstrap, within one watch delay cannot be told apart by a record, since neither has a generation.
 //! - Readiness `Applied`, phase `AfterControlPlane`, packages that take no values, kept versions, empty sets, the age of a
 //!   replica's memory, the fresh reads before a gate opens and the fence of the lease: tables and scenarios only.
-//! - The Cluster in a request is the latest one. An older one has a lower generation or another label and can only hold.
+//! - The Cluster in a request is the latest one. An older one is answered as the latest one is, unless its label differs, or its
+//!   target where the hook names one.
 
 #![expect(
     clippy::expect_used,

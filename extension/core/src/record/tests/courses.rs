@@ -145,26 +145,18 @@ fn two_minors_one_after_the_other() {
 #[test]
 fn a_first_installation() {
     let mut scene = Scene::ready().with_control_plane("", "");
-    scene.bootstrap.complete = false;
     scene.judged = None;
     scene.workers = vec![];
     scene.workload = Workload::NotYet(Hold::new(HoldReason::KubeconfigNotFound, ""));
+    scene.problem = Some(Hold::new(HoldReason::ValuesNotFound, ""));
     let record = scene.advance(None);
     assert_eq!(
         answer(&record, Hook::BeforeClusterCreate, V36),
-        held_by(HoldReason::BootstrapNotReady)
+        held_by(HoldReason::ValuesNotFound)
     );
     assert_eq!(
         (record.from.as_deref(), gates(&record, V36).as_str()),
         (None, "--xxxx")
-    );
-
-    scene.bootstrap.complete = true;
-    scene.problem = Some(Hold::new(HoldReason::ValuesNotFound, ""));
-    let record = scene.advance(Some(&record));
-    assert_eq!(
-        answer(&record, Hook::BeforeClusterCreate, V36),
-        held_by(HoldReason::ValuesNotFound)
     );
     scene.problem = Some(Hold::new(HoldReason::ValuesNotReady, ""));
     let record = scene.advance(Some(&record));
@@ -175,7 +167,7 @@ fn a_first_installation() {
     );
 
     scene.control_plane = versions(V36, "");
-    scene.bootstrap.complete = false;
+    scene.problem = Some(Hold::new(HoldReason::ValuesNotFound, ""));
     let record = scene.advance(Some(&record));
     assert_eq!(
         answer(&record, Hook::BeforeClusterCreate, V36),

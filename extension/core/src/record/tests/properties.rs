@@ -36,10 +36,10 @@ prop_compose! {
         kapp in any_package("kapp-controller"),
         antrea in any_package("antrea"),
         known in prop::sample::select(vec![true, true, true, false]),
-        flags in prop::array::uniform6(prop::sample::select(vec![true, false, false, false, false, false])),
+        flags in prop::array::uniform5(prop::sample::select(vec![true, false, false, false, false, false])),
         waited in 0_i64..1_200,
     ) -> Scene {
-        let [paused, bootstrap_paused, start_held, deleting, incomplete, uninstalled] = flags;
+        let [paused, bootstrap_paused, start_held, deleting, uninstalled] = flags;
         Scene {
             cluster: ClusterFacts {
                 generation, topology_version: to, paused, start_held, deleting, ..Scene::ready().cluster
@@ -57,7 +57,6 @@ prop_compose! {
             bootstrap: BootstrapFacts {
                 generation: bootstrap_generation,
                 paused: bootstrap_paused,
-                complete: !incomplete,
                 resolved_tkr: tkr.ok().filter(|_| merged),
             },
             tkr: tkr.map(str::to_owned).map_err(|()| Hold::new(HoldReason::NoTKRForHop, "")),
