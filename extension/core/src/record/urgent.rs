@@ -1,8 +1,9 @@
 //! What of a record is written at once, while other progress may wait for its turn.
 
-use sluice_crds::run::{FirstSeenRun, UpgradeRecord};
+use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, UpgradeRecord};
 
-/// Whether `new` answers a hook otherwise than `old`, or holds what the next judgement rests on.
+/// Whether `new` answers a hook otherwise than `old`, or holds what the next judgement rests on: a first run, or that a proof is
+/// one no longer.
 #[must_use]
 pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     let answers = |record: &UpgradeRecord| {
@@ -15,7 +16,22 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
             record.observed_bootstrap_generation,
         )
     };
-    answers(old) != answers(new) || first_seen(new).any(|run| first_seen(old).all(|known| known != run))
+    answers(old) != answers(new)
+        || first_seen(new).any(|run| first_seen(old).all(|known| known != run))
+        || proofs(old).any(|proof| proofs(new).all(|kept| kept != proof))
+}
+
+/// What later proofs of the same generations rest on.
+fn proofs(record: &UpgradeRecord) -> impl Iterator<Item = impl PartialEq + '_> {
+    let proven = |package: &&PackageRecord| package.state == PackageState::Ready;
+    record.packages.iter().filter(proven).map(|package| {
+        (
+            &package.name,
+            package.proven_readiness,
+            &package.app_uid,
+            package.app_generation,
+        )
+    })
 }
 
 fn first_seen(record: &UpgradeRecord) -> impl Iterator<Item = &FirstSeenRun> {
@@ -28,7 +44,7 @@ fn first_seen(record: &UpgradeRecord) -> impl Iterator<Item = &FirstSeenRun> {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use sluice_crds::run::{Outcome, PackageState};
+    use sluice_crds::run::{Outcome, Readiness};
 
     use super::super::tests::{Scene, judged};
     use super::*;
@@ -44,7 +60,12 @@ mod tests {
 
     #[rstest]
     #[case::nothing(|_: &mut UpgradeRecord| {}, false)]
-    #[case::how_far_a_package_is(|r: &mut UpgradeRecord| r.packages[0].state = PackageState::Failed, false)]
+    #[case::how_far_a_package_is(|r: &mut UpgradeRecord| r.packages[1].state = PackageState::Failed, false)]
+    #[case::a_further_proof(|r: &mut UpgradeRecord| r.packages[1].state = PackageState::Ready, false)]
+    #[case::a_proof_that_is_lost(|r: &mut UpgradeRecord| r.packages[0].state = PackageState::Failed, true)]
+    #[case::a_proof_of_another_app(|r: &mut UpgradeRecord| r.packages[0].app_uid = Some("other".into()), true)]
+    #[case::a_proof_of_another_generation(|r: &mut UpgradeRecord| r.packages[0].app_generation = Some(8), true)]
+    #[case::a_proof_of_less(|r: &mut UpgradeRecord| r.packages[0].proven_readiness = Some(Readiness::Applied), true)]
     #[case::a_time(|r: &mut UpgradeRecord| r.ready_at = None, false)]
     #[case::a_run_that_is_no_longer_needed(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = None, false)]
     #[case::a_run_at_the_next_generation(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = Some(run(3)), true)]
@@ -58,7 +79,7 @@ mod tests {
         let mut package = judged("antrea", PackageState::Ready);
         package.record.first_seen_run = Some(run(2));
         let old = Scene {
-            judged: Some(vec![package]),
+            judged: Some(vec![package, judged("metrics", PackageState::Applied)]),
             ..Scene::ready()
         }
         .advance(None);
