@@ -3,7 +3,9 @@
 use kube::ResourceExt;
 use sluice_crds::foreign::Cluster;
 use sluice_crds::labels::{annotation, label};
-use sluice_crds::run::{TanzuKubernetesRelease, UpgradeRecord};
+use sluice_crds::run::{Gate, Hook, TanzuKubernetesRelease, UpgradeRecord};
+
+use crate::hold::HoldReason;
 
 /// Whether Sluice answers for a Cluster with this release label; `legacy` says that the release is marked legacy.
 ///
@@ -47,7 +49,9 @@ pub struct LegacyPause {
     pub stopped: bool,
 }
 
-/// The pause of the addons-manager that can be removed, because `record` answers hooks for the Cluster as it is.
+/// The pause of the addons-manager that can be removed, because `record` answers hooks for the Cluster as it is, and would release
+/// its next step: whether Cluster API asks at all is not known, and without an ExtensionConfig that it has discovered it would not.
+/// A Cluster that is being deleted has no next step, and does not go while it is paused.
 ///
 /// `record` is the recorded one of this very Cluster. An annotation that names another release than the label proves nothing,
 /// so it stays for as long as the Cluster is paused.
@@ -58,12 +62,28 @@ pub fn legacy_pause(cluster: &Cluster, record: Option<&UpgradeRecord>) -> Option
     let label = cluster.labels().get(label::TKR).map_or("", String::as_str);
     let answers =
         Some(record.observed_cluster_generation) == cluster.metadata.generation && record.label == label;
+    let mut first = record.gates.iter().filter(|gate| is_first(gate.hook));
+    let released = cluster.metadata.deletion_timestamp.is_some() || first.all(lets_go);
     let stopped = is_paused_by_addons_manager(cluster);
-    (answers && (stopped || !cluster.spec.paused)).then_some(LegacyPause { stopped })
+    (answers && released && (stopped || !cluster.spec.paused)).then_some(LegacyPause { stopped })
+}
+
+/// Whether a gate is no reason to keep the pause. Cluster API plans the steps of an upgrade only without it.
+fn lets_go(gate: &Gate) -> bool {
+    gate.open || HoldReason::parse(&gate.reason) == Some(HoldReason::UpgradePlanUnknown)
+}
+
+/// Whether Cluster API asks this hook before it writes a control plane.
+fn is_first(hook: Hook) -> bool {
+    matches!(
+        hook,
+        Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rstest::rstest;
 
     use super::*;
@@ -132,6 +152,30 @@ mod tests {
     #[case::of_another_label(Some(UpgradeRecord { label: "35-1".into(), ..record() }))]
     fn a_pause_stays_while_the_record_does_not_answer(#[case] record: Option<UpgradeRecord>) {
         assert_eq!(legacy_pause(&cluster(true, &[OF_MANAGER]), record.as_ref()), None);
+    }
+
+    #[rstest]
+    #[case::of_the_upgrade(Hook::BeforeClusterUpgrade, "PackagesNotReady", false)]
+    #[case::of_the_control_plane(Hook::BeforeControlPlaneUpgrade, "PackagesNotReady", false)]
+    #[case::that_is_open(Hook::BeforeControlPlaneUpgrade, "", true)]
+    #[case::that_only_a_control_plane_opens(Hook::AfterControlPlaneUpgrade, "ControlPlaneUpgrading", true)]
+    #[case::that_only_cluster_api_opens(Hook::BeforeClusterUpgrade, "UpgradePlanUnknown", true)]
+    fn a_pause_stays_while_a_gate_is_closed(#[case] hook: Hook, #[case] reason: &str, #[case] removed: bool) {
+        let gate = Gate {
+            hook,
+            version: "v1.36.3".into(),
+            open: reason.is_empty(),
+            reason: reason.into(),
+            message: String::new(),
+        };
+        let record = UpgradeRecord {
+            gates: vec![gate],
+            ..record()
+        };
+        let mut cluster = cluster(true, &[OF_MANAGER]);
+        assert_eq!(legacy_pause(&cluster, Some(&record)).is_some(), removed);
+        cluster.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        assert!(legacy_pause(&cluster, Some(&record)).is_some(), "being deleted");
     }
 
     #[rstest]

@@ -2,11 +2,13 @@
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
+use sluice_tests::scenario::verdict::in_order;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
 use sluice_tests::wait;
 
-use crate::common::{held, is_held, released, releases};
+use crate::common::{held, is_held, record_says, released, releases};
 
 const TKR: &str = "run.tanzu.vmware.com/tkr";
 const LEGACY_TKR: &str = "run.tanzu.vmware.com/legacy-tkr";
@@ -15,7 +17,7 @@ const PAUSED_FOR: &str = "tkg.tanzu.vmware.com/paused";
 pub(crate) fn paused() -> Scenario {
     Scenario::new(
         "legacy-pause",
-        "a Cluster that the addons-manager paused for an upgrade is taken over: the pause goes, hooks hold; another pause stays",
+        "a Cluster that the addons-manager paused for an upgrade is taken over: the pause goes once the packages are proven; another pause stays",
         |scene| Box::pin(run_paused(scene)),
     )
 }
@@ -34,6 +36,14 @@ async fn taken_over(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
         "spec": {"paused": true, "topology": {"version": new.kubernetes()}},
     });
     let before = cluster.patch(&bump).await?;
+    record_says(&cluster, "metrics", "Ready").await?;
+    record_says(&cluster, "antrea", "Reconciling").await?;
+    ensure!(
+        cluster.object().await?["spec"]["paused"] == true,
+        "the pause went before the packages were proven"
+    );
+    cluster.control_plane_is_untouched(before).await?;
+    cluster.delay("antrea", Delay::NONE);
     let what = format!("the addons-manager's pause of {} to be gone", cluster.name());
     cluster
         .until(what, PATIENCE, |object| {
@@ -49,9 +59,15 @@ async fn taken_over(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
         })
         .await?;
     cluster.has_event("LegacyPauseRemoved", "", PATIENCE).await?;
-    is_held(&cluster, new, before).await?;
-    released(&cluster, new, before).await?;
-    Ok(())
+    let written = cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    let proven = cluster.packages_proven(new, before, PATIENCE).await?;
+    in_order(&[
+        ("the last proof", proven.revision),
+        ("the write of the control plane", written.revision),
+    ])?;
+    cluster.is_settled(PATIENCE).await
 }
 
 /// A user pauses a Cluster that still carries an annotation of an earlier upgrade.

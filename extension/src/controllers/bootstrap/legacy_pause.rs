@@ -1,4 +1,4 @@
-//! A pause that the addons-manager left is removed once hooks hold the Cluster instead.
+//! A pause that the addons-manager left is removed once the gates of the next step are open.
 
 use kube::{Api, ResourceExt, api::Patch};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use sluice_crds::{foreign::Cluster, labels::annotation};
 
 use super::{Context, Error, chain, dereference::Found, write::patch_params};
 
-/// Removes what is left of a pause of the addons-manager, if the record answers hooks for the Cluster as it is.
+/// Removes what is left of a pause of the addons-manager, if the record releases the Cluster as it is.
 pub(super) async fn remove(ctx: &Context, found: &Found) -> Result<(), Error> {
     let Some(pause) = legacy_pause(&found.cluster, found.record()) else {
         return Ok(());
@@ -39,7 +39,7 @@ pub(super) async fn remove(ctx: &Context, found: &Found) -> Result<(), Error> {
         return Ok(());
     }
     if pause.stopped {
-        let note = "removed the pause of the addons-manager: hooks hold the upgrade from now on";
+        let note = "removed the pause of the addons-manager: the next step of the Cluster is released";
         ctx.events.told(&found.cluster, "LegacyPauseRemoved", note).await;
     }
     Ok(())
