@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_crds::foreign::Package;
 
 use super::Repair;
+use crate::bootstrap::PackageFacts;
 
 /// The Package to keep in `namespace` of a workload cluster: the spec, and nothing of the metadata but the name.
 #[must_use]
@@ -18,10 +19,24 @@ pub fn package(of: &Package, namespace: &str) -> Package {
     }
 }
 
-/// What the copy lacks: only the spec counts.
+/// By what kapp-controller chooses a Package, beside its version.
+const SELECTIONS: [&str; 2] = ["kubernetesVersionSelection", "kappControllerVersionSelection"];
+
+/// What the copy lacks of what its App is made from, and of what it is chosen by. Nothing else counts: kapp-controllers of other
+/// releases drop fields that they do not know, and write others that are null.
 #[must_use]
 pub fn repair_package(wanted: &Package, found: &Package) -> Repair<Package> {
-    if wanted.spec == found.spec {
+    let chosen = |package: &Package| {
+        SELECTIONS.map(|field| {
+            package
+                .spec
+                .rest
+                .get(field)
+                .filter(|value| !value.is_null())
+                .cloned()
+        })
+    };
+    if PackageFacts::of(wanted) == PackageFacts::of(found) && chosen(wanted) == chosen(found) {
         return Repair::NotNeeded;
     }
     Repair::Replace(Box::new(Package {
@@ -36,8 +51,10 @@ mod tests {
 
     use super::*;
 
-    fn copy(description: &str) -> Package {
-        let spec: Value = json!({"refName": "one.test", "version": "1.0.0", "releaseNotes": description});
+    fn copy(fetch: &Value, notes: &str) -> Package {
+        let template = json!({"spec": {"fetch": fetch}});
+        let spec =
+            json!({"refName": "one.test", "version": "1.0.0", "template": template, "releaseNotes": notes});
         Package {
             metadata: ObjectMeta {
                 name: Some("one.test.1.0.0".to_owned()),
@@ -51,11 +68,36 @@ mod tests {
 
     #[test]
     fn a_copy_that_was_edited_gets_its_spec_back() {
-        let wanted = package(&copy("ours"), "system");
-        assert_eq!(repair_package(&wanted, &copy("ours")), Repair::NotNeeded);
-        assert_eq!(
-            repair_package(&wanted, &copy("theirs")),
-            Repair::Replace(Box::new(copy("ours")))
-        );
+        let ours = copy(&json!([{"inline": {}}]), "ours");
+        let wanted = package(&ours, "system");
+        assert_eq!(repair_package(&wanted, &ours), Repair::NotNeeded);
+        let theirs = copy(&json!([{"http": {}}]), "ours");
+        assert_eq!(repair_package(&wanted, &theirs), Repair::Replace(Box::new(ours)));
+    }
+
+    #[test]
+    fn a_copy_that_is_chosen_otherwise_gets_its_spec_back() {
+        let ours = copy(&json!([{"inline": {}}]), "ours");
+        let wanted = package(&ours, "system");
+        for field in SELECTIONS {
+            let mut theirs = ours.clone();
+            let rest = &mut theirs.spec.rest;
+            rest.insert(field.to_owned(), Value::Null);
+            assert_eq!(repair_package(&wanted, &theirs), Repair::NotNeeded, "{field}");
+            let rest = &mut theirs.spec.rest;
+            rest.insert(field.to_owned(), json!({"constraints": "<1.36.0"}));
+            assert_eq!(
+                repair_package(&wanted, &theirs),
+                Repair::Replace(Box::new(ours.clone())),
+                "{field}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_copy_as_another_kapp_controller_keeps_it_is_left_alone() {
+        let wanted = package(&copy(&json!([{"inline": {}}]), "ours"), "system");
+        let kept = copy(&json!([{"inline": {}, "imgpkgBundle": null}]), "dropped");
+        assert_eq!(repair_package(&wanted, &kept), Repair::NotNeeded);
     }
 }
