@@ -71,12 +71,39 @@ pub(super) async fn find(
     }))
 }
 
-/// The keys of a Secret as values.
+/// The keys of a Secret as values. One without keys says nothing.
 pub(super) fn content(secret: &Secret) -> Values {
-    secret
-        .data
-        .iter()
-        .flatten()
-        .map(|(key, value)| (key.clone(), value.0.clone()))
-        .collect()
+    let data = secret.data.as_ref().filter(|data| !data.is_empty());
+    data.map_or_else(empty, |data| {
+        data.iter()
+            .map(|(key, value)| (key.clone(), value.0.clone()))
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_without_keys_says_nothing() {
+        for data in [None, Some(BTreeMap::new())] {
+            let secret = Secret {
+                data,
+                ..Secret::default()
+            };
+            assert_eq!(content(&secret), empty());
+        }
+        let data = BTreeMap::from([("a.yaml".to_owned(), ByteString(b"a: 1".to_vec()))]);
+        let secret = Secret {
+            data: Some(data),
+            ..Secret::default()
+        };
+        assert_eq!(
+            content(&secret),
+            BTreeMap::from([("a.yaml".to_owned(), b"a: 1".to_vec())])
+        );
+    }
 }
