@@ -51,6 +51,8 @@ reasons! {
     PackageBelowRelease,
     /// A package of the release that is next is not in the ClusterBootstrap.
     PackageMissing,
+    /// Two packages of the ClusterBootstrap would be one PackageInstall.
+    PackageListedTwice,
     /// The annotation that keeps package versions cannot be read.
     KeptVersionsInvalid,
     /// The values of a package cannot be found.
@@ -63,8 +65,6 @@ reasons! {
     UnmanagedCNISet,
     /// The name of an object would be longer than Kubernetes allows.
     NameTooLong,
-    /// The ClusterBootstrap or its cloned values do not exist yet.
-    BootstrapNotReady,
     /// The packages of the next version's release are not yet in the ClusterBootstrap.
     BootstrapNotMerged,
     /// A write was refused by the API server.

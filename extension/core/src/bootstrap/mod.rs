@@ -7,6 +7,7 @@ mod kept;
 mod merge;
 mod packages;
 mod provided;
+mod twice;
 
 pub use belonging::{Belonging, Change};
 pub use compare::{below_release, is_bound};
@@ -15,6 +16,7 @@ pub use kept::KeptVersions;
 pub use merge::{Inputs, Release, merge};
 pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
+pub use twice::listed_twice;
 
 use crate::hold::{Hold, HoldReason};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use sluice_core::{
-    bootstrap::{Catalogue, PackageFacts, Role, packages},
+    bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
     build::{self, Owner, Values},
     digest::{self, Ground, Installer},
     hold::{Hold, HoldReason},
@@ -88,7 +88,7 @@ pub(super) async fn plan(
     ground: Ground<'_>,
 ) -> kube::Result<(Vec<Planned>, Option<Hold>)> {
     let mut planned = Vec::new();
-    let mut problem = None;
+    let mut problem = listed_twice(spec, catalogue);
     let mut installer: Option<(String, String)> = None;
     for (role, package) in packages(spec) {
         let values = match values::read(&ctx.client, &owner.namespace, role, package).await? {

@@ -179,7 +179,7 @@ fn a_run_that_is_first_seen_is_recorded_and_proves_nothing_yet() {
     );
 }
 
-/// A watch shows states that are gone before anybody looks. They are recorded like others, and count only then.
+/// A watch shows states that are gone before a pass looks. They are recorded like others, and count only then.
 #[test]
 fn what_a_watch_saw_first_is_recorded_and_proves_nothing_yet() {
     let mut before = Seen::waiting();

@@ -1,0 +1,63 @@
+//! One package in two places of a ClusterBootstrap: both would write the same PackageInstall in turn, for ever.
+
+use std::collections::BTreeMap;
+
+use sluice_crds::run::ClusterBootstrapSpec;
+
+use super::{Catalogue, packages};
+use crate::hold::{Hold, HoldReason};
+use crate::names;
+
+/// The first two packages of `spec` whose PackageInstalls have one name. Packages that do not exist have none.
+#[must_use]
+pub fn listed_twice(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<Hold> {
+    let mut seen = BTreeMap::new();
+    for (role, package) in packages(spec) {
+        let Some(facts) = catalogue.get(&package.ref_name) else {
+            continue;
+        };
+        let (short, this) = (names::short(&facts.ref_name), (role.field(), &package.ref_name));
+        if let Some((field, name)) = seen.insert(short, this) {
+            return Some(Hold::new(
+                HoldReason::PackageListedTwice,
+                format!(
+                    "Packages {name} ({field}) and {} ({}) would be one PackageInstall, {short}; keep the one in the field where the release has it",
+                    this.1, this.0
+                ),
+            ));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::PackageFacts;
+    use super::*;
+
+    #[rstest]
+    #[case::each_once(json!({"csi": {"refName": "vsphere.1"}, "additionalPackages": [{"refName": "metrics.1"}]}), None)]
+    #[case::at_two_versions(
+        json!({"csi": {"refName": "vsphere.1"}, "additionalPackages": [{"refName": "vsphere.2"}]}),
+        Some("Packages vsphere.1 (spec.csi) and vsphere.2 (spec.additionalPackages) would be one PackageInstall, vsphere; keep the one in the field where the release has it"),
+    )]
+    #[case::the_same_one_twice(
+        json!({"additionalPackages": [{"refName": "metrics.1"}, {"refName": "metrics.1"}]}),
+        Some("Packages metrics.1 (spec.additionalPackages) and metrics.1 (spec.additionalPackages) would be one PackageInstall, metrics; keep the one in the field where the release has it"),
+    )]
+    #[case::that_do_not_exist(json!({"additionalPackages": [{"refName": "gone.1"}, {"refName": "gone.1"}]}), None)]
+    fn two_packages_of_one_name_are_refused(#[case] spec: Value, #[case] refused: Option<&str>) {
+        let catalogue = ["vsphere.1", "vsphere.2", "metrics.1"].map(|name| {
+            let facts = PackageFacts {
+                ref_name: format!("{}.tanzu.vmware.com", names::short(name)),
+                ..PackageFacts::default()
+            };
+            (name.to_owned(), facts)
+        });
+        let found = listed_twice(&serde_json::from_value(spec).unwrap(), &catalogue.into());
+        assert_eq!(found.as_ref().map(|hold| hold.message.as_str()), refused);
+    }
+}
