@@ -173,6 +173,13 @@ impl<'a> View<'a> {
             .clone()
             .or_else(|| self.pause.clone())
             .or_else(|| holds::inputs(self.seen, self.progress))
+            .or_else(|| {
+                // Silence does not close it, but nothing is confirmed in silence.
+                let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
+                (!was_open)
+                    .then(|| holds::workload(&self.seen.workload, false, self.seen.now))
+                    .flatten()
+            })
             .or_else(|| holds::packages(self.judged, ALL));
         let after_workers = self.kept(Hook::AfterWorkersUpgrade, hop, || {
             before_workers

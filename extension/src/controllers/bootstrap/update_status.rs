@@ -38,7 +38,7 @@ pub(super) async fn run(
     }
     let previous = own_record(found, bootstrap);
     let mut record = advance(previous, &observe(found, validated, bootstrap, &packages));
-    if opens_a_before_gate(previous, &record) {
+    if opens_a_gate(previous, &record) {
         packages.confirm(ctx, found, bootstrap).await?;
         record = advance(previous, &observe(found, validated, bootstrap, &packages));
     }
@@ -168,12 +168,10 @@ fn blank(found: &Found) -> Observed<'_> {
     }
 }
 
-/// A ClusterBootstrap is written after its clones, so one that exists is complete.
 fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> BootstrapFacts<'a> {
     BootstrapFacts {
         generation: bootstrap.metadata.generation.unwrap_or_default(),
         paused: bootstrap.spec.paused,
-        complete: true,
         resolved_tkr,
     }
 }
@@ -189,8 +187,8 @@ fn is_current(found: &Found, validated: &Validated, bootstrap: &ClusterBootstrap
     })
 }
 
-/// Whether an answer turns from hold to release that lets the control plane go.
-fn opens_a_before_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
+/// Whether an answer turns from hold to release that lets the control plane or workers go.
+fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
     let was_open = |hook, version: &str| {
         previous.is_some_and(|record| {
             record
@@ -203,7 +201,10 @@ fn opens_a_before_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -
         gate.open
             && matches!(
                 gate.hook,
-                Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade | Hook::AfterControlPlaneUpgrade
+                Hook::BeforeClusterUpgrade
+                    | Hook::BeforeControlPlaneUpgrade
+                    | Hook::AfterControlPlaneUpgrade
+                    | Hook::BeforeWorkersUpgrade
             )
             && !was_open(gate.hook, &gate.version)
     })
@@ -290,5 +291,42 @@ async fn tell(ctx: &Context, found: &Found, status: &ClusterBootstrapStatus) {
         ctx.events
             .held(&found.cluster, &Hold::new(reason, gate.message.clone()))
             .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use sluice_crds::run::Gate;
+
+    use super::*;
+
+    fn record(hook: Hook, open: bool) -> UpgradeRecord {
+        let gate = Gate {
+            hook,
+            version: "v1.36.3".to_owned(),
+            open,
+            reason: String::new(),
+            message: String::new(),
+        };
+        UpgradeRecord {
+            gates: vec![gate],
+            ..UpgradeRecord::default()
+        }
+    }
+
+    #[rstest]
+    #[case(Hook::BeforeClusterUpgrade, true)]
+    #[case(Hook::BeforeControlPlaneUpgrade, true)]
+    #[case(Hook::AfterControlPlaneUpgrade, true)]
+    #[case(Hook::BeforeWorkersUpgrade, true)]
+    #[case(Hook::AfterWorkersUpgrade, false)]
+    #[case(Hook::AfterClusterUpgrade, false)]
+    fn a_gate_that_lets_machines_go_is_confirmed_as_it_opens(#[case] hook: Hook, #[case] confirmed: bool) {
+        let (closed, open) = (record(hook, false), record(hook, true));
+        assert_eq!(opens_a_gate(None, &open), confirmed);
+        assert_eq!(opens_a_gate(Some(&closed), &open), confirmed);
+        assert!(!opens_a_gate(Some(&open), &open), "it was open");
+        assert!(!opens_a_gate(Some(&open), &closed), "it closes");
     }
 }

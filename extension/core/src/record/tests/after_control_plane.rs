@@ -33,6 +33,7 @@ fn what_is_released_after_the_control_plane_stays_so_whatever_happens() {
 #[case::values_gone((|s: &mut Scene| { s.judged.as_mut().unwrap().pop(); s.problem = Some(hold(HoldReason::ValuesNotFound)); }) as fn(&mut Scene), HoldReason::ValuesNotFound)]
 #[case::another_release_not_merged((|s: &mut Scene| s.tkr = Ok("36-2".into())) as fn(&mut Scene), HoldReason::BootstrapNotMerged)]
 #[case::not_looked_at((|s: &mut Scene| s.judged = None) as fn(&mut Scene), HoldReason::PackagesUnknown)]
+#[case::not_confirmed((|s: &mut Scene| s.workload = Workload::NotYet(hold(HoldReason::WorkloadUnreachable))) as fn(&mut Scene), HoldReason::WorkloadUnreachable)]
 fn a_package_that_failed_holds_workers_until_it_is_proven(
     #[case] then: fn(&mut Scene),
     #[case] reason: HoldReason,
