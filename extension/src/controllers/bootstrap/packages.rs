@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api,
     api::ListParams,
+    core::Status,
     runtime::reflector::{ObjectRef, Store},
 };
 use sluice_core::{
@@ -231,10 +232,14 @@ impl Packages {
         {
             let proven = is_recorded(found.record(), planned);
             if let Err(error) = apply::on_management(ctx, &found.owner, &remote, planned, proven).await {
-                let Some(hold) = write_refused(planned, "management", &error) else {
+                let Error::Management(kube::Error::Api(status)) = &error else {
                     return Err(error);
                 };
-                self.problem = Some(hold);
+                // What was seen is not what is there, or the server asks for patience.
+                if matches!(status.code, 404 | 409 | 429 | 503 | 504) {
+                    return Err(error);
+                }
+                self.problem = Some(write_refused(planned, "management", status));
                 return Ok(());
             }
         }
@@ -412,22 +417,28 @@ fn refused(planned: &Planned, error: &Error) -> Hold {
             HoldReason::KappControllerRestarting,
             "waiting for kapp-controller to serve the package API",
         ),
-        other => write_refused(planned, "workload", error).unwrap_or_else(|| silent(other)),
+        // Another try will not change these.
+        kube::Error::Api(status) if matches!(status.code, 400 | 403 | 413 | 422) => {
+            write_refused(planned, "workload", status)
+        }
+        other => silent(other),
     }
 }
 
-/// An API server does not take what belongs to a package, which another try will not change.
-fn write_refused(planned: &Planned, server: &str, error: &Error) -> Option<Hold> {
-    let Error::Management(kube::Error::Api(status)) = error else {
-        return None;
+/// An API server does not take what belongs to a package.
+fn write_refused(planned: &Planned, server: &str, status: &Status) -> Hold {
+    let package = &planned.package_name;
+    let message = if status.code < 500 {
+        shortened(&status.message)
+    } else {
+        // Its text may name ports and times, and the message of a hold must not change from try to try.
+        warn!(package, message = status.message, "Writing a package");
+        format!("error {}, see the log", status.code)
     };
-    matches!(status.code, 400 | 403 | 413 | 422).then(|| {
-        let (package, message) = (&planned.package_name, shortened(&status.message));
-        Hold::new(
-            HoldReason::WriteRefused,
-            format!("the {server} API server refuses package {package}: {message}"),
-        )
-    })
+    Hold::new(
+        HoldReason::WriteRefused,
+        format!("the {server} API server refuses package {package}: {message}"),
+    )
 }
 
 /// The beginning of a server's message. It goes into conditions, events and calls, and may be of any length.
