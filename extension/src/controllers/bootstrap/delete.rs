@@ -9,7 +9,7 @@ use sluice_core::{
 use sluice_crds::{
     foreign::{PackageInstall, condition},
     labels::annotation,
-    run::ClusterBootstrap,
+    run::{ClusterBootstrap, Hook, UpgradeRecord},
 };
 
 use super::{Context, Error, UNWATCHED, dereference::Found, update_status, workload};
@@ -22,15 +22,29 @@ pub(super) async fn run(ctx: &Context, found: &Found) -> Result<Action, Error> {
     };
     // Cluster API does not go on with a paused Cluster either, and `clusterctl move` deletes paused ones that live on.
     if found.facts().paused {
+        // No pass sees it go, and a connection would stay.
+        ctx.forget(&found.owner.uid);
         return Ok(Action::await_change());
     }
-    let waiting = uninstall(ctx, &found.owner, bootstrap).await?;
+    let waiting = if is_uninstalled(found.record()) {
+        None
+    } else {
+        uninstall(ctx, &found.owner, bootstrap).await?
+    };
     update_status::deleting(ctx, found, bootstrap, waiting.as_ref()).await?;
     if waiting.is_some() {
         return Ok(Action::requeue(UNWATCHED));
     }
     ctx.forget(&found.owner.uid);
     Ok(Action::await_change())
+}
+
+/// Whether the record has let the deletion go on.
+fn is_uninstalled(record: Option<&UpgradeRecord>) -> bool {
+    let gates = record.into_iter().flat_map(|record| &record.gates);
+    gates
+        .filter(|gate| gate.hook == Hook::BeforeClusterDelete)
+        .any(|gate| gate.open)
 }
 
 /// Deletes the PackageInstalls of additional packages. `None` once nothing is left to wait for.
