@@ -26,6 +26,8 @@ async fn run(scene: Scene) -> Result<()> {
     let before = held(&cluster, &new).await?;
     let annotation = |value: Value| json!({"metadata": {"annotations": {ANOTHER: value}}});
     cluster.patch(&annotation(json!("wait"))).await?;
+    // Cluster API notes it on the Cluster, and would do so in the window otherwise.
+    cluster.says(ANOTHER, PATIENCE).await?;
     cluster.delay("antrea", Delay::NONE);
     let open = is_open(&cluster, new.kubernetes()).await?;
 

@@ -28,7 +28,7 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 pub(crate) fn cut_off() -> Scenario {
     Scenario::new(
         "cut-off",
-        "a replica that is cut off from the API server when the leader closes a gate holds within 45 s, ends the connection, stays ready, and recovers",
+        "a replica that is cut off from the API server when the leader closes a gate holds within 50 s, ends the connection, stays ready, and recovers",
         |scene| Box::pin(run_cut_off(scene)),
     )
 }
@@ -39,6 +39,7 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
     let before = held(&cluster, &new).await?;
     // Cluster API waits at this annotation, so that the open gate can be closed again.
     cluster.patch(&annotation(&json!("wait"))).await?;
+    cluster.says(ANOTHER, PATIENCE).await?;
     cluster.delay("antrea", Delay::NONE);
     is_open(&cluster, new.kubernetes()).await?;
 
