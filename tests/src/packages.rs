@@ -105,7 +105,7 @@ impl TestPackage {
         self
     }
 
-    /// The same with a DaemonSet whose pods are replaced when somebody deletes them.
+    /// The same with a DaemonSet whose pods are replaced when they are deleted by hand.
     #[must_use]
     pub fn on_delete_daemon_set(mut self, delay: Delay) -> Self {
         let mut workload = self.workload("DaemonSet", NAMESPACE, delay);

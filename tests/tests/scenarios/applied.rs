@@ -1,4 +1,4 @@
-//! Readiness `Applied`: a DaemonSet whose pods are replaced by nobody, so that kapp waits for it for as long as it may.
+//! Readiness `Applied`: a DaemonSet whose pods are not replaced, so that kapp waits for it for as long as it may.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -49,7 +49,7 @@ async fn run(scene: Scene) -> Result<()> {
         .await?;
 
     let recording = cluster.record(&agent)?;
-    // The upgrade is held by a package that somebody has paused, and by nothing else.
+    // The upgrade is held by a package that is paused by hand, and by nothing else.
     cluster.delay("agent", Delay::Never);
     cluster
         .patch_package(&metrics, Work::PackageInstall, &json!({"spec": {"paused": true}}))

@@ -22,7 +22,7 @@ pub(crate) fn edited() -> Scenario {
 async fn run_edited(scene: Scene) -> Result<()> {
     let (old, new) = releases(&scene).await?;
     let patched = metrics(&scene, "2.0.1");
-    // Slower than antrea: whoever does not wait for it is too early.
+    // Slower than antrea: a release that does not wait for it is too early.
     let last = scene.slow_package("metrics", "2.0.2", Delay::seconds(8));
     scene.apply(&[patched.package(), last.package()]).await?;
     let cluster = scene.cluster("one").create_settled(&old).await?;

@@ -160,7 +160,7 @@ async fn is_asked(listener: &TcpListener, client: &Client, version: &str) -> Res
     };
     let installs = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     tokio::select! {
-        asked = listener.accept() => Ok(drop(asked?)),
+        asked = listener.accept() => asked.map(drop).map_err(Unmet::from),
         tried = installs.create(&params, &install) => wait::not_yet(format!("{tried:?}")),
     }
 }

@@ -25,7 +25,7 @@ const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tanzu-cluste
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "needed-things-deleted",
-        "values, Package, role and binding of a proven package are deleted or edited in mid-hold: each is restored, and the upgrade goes on",
+        "values, Package, role and binding of a package are deleted or edited in mid-hold: each is restored before its next proof, and the upgrade goes on",
         |scene| Box::pin(run(scene)),
     )
     .long()

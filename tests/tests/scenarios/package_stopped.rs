@@ -93,7 +93,7 @@ pub(crate) fn values() -> Scenario {
 }
 
 async fn run_values(scene: Scene) -> Result<()> {
-    // Longer than antrea and a restart of the extension take together: whoever does not wait for metrics is too early.
+    // Longer than antrea and a restart of the extension take together: a release that does not wait for metrics is too early.
     let metrics = |version| scene.package("metrics", version).rolls_with_values(SLOW);
     let old = scene
         .release(VERSIONS[1], "1.0.0", Delay::NONE)?

@@ -26,7 +26,7 @@ const SLOWER: f64 = 2.0;
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "twenty",
-        "twenty Clusters upgraded at once, one of them stuck: the other nineteen take as long as they took alone",
+        "twenty Clusters upgraded at once, one of them stuck: the other nineteen take at most twice as long as they took alone",
         |scene| Box::pin(run(scene)),
     )
     .alone()

@@ -17,7 +17,7 @@ const CANARY: &str = "canary-of-a-kubeconfig";
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "missing-things-kubeconfig",
-        "the kubeconfig Secret is missing, or holds exec, auth-provider, files or no check of the server: held, told, never used, and over by itself",
+        "the kubeconfig Secret is missing, or holds exec, auth-provider, files or no check of the server: held with the reason, never used, and over by itself",
         |scene| Box::pin(run(scene)),
     )
 }

@@ -13,7 +13,7 @@ use crate::common::{is_held, released};
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "missing-things-release",
-        "release, template, Package or values are missing at the bump and in mid-hold, or come from two sources: held, told, and over by itself",
+        "release, template, Package or values are missing at the bump and in mid-hold, or come from two sources: held, with the reason in condition, event and hook message, and over by itself",
         |scene| Box::pin(run(scene)),
     )
 }
