@@ -17,25 +17,24 @@ const PAUSED_FOR: &str = "tkg.tanzu.vmware.com/paused";
 pub(crate) fn paused() -> Scenario {
     Scenario::new(
         "legacy-pause",
-        "a Cluster that the addons-manager paused for an upgrade is taken over: the pause goes once the packages are proven; another pause stays",
+        "a Cluster that the addons-manager paused for an upgrade is taken over: the pause goes once the packages are proven, or the Cluster is deleted; another pause stays",
         |scene| Box::pin(run_paused(scene)),
     )
 }
 
 async fn run_paused(scene: Scene) -> Result<()> {
     let (old, new) = releases(&scene).await?;
-    tokio::try_join!(taken_over(&scene, &old, &new), kept(&scene, &old))?;
+    tokio::try_join!(
+        taken_over(&scene, &old, &new),
+        deleted(&scene, &old, &new),
+        kept(&scene, &old)
+    )?;
     Ok(())
 }
 
 async fn taken_over(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
     let cluster = scene.cluster("stuck").create_settled(old).await?;
-    // Label, version, pause and annotation in one write, as the addons-manager's webhook made it.
-    let bump = json!({
-        "metadata": {"labels": {TKR: new.name()}, "annotations": {PAUSED_FOR: new.name()}},
-        "spec": {"paused": true, "topology": {"version": new.kubernetes()}},
-    });
-    let before = cluster.patch(&bump).await?;
+    let before = cluster.patch(&bump(new)).await?;
     record_says(&cluster, "metrics", "Ready").await?;
     record_says(&cluster, "antrea", "Reconciling").await?;
     ensure!(
@@ -68,6 +67,22 @@ async fn taken_over(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
         ("the write of the control plane", written.revision),
     ])?;
     cluster.is_settled(PATIENCE).await
+}
+
+/// The upgrade of a Cluster that goes away while it is paused waits for nothing.
+async fn deleted(scene: &Scene, old: &Release, new: &Release) -> Result<()> {
+    let cluster = scene.cluster("deleted").create_settled(old).await?;
+    cluster.patch(&bump(new)).await?;
+    record_says(&cluster, "antrea", "Reconciling").await?;
+    cluster.delete().await
+}
+
+/// Label, version, pause and annotation in one write, as the addons-manager's webhook made it.
+fn bump(new: &Release) -> Value {
+    json!({
+        "metadata": {"labels": {TKR: new.name()}, "annotations": {PAUSED_FOR: new.name()}},
+        "spec": {"paused": true, "topology": {"version": new.kubernetes()}},
+    })
 }
 
 /// A user pauses a Cluster that still carries an annotation of an earlier upgrade.
