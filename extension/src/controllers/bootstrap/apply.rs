@@ -4,7 +4,7 @@ use k8s_openapi::api::{
     core::v1::{Namespace, Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
-use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
+use kube::{Api, Client, ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
     bootstrap::{Draft, ValuesClone},
     build::{self, Identity, Install, Owner, Place},
@@ -97,18 +97,32 @@ pub(super) async fn on_management(
         .stores
         .installs
         .get(&ObjectRef::new(&planned.install_name).within(namespace));
-    let values = planned.values_secret(owner, &ctx.settings.system_namespace);
-    let secrets = Api::namespaced(ctx.client.clone(), namespace);
-    let thing = format!("Secret {} beside the Cluster", planned.secret_name);
-    remote
-        .ensured(&thing, "", proven, async || {
-            ensure(&secrets, &values, build::repair_values_secret).await
-        })
-        .await?;
+    ensure_values(ctx, owner, remote, &ctx.client, planned, proven).await?;
     let wanted = build::install(owner, &planned.install(Place::Management));
     let installs = Api::namespaced(ctx.client.clone(), namespace);
     install(&installs, &wanted, found.as_deref()).await?;
     Ok(())
+}
+
+/// The Secret with the values of a package, on the server of `client`.
+async fn ensure_values(
+    ctx: &Context,
+    owner: &Owner,
+    remote: &Remote,
+    client: &Client,
+    planned: &Planned,
+    proven: bool,
+) -> kube::Result<()> {
+    let system = &ctx.settings.system_namespace;
+    let values = planned.values_secret(owner, system);
+    let secrets = Api::namespaced(client.clone(), planned.namespace(owner, system));
+    // Its name carries cluster, package and digest, and a package is on one server only.
+    let thing = format!("Secret {}", planned.secret_name);
+    remote
+        .ensured(&thing, "", proven, async || {
+            ensure(&secrets, &values, build::repair_values_secret).await
+        })
+        .await
 }
 
 /// One package inside the workload cluster: the identity that installs it, its Package, its values, its PackageInstall.
@@ -138,7 +152,8 @@ pub(super) async fn on_workload(
         .get(&ObjectRef::new(&planned.package_name).within(namespace));
     if let Some(source) = source {
         let wanted = build::package(&source, namespace);
-        let content = serde_json::to_string(&wanted.spec).unwrap_or_default();
+        // Changes at least as often as the content, which may be large and is looked at in each pass.
+        let content = source.resource_version().unwrap_or_default();
         let packages = Api::<Package>::namespaced(client(), namespace);
         let thing = format!("Package {}", planned.package_name);
         remote
@@ -148,15 +163,7 @@ pub(super) async fn on_workload(
             .await?;
     }
 
-    let values = planned.values_secret(owner, &ctx.settings.system_namespace);
-    let secrets = Api::namespaced(client(), namespace);
-    let thing = format!("Secret {}", planned.secret_name);
-    remote
-        .ensured(&thing, "", proven, async || {
-            ensure(&secrets, &values, build::repair_values_secret).await
-        })
-        .await?;
-
+    ensure_values(ctx, owner, remote, &remote.client, planned, proven).await?;
     let wanted = build::install(owner, &planned.install(Place::Workload(namespace)));
     let installs = Api::<PackageInstall>::namespaced(client(), namespace);
     install(&installs, &wanted, found.as_deref()).await?;

@@ -41,10 +41,8 @@ pub(super) async fn run(ctx: &Context, found: &Found) -> Result<Action, Error> {
 
 /// Whether the record has let the deletion go on.
 fn is_uninstalled(record: Option<&UpgradeRecord>) -> bool {
-    let gates = record.into_iter().flat_map(|record| &record.gates);
-    gates
-        .filter(|gate| gate.hook == Hook::BeforeClusterDelete)
-        .any(|gate| gate.open)
+    let mut gates = record.into_iter().flat_map(|record| &record.gates);
+    gates.any(|gate| gate.hook == Hook::BeforeClusterDelete && gate.open)
 }
 
 /// Deletes the PackageInstalls of additional packages. `None` once nothing is left to wait for.
