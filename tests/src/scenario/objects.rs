@@ -1,4 +1,4 @@
-//! Any object of the management cluster, by its path.
+//! Any object of an API server, by its path.
 
 use anyhow::{Context as _, Result};
 use kube::Client;
@@ -9,13 +9,15 @@ use super::runner::PATIENCE;
 use crate::edit;
 use crate::wait;
 
-/// Objects of the management cluster, with all rights.
+/// Objects of one API server.
 pub struct Objects {
     client: Client,
 }
 
 impl Objects {
-    pub(super) fn new(client: Client) -> Self {
+    /// With the rights of `client`.
+    #[must_use]
+    pub fn of(client: Client) -> Self {
         Self { client }
     }
 

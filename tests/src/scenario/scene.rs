@@ -71,7 +71,7 @@ impl Scene {
     /// Any object of the management cluster.
     #[must_use]
     pub fn objects(&self) -> Objects {
-        Objects::new(self.client())
+        Objects::of(self.client())
     }
 
     /// The scenario's namespace.

@@ -120,7 +120,7 @@ fn tells_no_credential(place: &str, text: &str) -> Result<()> {
     for spelling in canary::spellings(CANARY) {
         ensure!(
             !text.contains(&spelling),
-            "a credential is told in the {place}, as {spelling}"
+            "a credential stands in the {place}, as {spelling}"
         );
     }
     Ok(())

@@ -6,10 +6,9 @@ use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Objects, PATIENCE, Scenario, Scene};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::wait;
 
@@ -37,12 +36,13 @@ async fn run(scene: Scene) -> Result<()> {
     let before = held(&cluster, &new).await?;
     let workload = cluster.workload()?.api.admin_client();
     let secrets = Api::<Secret>::namespaced(workload.clone(), SYSTEM_NAMESPACE);
+    let (objects, beside_cluster) = (Objects::of(workload), scene.objects());
     let metrics = metrics(&scene, "2.0.0");
     let name = cluster.values_secret(&metrics).await?;
     let values = secrets.get(&name).await?;
     let damaged = Installed {
         cluster: &cluster,
-        client: workload.clone(),
+        objects: &objects,
         namespace: SYSTEM_NAMESPACE,
         package: "metrics",
     };
@@ -56,18 +56,14 @@ async fn run(scene: Scene) -> Result<()> {
         "/apis/data.packaging.carvel.dev/v1alpha1/namespaces/{SYSTEM_NAMESPACE}/packages/{}",
         metrics.name()
     );
-    damaged
-        .restored(async || delete(&workload, &package).await)
-        .await?;
-    damaged
-        .restored(async || delete(&workload, BINDING).await)
-        .await?;
+    damaged.restored(async || objects.delete(&package).await).await?;
+    damaged.restored(async || objects.delete(BINDING).await).await?;
     let no_rules = json!({"rules": []});
     damaged
-        .restored(async || merge(&workload, ROLE, &no_rules).await)
+        .restored(async || objects.merge(ROLE, &no_rules).await)
         .await?;
     let kapp_controller = Installed {
-        client: scene.client(),
+        objects: &beside_cluster,
         namespace: scene.namespace(),
         package: "kapp-controller",
         ..damaged
@@ -83,7 +79,7 @@ async fn run(scene: Scene) -> Result<()> {
 /// A package that is installed.
 struct Installed<'a> {
     cluster: &'a Cluster,
-    client: Client,
+    objects: &'a Objects,
     namespace: &'a str,
     package: &'a str,
 }
@@ -108,7 +104,9 @@ impl Installed<'_> {
             self.cluster.name(),
             self.package
         );
-        merge(&self.client, &path, &json!({"spec": {"paused": paused}})).await
+        self.objects
+            .merge(&path, &json!({"spec": {"paused": paused}}))
+            .await
     }
 
     async fn is_proven(&self, proven: bool, deadline: Duration) -> Result<()> {
@@ -153,20 +151,5 @@ async fn values_of_kapp_controller(scene: &Scene, cluster: &Cluster) -> Result<(
     for name in ours {
         secrets.delete(&name, &DeleteParams::default()).await?;
     }
-    Ok(())
-}
-
-async fn delete(client: &Client, path: &str) -> Result<()> {
-    client
-        .request_text(http::Request::delete(path).body(Vec::new())?)
-        .await?;
-    Ok(())
-}
-
-async fn merge(client: &Client, path: &str, change: &Value) -> Result<()> {
-    let request = http::Request::patch(path)
-        .header("content-type", "application/merge-patch+json")
-        .body(change.to_string().into_bytes())?;
-    client.request_text(request).await?;
     Ok(())
 }

@@ -60,7 +60,7 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
     let answer = answers(&replica, &cluster, left, "to hold for its age", stale).await?;
     ensure!(answer.closed, "the connection outlives {answer:?}");
     replica.readyz().await.context("a stale replica stays ready")?;
-    let unmanaged = ask(&replica, &nobody()).await?;
+    let unmanaged = ask(&replica, &unmanaged_cluster()).await?;
     ensure!(
         stale(&unmanaged),
         "an unmanaged Cluster was answered {unmanaged:?}"
@@ -120,7 +120,7 @@ async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
     let began = Instant::now();
     // The time itself is what is tested: nothing that could be waited for happens in it.
     while began.elapsed() < time {
-        let answer = ask(&replica, &nobody()).await?;
+        let answer = ask(&replica, &unmanaged_cluster()).await?;
         let after = began.elapsed();
         ensure!(
             answer.is_released(),
@@ -180,11 +180,11 @@ async fn answers(
 }
 
 /// A Cluster that is not managed.
-fn nobody() -> Value {
+fn unmanaged_cluster() -> Value {
     json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2",
         "kind": "Cluster",
-        "metadata": {"name": "nobody", "namespace": "default", "uid": "nobody", "generation": 1},
+        "metadata": {"name": "unmanaged", "namespace": "default", "uid": "unmanaged", "generation": 1},
         "spec": {"topology": {"version": VERSIONS[2]}},
     })
 }

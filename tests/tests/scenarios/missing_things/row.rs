@@ -17,7 +17,7 @@ pub(super) const WATCHED: Duration = Duration::from_secs(3);
 /// The same for a Secret, which is read by name again and again.
 pub(super) const SECRET: Duration = Duration::from_secs(15);
 
-/// The page that says which reason is told by an event.
+/// The page that says which reason has an event.
 const PROMISES: &str = include_str!("../../../../docs/failure-modes.md");
 
 /// One row of a table.
