@@ -98,7 +98,7 @@ struct Arguments {
     #[arg(long, value_name = "HALF", value_parser = clap::value_parser!(u8).range(0..=1))]
     long_half: Option<u8>,
     /// How many scenarios run side by side.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 4)]
     jobs: usize,
     // What cargo and test runners pass to every test program.
     #[arg(long, hide = true)]

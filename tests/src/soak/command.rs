@@ -36,7 +36,7 @@ struct Arguments {
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// How many run side by side.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 4)]
     jobs: usize,
     /// Only prints the plans.
     #[arg(long)]
