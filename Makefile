@@ -28,7 +28,7 @@ lint: ## Formatting and lints, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
-test: unit real short-scenarios short-soak ## Unit, property and model tests, then the real stack, without the scenarios that take long
+test: unit real short-scenarios ## Unit, property and model tests, then the real stack, without the scenarios that take long
 
 unit: build ## Unit, property and model tests; no cluster is needed
 	$(CARGO) test --release --workspace --lib --bins $(addprefix --test ,$(PURE))
@@ -48,7 +48,7 @@ long-scenarios: build ## Half of the others: HALF=0 or HALF=1
 scenario: build ## One scenario by NAME=…, its logs kept
 	KEEP=1 $(CARGO) test --release --workspace --test scenarios -- $(NAME)
 
-short-soak: build ## The soak that `make test` runs: ten upgrades of a fixed seed
+short-soak: build ## The soak that CI runs: ten upgrades of a fixed seed
 	$(BUILT)/soak --runs 10 --seed 3
 
 soak: build ## RUNS random upgrades with random disturbances; SEED and FIRST make them again
