@@ -16,6 +16,8 @@ pub(super) struct Evidence {
     values_named: Revision,
     /// Where the App's latest run began: a new generation, or Reconciling after a pause.
     run_began: Revision,
+    /// `spec.values` of the PackageInstall at that time.
+    values_of_run: Value,
     proof: Option<Proof>,
     /// Version and generation of the latest false success, so that each counts once.
     false_success: Option<(String, Value)>,
@@ -49,9 +51,8 @@ pub(super) struct Proof {
 impl Evidence {
     /// Takes a write of the PackageInstall.
     pub(super) fn install_written(&mut self, revision: Revision, install: Option<Value>) -> Vec<Finding> {
-        let values =
-            |install: &Option<Value>| install.as_ref().map(|install| install["spec"]["values"].clone());
-        if install.is_some() && values(&install) != values(&self.install) {
+        let changed = self.install.is_none() || values(install.as_ref()) != values(self.install.as_ref());
+        if install.is_some() && changed {
             self.values_named = revision;
         }
         self.install = install;
@@ -73,6 +74,7 @@ impl Evidence {
             let version = annotation(now, PACKAGE_VERSION);
             if !same_generation || turned("Reconciling") {
                 self.run_began = revision;
+                self.values_of_run = values(self.install.as_ref());
             }
             if turned("Reconciling") {
                 findings.push(Finding::Working(version.clone()));
@@ -105,11 +107,16 @@ impl Evidence {
             .unwrap_or_default()
     }
 
-    /// `spec.values` of the PackageInstall, and where they were written.
-    pub(super) fn values(&self) -> (&Value, Revision) {
-        let install = self.install.as_ref();
-        let values = install.map_or(&Value::Null, |install| &install["spec"]["values"]);
-        (values, self.values_named)
+    /// `spec.values` of the PackageInstall, and since when the App's latest run may have had them. Others that it named after that
+    /// run had begun, and does not name any more, were not taken up: the App would have run again.
+    pub(super) fn values(&self) -> (Value, Revision) {
+        let values = values(self.install.as_ref());
+        let since = if values == self.values_of_run {
+            self.values_named.min(self.run_began.saturating_sub(1))
+        } else {
+            self.values_named
+        };
+        (values, since)
     }
 
     /// Where the App's latest run began, if it is one at `version`, finished or not.
@@ -220,6 +227,10 @@ impl Proof {
             && self.generations == other.generations
             && self.app_uid == other.app_uid
     }
+}
+
+fn values(install: Option<&Value>) -> Value {
+    install.map_or(Value::Null, |install| install["spec"]["values"].clone())
 }
 
 fn is_usable(object: &Value) -> bool {

@@ -240,7 +240,7 @@ impl Ledger {
             Ok(asked) => asked,
             Err(why) => return Some(why),
         };
-        match self.sources.given(found.place, found.namespace, values, named) {
+        match self.sources.given(found.place, found.namespace, &values, named) {
             Err(why) => Some(why),
             Ok(given) if !given.is(&asked) => {
                 Some("runs with other values than the ClusterBootstrap asks for".to_owned())

@@ -137,6 +137,30 @@ fn values_that_were_there_before_the_run_but_not_named_are_no_proof() {
     story.is_early("control plane", "its values are from");
 }
 
+/// kapp-controller has not looked at the PackageInstall while it named others, so that its App never changed.
+#[test]
+fn values_that_were_named_for_a_moment_and_not_taken_up_need_no_new_run() {
+    let mut story = proven_with(&json!({"inline": {"mtu": 1}}), "mtu: 1\n");
+    story.give("one-antrea-2", "mtu: 2\n");
+    story.install("2.0.0", 3, 2, "ReconcileSucceeded");
+    story.give("one-antrea-1", "mtu: 1\n");
+    story.install("2.0.0", 4, 4, "ReconcileSucceeded");
+    story.control_plane(NEW, OLD);
+    story.is_in_order();
+}
+
+/// The same, but the App has run with the others, and not again since.
+#[test]
+fn values_that_were_taken_up_in_between_need_a_new_run() {
+    let mut story = proven_with(&json!({"inline": {"mtu": 1}}), "mtu: 1\n");
+    story.give("one-antrea-2", "mtu: 2\n");
+    story.prove_again();
+    story.give("one-antrea-1", "mtu: 1\n");
+    story.install("2.0.0", 4, 4, "ReconcileSucceeded");
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "its values are from");
+}
+
 #[test]
 fn a_secret_that_is_overwritten_in_place_needs_a_new_run() {
     let mut story = proven_with(&json!({"inline": {"mtu": 1}}), "mtu: 1\n");
