@@ -83,6 +83,10 @@ reasons! {
     ClusterDeleting,
     /// The packages are being uninstalled.
     UninstallRunning,
+    /// The kind of control plane that the Cluster names cannot be read.
+    ControlPlaneKindUnreadable,
+    /// A look at the Cluster ended in a bug of Sluice.
+    PassPanicked,
     /// The control plane does not exist or does not answer yet.
     ControlPlaneCreating,
     /// The control plane is taking the version.

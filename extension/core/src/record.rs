@@ -4,6 +4,7 @@
 
 mod gates;
 mod holds;
+mod unseen;
 mod urgent;
 
 use jiff::Timestamp;
@@ -14,6 +15,7 @@ use crate::hold::{Hold, HoldReason};
 use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::proof::Judgement;
 
+pub use self::unseen::held_for;
 pub use self::urgent::is_urgent;
 
 /// What is read of the Cluster.

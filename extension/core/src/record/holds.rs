@@ -23,6 +23,10 @@ const PAUSES: [HoldReason; 3] = [
     HoldReason::StartHeldByAnnotation,
 ];
 
+pub(super) fn is_pause(reason: &str) -> bool {
+    HoldReason::parse(reason).is_some_and(|reason| PAUSES.contains(&reason))
+}
+
 pub(super) fn pause(
     previous: Option<&UpgradeRecord>,
     progress: &Progress,
@@ -58,7 +62,6 @@ fn begun(previous: Option<&UpgradeRecord>) -> bool {
     let Some(record) = previous.filter(|record| record.outcome.is_none()) else {
         return false;
     };
-    let is_pause = |reason: &str| HoldReason::parse(reason).is_some_and(|reason| PAUSES.contains(&reason));
     let free = record
         .gates
         .iter()

@@ -1,0 +1,76 @@
+//! The record of a Cluster of which not enough can be seen to compute another one.
+
+use sluice_crds::run::{Hook, UpgradeRecord};
+
+use super::holds::is_pause;
+use crate::hold::Hold;
+
+/// The record with every gate closed for `hold` that lets machines go. What a gate after a step has once said stays, and so does a
+/// closed record: it is about steps that were made. A pause stays, too: it says what may be written once the Cluster is seen again.
+#[must_use]
+pub fn held_for(record: &UpgradeRecord, hold: &Hold) -> UpgradeRecord {
+    let mut next = record.clone();
+    if next.outcome.is_some() {
+        return next;
+    }
+    for gate in &mut next.gates {
+        let withdrawn = matches!(
+            gate.hook,
+            Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade | Hook::BeforeWorkersUpgrade
+        );
+        let stays = if gate.open {
+            !withdrawn
+        } else {
+            gate.hook == Hook::BeforeClusterDelete || is_pause(&gate.reason)
+        };
+        if !stays {
+            gate.open = false;
+            hold.reason.as_str().clone_into(&mut gate.reason);
+            gate.message.clone_from(&hold.message);
+        }
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_crds::run::{Gate, Outcome};
+
+    use super::*;
+    use crate::hold::HoldReason;
+
+    #[test]
+    fn nothing_lets_machines_go_and_nothing_else_changes() {
+        let gate = |hook, open, reason: &str| Gate {
+            hook,
+            version: "v1.36.3".to_owned(),
+            open,
+            reason: reason.to_owned(),
+            message: reason.to_lowercase(),
+        };
+        let record = UpgradeRecord {
+            gates: vec![
+                gate(Hook::BeforeClusterUpgrade, true, ""),
+                gate(Hook::BeforeControlPlaneUpgrade, false, "PackagesNotReady"),
+                gate(Hook::AfterControlPlaneUpgrade, true, ""),
+                gate(Hook::BeforeWorkersUpgrade, false, "StartHeldByAnnotation"),
+                gate(Hook::BeforeClusterDelete, false, "UninstallRunning"),
+            ],
+            ..UpgradeRecord::default()
+        };
+        let hold = Hold::new(HoldReason::ControlPlaneKindUnreadable, "why");
+        let mut wanted = record.clone();
+        for gate in &mut wanted.gates[..2] {
+            gate.open = false;
+            gate.reason = "ControlPlaneKindUnreadable".to_owned();
+            gate.message = "why".to_owned();
+        }
+        assert_eq!(held_for(&record, &hold), wanted);
+        assert_eq!(held_for(&wanted, &hold), wanted, "the same again");
+        let closed = UpgradeRecord {
+            outcome: Some(Outcome::Completed),
+            ..record
+        };
+        assert_eq!(held_for(&closed, &hold), closed, "what is over stays");
+    }
+}
