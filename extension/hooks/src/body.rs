@@ -15,19 +15,62 @@ pub(crate) const MAX_BODY: usize = 20 * 1024 * 1024;
 /// Under the 3 s that are advertised, so that a caller gets an answer instead of a timeout.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// What a request may take without asking. A usual one has 3 to 15 KB, so it never waits for the large ones of others.
-const FREE: usize = 64 * 1024;
+/// Up to here a body is a small one. A usual one has 3 to 15 KB, so it never waits for the large ones of others.
+const SMALL: usize = 64 * 1024;
 
-/// What large requests may take together.
-const SHARED_KIB: usize = 128 * 1024;
+/// What small bodies may take together.
+const SMALL_KIB: usize = 8 * 1024;
 
-/// The memory for large bodies.
+/// What large bodies may take together, whole. Both make the 32 MiB that requests may take in all.
+const LARGE_KIB: usize = 24 * 1024;
+
+/// The memory for bodies, counted from their first byte.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<Semaphore>);
+pub(crate) struct Budget {
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(SHARED_KIB)))
+        Self {
+            small: Arc::new(Semaphore::new(SMALL_KIB)),
+            large: Arc::new(Semaphore::new(LARGE_KIB)),
+        }
+    }
+}
+
+/// What one body has taken of the budget.
+#[derive(Default)]
+struct Share<'a> {
+    kib: usize,
+    large: bool,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl<'a> Share<'a> {
+    /// Waits until the budget has room for a body of `total` bytes so far. One that turns out to be large gives back what it had
+    /// as a small one.
+    async fn cover(&mut self, total: usize, budget: &'a Budget) -> Result<(), Unread> {
+        if total > SMALL && !self.large {
+            *self = Self {
+                large: true,
+                ..Self::default()
+            };
+        }
+        let more = total.div_ceil(1024).saturating_sub(self.kib);
+        if more == 0 {
+            return Ok(());
+        }
+        let part = if self.large { &budget.large } else { &budget.small };
+        let permits = u32::try_from(more).unwrap_or(u32::MAX);
+        let permit = part.acquire_many(permits).await.map_err(|_| Unread::Late)?;
+        self.kib += more;
+        match &mut self.permit {
+            Some(taken) => taken.merge(permit),
+            taken => *taken = Some(permit),
+        }
+        Ok(())
     }
 }
 
@@ -46,7 +89,7 @@ pub(crate) async fn with_body<T>(
     answer: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, Unread> {
     let mut body = body;
-    let mut share = None;
+    let mut share = Share::default();
     let until = Instant::now() + DEADLINE;
     let read = timeout_at(until, read(&mut body, budget, &mut share)).await;
     if matches!(read, Ok(Err(Unread::TooLarge))) {
@@ -70,18 +113,13 @@ async fn discard(body: &mut Body) {
     }
 }
 
-async fn read<'a>(
-    body: &mut Body,
-    budget: &'a Budget,
-    share: &mut Option<SemaphorePermit<'a>>,
-) -> Result<Bytes, Unread> {
+async fn read<'a>(body: &mut Body, budget: &'a Budget, share: &mut Share<'a>) -> Result<Bytes, Unread> {
     if http_body::Body::size_hint(body).lower() > MAX_BODY as u64 {
         return Err(Unread::TooLarge);
     }
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut total = 0;
-    let mut paid = FREE;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Unread::Broken(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -89,18 +127,7 @@ async fn read<'a>(
         if total > MAX_BODY {
             return Err(Unread::TooLarge);
         }
-        if total > paid {
-            let kib = (total - paid).div_ceil(1024);
-            paid += kib * 1024;
-            let more = budget
-                .0
-                .acquire_many(u32::try_from(kib).unwrap_or(u32::MAX))
-                .await;
-            match (share.as_mut(), more.map_err(|_| Unread::Late)?) {
-                (Some(share), more) => share.merge(more),
-                (None, more) => *share = Some(more),
-            }
-        }
+        share.cover(total, budget).await?;
         // A usual body comes in one piece, and is not copied.
         if first.is_empty() {
             first = data;

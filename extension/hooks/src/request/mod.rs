@@ -22,6 +22,9 @@ use crate::{API_VERSION, Hook};
 
 const CLUSTER_GROUP: &str = "cluster.x-k8s.io/";
 
+/// The longest name of Kubernetes; nothing that is kept, logged or answered is longer.
+const LONGEST: usize = 253;
+
 /// A lifecycle hook's request, as far as it is read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -65,7 +68,9 @@ impl<'a> Request<'a> {
             Hook::BeforeClusterCreate => (None, version("cluster.spec.topology.version", topology_version)?),
             Hook::AfterControlPlaneInitialized | Hook::BeforeClusterDelete => (
                 None,
-                topology_version.map_or(Cow::Borrowed(""), |version| version.0),
+                topology_version.map_or(Ok(Cow::Borrowed("")), |version| {
+                    short("cluster.spec.topology.version", version.0)
+                })?,
             ),
         };
         let first_step = steps("controlPlaneUpgrades", request.control_plane_upgrades)?;
@@ -91,7 +96,9 @@ impl<'a> Request<'a> {
             deleted_at: deletion_timestamp.map(deletion_time).transpose()?,
             label: labels
                 .and_then(|labels| labels.tkr)
-                .filter(|label| !label.is_empty()),
+                .filter(|label| !label.is_empty())
+                .map(|label| short("cluster.metadata.labels", label))
+                .transpose()?,
             from,
             version,
             first_step,
@@ -179,9 +186,20 @@ fn missing(field: &str) -> RequestError {
 
 fn required<'a>(field: &str, text: Option<Text<'a>>) -> Result<Cow<'a, str>, RequestError> {
     match text {
-        Some(Text(text)) if !text.is_empty() => Ok(text),
+        Some(Text(text)) if !text.is_empty() => short(field, text),
         _ => Err(missing(field)),
     }
+}
+
+fn short<'a>(field: &str, text: Cow<'a, str>) -> Result<Cow<'a, str>, RequestError> {
+    if text.len() <= LONGEST {
+        return Ok(text);
+    }
+    Err(RequestError::Invalid {
+        field: field.to_owned(),
+        found: text.into_owned(),
+        want: "of at most 253 bytes",
+    })
 }
 
 fn version<'a>(field: &str, text: Option<Text<'a>>) -> Result<Cow<'a, str>, RequestError> {
