@@ -117,6 +117,8 @@ pub struct Limits {
     pub drain: Duration,
     /// Open connections; more wait in the backlog of the socket.
     pub connections: usize,
+    /// Open connections of one peer address; more are closed at once, so that one peer does not take the slots of all others.
+    pub connections_of_address: usize,
     /// Concurrent requests of one HTTP/2 connection. Cluster API has at most 50 workers.
     pub streams: u32,
 }
@@ -130,6 +132,8 @@ impl Default for Limits {
             age: Duration::from_mins(5),
             drain: Duration::from_secs(10),
             connections: 1024,
+            // Callers behind one gateway share an address; Cluster API itself needs one connection, and a few with HTTP/1.1.
+            connections_of_address: 512,
             streams: 200,
         }
     }

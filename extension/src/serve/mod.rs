@@ -12,6 +12,7 @@ mod error;
 mod metrics;
 mod reload;
 mod server;
+mod shares;
 mod tls;
 
 pub use certificate::CertificateHealth;

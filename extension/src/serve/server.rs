@@ -16,6 +16,7 @@ use tracing::{error, info, warn};
 
 use super::certificate::{self, CertificateHealth, Identity};
 use super::connection::{self, Shared};
+use super::shares::Shares;
 use super::{Config, Error, Limits, Metrics, TlsConfig, reload};
 
 /// A bound listener. Peers that connect wait in its backlog until [`Server::run`].
@@ -141,11 +142,16 @@ async fn accept(
     tasks: &TaskTracker,
 ) {
     let slots = Arc::new(Semaphore::new(shared.limits.connections));
+    let by_address = Shares::default();
     let mut number = 0;
     loop {
         let (slot, tcp) = tokio::select! {
             () = shared.drain.cancelled() => return,
             accepted = next(&listener, &slots) => accepted,
+        };
+        let Some(share) = by_address.take(tcp.peer_addr(), shared.limits.connections_of_address) else {
+            shared.metrics.connection_closed("TooManyOfAddress");
+            continue;
         };
         number += 1;
         let shared = Arc::clone(shared);
@@ -153,7 +159,7 @@ async fn accept(
         tasks.spawn(async move {
             let open = shared.metrics.connection_opened();
             connection::serve(shared, tcp, serving, number).await;
-            drop((open, slot));
+            drop((open, share, slot));
         });
     }
 }
