@@ -38,6 +38,11 @@ pub struct Args {
     )]
     pub cluster_concurrency: u16,
 
+    /// API group whose kinds Clusters may name as their control plane although their definitions carry no contract label of
+    /// Cluster API; may be repeated.
+    #[arg(long = "control-plane-group", value_name = "GROUP", value_parser = group)]
+    pub control_plane_groups: Vec<String>,
+
     /// Where hooks are served.
     #[command(flatten)]
     pub webhook: WebhookArgs,
@@ -132,6 +137,37 @@ pub struct LeaderArgs {
     pub leader_elect_identity: Option<String>,
 }
 
+impl LeaderArgs {
+    /// Whether a leader stops writing before another one may start.
+    ///
+    /// # Errors
+    /// One line that names the flag and its value.
+    pub fn check(&self) -> Result<(), String> {
+        let Self {
+            leader_elect_lease_duration: lease,
+            leader_elect_renew_deadline: renew,
+            leader_elect_retry_period: retry,
+            ..
+        } = self;
+        if *lease < Duration::from_secs(1) {
+            return Err(format!(
+                "--leader-elect-lease-duration {lease:?} is shorter than 1s"
+            ));
+        }
+        if renew >= lease {
+            return Err(format!(
+                "--leader-elect-renew-deadline {renew:?} is not shorter than --leader-elect-lease-duration {lease:?}"
+            ));
+        }
+        if retry >= renew {
+            return Err(format!(
+                "--leader-elect-retry-period {retry:?} is not shorter than --leader-elect-renew-deadline {renew:?}"
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -147,6 +183,21 @@ fn duration(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| format!("{text} is not a duration such as 10m or 90s"))?;
     Duration::try_from(parsed).map_err(|_| format!("{text} is negative"))
+}
+
+/// The name of an API group of definitions, such as `controlplane.example.com`.
+fn group(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    if text.len() <= 253 && text.contains('.') && text.split('.').all(is_label) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "{text} is not an API group such as controlplane.example.com"
+        ))
+    }
 }
 
 /// A Go listen address: `:9440` means every interface.
@@ -173,5 +224,25 @@ mod tests {
         assert!(duration("soon").is_err());
         assert_eq!(address(":9440").map(|a| a.port()), Ok(9440));
         assert!(address("9440").is_err());
+    }
+
+    #[test]
+    fn a_group_is_a_domain() {
+        assert_eq!(
+            group("controlplane.example.com").as_deref(),
+            Ok("controlplane.example.com")
+        );
+        for wrong in [
+            "",
+            "apps",
+            "Apps.example.com",
+            "a..b",
+            "-a.b",
+            "a.b/v1",
+            "*.b",
+            &"a.b".repeat(100),
+        ] {
+            assert!(group(wrong).is_err(), "{wrong}");
+        }
     }
 }

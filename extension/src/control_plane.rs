@@ -1,25 +1,30 @@
 //! Control plane objects of any provider, reduced to their versions.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
     api::ApiResource,
     core::Object,
-    discovery,
-    runtime::{
-        reflector::{ObjectRef, Store},
-        watcher,
-    },
+    runtime::{reflector::ObjectRef, watcher},
 };
 use serde::{Deserialize, Serialize};
-use sluice_core::hop::ControlPlaneFacts;
+use sluice_core::{
+    hold::{Hold, HoldReason},
+    hop::ControlPlaneFacts,
+};
 use sluice_crds::{foreign::cluster::ObjectReference, labels::label};
-use tokio::{sync::Mutex, task::AbortHandle};
 
 use crate::{
-    triggers::Triggers,
-    watch::{Seen, follow},
+    controllers::served,
+    kind_watch::{KindWatch, State},
+    triggers::{ClusterRef, Triggers},
+    watch::Seen,
 };
 
 /// A control plane object as far as Cluster API's contract makes it readable for everybody.
@@ -56,91 +61,186 @@ pub fn facts(control_plane: &ControlPlane) -> ControlPlaneFacts {
     }
 }
 
+/// Why the control plane of a Cluster is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unknown {
+    /// Its kind is being listed for the first time; the Cluster is woken when that is done.
+    Reading,
+    /// Its kind cannot be read. It is tried again, and the Cluster is woken when it can.
+    Unreadable(Hold),
+}
+
 /// Watches every kind of control plane that some Cluster uses, from the first Cluster on.
 pub struct ControlPlanes {
     client: Client,
     triggers: Triggers,
-    kinds: Mutex<HashMap<(String, String), Arc<Kind>>>,
+    /// Groups whose kinds need no label.
+    groups: Arc<[String]>,
+    kinds: Mutex<HashMap<(String, String), Kind>>,
 }
+
+/// A kind that no Cluster has asked for in this time is watched no more. Clusters at rest ask within a sync period.
+const KEPT: Duration = Duration::from_hours(1);
 
 struct Kind {
-    resource: ApiResource,
-    store: Store<ControlPlane>,
-    watch: AbortHandle,
+    watch: KindWatch<ControlPlane>,
+    waiting: Waiting,
+    asked_at: Instant,
 }
 
-impl Drop for Kind {
-    fn drop(&mut self) {
-        self.watch.abort();
+/// Clusters that are woken when more is known of a kind.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<HashSet<ClusterRef>>>);
+
+impl Waiting {
+    fn add(&self, cluster: ClusterRef) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(cluster);
+    }
+
+    fn wake(&self, triggers: &Triggers) {
+        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for cluster in waiting {
+            triggers.wake(cluster);
+        }
     }
 }
 
 impl ControlPlanes {
-    /// No kind is watched yet.
+    /// No kind is watched yet. Kinds of `groups` are read whatever their definitions say.
     #[must_use]
-    pub fn new(client: Client, triggers: Triggers) -> Self {
+    pub fn new(client: Client, triggers: Triggers, groups: Vec<String>) -> Self {
         Self {
             client,
             triggers,
+            groups: groups.into(),
             kinds: Mutex::default(),
         }
     }
 
-    /// The control plane that a Cluster refers to; `None` while it does not exist.
+    /// The control plane that a Cluster refers to, from memory; `None` while it does not exist.
     ///
     /// # Errors
-    /// The kind is not served, or the API server does not answer.
-    pub async fn get(
+    /// Its kind is not in memory.
+    pub fn get(
         &self,
-        namespace: &str,
+        cluster: &ClusterRef,
         reference: &ObjectReference,
-    ) -> kube::Result<Option<ControlPlaneFacts>> {
-        let kind = self.kind(reference).await?;
-        let key = ObjectRef::new_with(&reference.name, kind.resource.clone()).within(namespace);
-        Ok(kind.store.get(&key).map(|found| facts(&found)))
+    ) -> Result<Option<ControlPlaneFacts>, Unknown> {
+        let key = (reference.group().to_owned(), reference.kind.clone());
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kinds.contains_key(&key) {
+            kinds.retain(|_, kind| kind.asked_at.elapsed() < KEPT);
+        }
+        let kind = kinds.entry(key).or_insert_with_key(|key| self.watch(key));
+        kind.asked_at = Instant::now();
+        let mut state = kind.watch.state();
+        if !matches!(state, State::Readable { .. }) {
+            kind.waiting.add(cluster.clone());
+            // It may have changed before the Cluster was among those that are woken.
+            state = kind.watch.state();
+        }
+        match state {
+            State::Readable { resource, store } => {
+                let namespace = cluster.namespace.as_deref().unwrap_or_default();
+                let key = ObjectRef::new_with(&reference.name, resource).within(namespace);
+                Ok(store.get(&key).map(|found| facts(&found)))
+            }
+            State::Reading => Err(Unknown::Reading),
+            State::Unserved => Err(unreadable(reference, "the API server does not serve it")),
+            State::Unreadable(why) => Err(unreadable(reference, &why)),
+        }
     }
 
-    async fn kind(&self, reference: &ObjectReference) -> kube::Result<Arc<Kind>> {
-        let key = (reference.group().to_owned(), reference.kind.clone());
-        // Held across the discovery on purpose: a hundred Clusters of one kind discover it once. No hook takes this lock.
-        let mut kinds = self.kinds.lock().await;
-        if let Some(kind) = kinds.get(&key) {
-            return Ok(Arc::clone(kind));
-        }
-        let group = discovery::group(&self.client, &key.0).await?;
-        let resource = group
-            .recommended_kind(&key.1)
-            .map(|(resource, _)| resource)
-            .ok_or(kube::error::DiscoveryError::MissingKind(key.1.clone()))
-            .map_err(kube::Error::Discovery)?;
-        let triggers = self.triggers.clone();
-        let api = Api::<ControlPlane>::all_with(self.client.clone(), &resource);
-        let (store, run) = follow(
-            api,
-            watcher::Config::default(),
-            resource.clone(),
-            move |seen| match seen {
+    fn watch(&self, (group, kind): &(String, String)) -> Kind {
+        let waiting = Waiting::default();
+        let find = {
+            let (client, groups) = (self.client.clone(), Arc::clone(&self.groups));
+            let (group, kind) = (group.clone(), kind.clone());
+            move || find(client.clone(), group.clone(), kind.clone(), Arc::clone(&groups))
+        };
+        let scope = {
+            let client = self.client.clone();
+            move |resource: &ApiResource| {
+                (
+                    Api::all_with(client.clone(), resource),
+                    watcher::Config::default(),
+                )
+            }
+        };
+        let on = {
+            let (triggers, kind) = (self.triggers.clone(), kind.clone());
+            move |seen: &Seen<'_, ControlPlane>| match seen {
                 Seen::Touched(object) | Seen::Gone(object) => {
                     if let Some(cluster) = object.labels().get(label::CAPI_CLUSTER_NAME) {
                         triggers
                             .wake(ObjectRef::new(cluster).within(&object.namespace().unwrap_or_default()));
                     }
                 }
-                Seen::Failed(error) => tracing::warn!(%error, "Watching control planes"),
+                Seen::Failed(error) => tracing::warn!(%error, kind, "Watching control planes"),
                 Seen::Synced => {}
-            },
-        );
-        let kind = Arc::new(Kind {
-            resource,
-            store,
-            watch: tokio::spawn(run).abort_handle(),
-        });
-        // The Clusters are woken when the store is filled; until then an absent control plane reads as not created.
-        kind.store
-            .wait_until_ready()
-            .await
-            .map_err(|_| kube::Error::Service("the watch ended".into()))?;
-        kinds.insert(key, Arc::clone(&kind));
-        Ok(kind)
+            }
+        };
+        let changed = {
+            let (triggers, waiting) = (self.triggers.clone(), waiting.clone());
+            move || waiting.wake(&triggers)
+        };
+        Kind {
+            watch: KindWatch::open(find, scope, on, changed),
+            waiting,
+            asked_at: Instant::now(),
+        }
     }
 }
+
+fn unreadable(reference: &ObjectReference, why: &str) -> Unknown {
+    let (group, kind) = (reference.group(), &reference.kind);
+    Unknown::Unreadable(Hold::new(
+        HoldReason::ControlPlaneKindUnreadable,
+        format!("control plane kind {kind} in group {group:?} of spec.controlPlaneRef: {why}"),
+    ))
+}
+
+/// How a kind is served that may be read: what a Cluster names is written by a tenant, and Sluice sees the objects of all of them.
+async fn find(
+    client: Client,
+    group: String,
+    kind: String,
+    groups: Arc<[String]>,
+) -> Result<Option<ApiResource>, String> {
+    let unanswered = |error: kube::Error| match error {
+        kube::Error::Api(status) => format!(
+            "the API server refused to say how it is served with {}",
+            status.code
+        ),
+        _ => "the API server does not answer".to_owned(),
+    };
+    let Some(resource) = served(&client, &group, &kind).await.map_err(unanswered)? else {
+        return Ok(None);
+    };
+    if groups.contains(&group) {
+        return Ok(Some(resource));
+    }
+    let name = format!("{}.{group}", resource.plural);
+    let definition = Api::<CustomResourceDefinition>::all(client)
+        .get_metadata_opt(&name)
+        .await
+        .map_err(unanswered)?;
+    if definition.is_some_and(|definition| definition.labels().keys().any(|key| is_contract(key))) {
+        return Ok(Some(resource));
+    }
+    Err(format!(
+        "CustomResourceDefinition {name} does not exist or has no label cluster.x-k8s.io/<contract version>; name a kind of a control plane provider, or start Sluice with --control-plane-group={group}"
+    ))
+}
+
+/// Whether a label of a definition says to which contract of Cluster API the kind keeps, such as `cluster.x-k8s.io/v1beta2`.
+fn is_contract(label: &str) -> bool {
+    let version = label.strip_prefix("cluster.x-k8s.io/v");
+    version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! What hooks are answered from: the stores of this replica, read without waiting for anything.
 
+mod answers;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -25,6 +27,7 @@ use sluice_crds::{
 use sluice_hooks::Gate;
 use tracing::{info, warn};
 
+use self::answers::Answers;
 use crate::stores::Stores;
 
 /// How often the number of held clusters is counted. It only sets how soon Cluster API asks again.
@@ -45,6 +48,7 @@ struct Inner {
     held: AtomicU32,
     /// What keeps a Cluster from having a record at all, by UID. Only the leader knows.
     notes: RwLock<HashMap<String, Hold>>,
+    answers: Answers,
 }
 
 impl Index {
@@ -59,6 +63,7 @@ impl Index {
             stale: AtomicBool::new(false),
             held: AtomicU32::new(0),
             notes: RwLock::default(),
+            answers: Answers::default(),
         }))
     }
 
@@ -181,19 +186,32 @@ impl Index {
 impl Gate for Index {
     fn decide(&self, call: &HookCall<'_>) -> Decision {
         let decision = self.judge(call);
-        let (hook, namespace, cluster) = (call.hook, call.namespace, call.name);
-        match &decision {
-            Decision::Release => info!(%hook, namespace, cluster, answer = "release", "answered hook"),
-            Decision::Hold {
-                retry_after, reason, ..
-            } => info!(
-                %hook, namespace, cluster, answer = "hold", %reason, retry_after = retry_after.seconds(),
-                "answered hook"
-            ),
+        // Cluster API asks a held Cluster every few seconds, so a call that is answered as before is worth no line.
+        if self.0.answers.is_new(call, &decision) {
+            answered!(info, call, &decision);
+        } else {
+            answered!(debug, call, &decision);
         }
         decision
     }
 }
+
+/// Logs one answered call.
+macro_rules! answered {
+    ($level:ident, $call:expr, $decision:expr) => {{
+        let HookCall { hook, namespace, name: cluster, .. } = $call;
+        match $decision {
+            Decision::Release => {
+                tracing::$level!(%hook, namespace, cluster, answer = "release", "answered hook");
+            }
+            Decision::Hold { retry_after, reason, .. } => tracing::$level!(
+                %hook, namespace, cluster, answer = "hold", %reason, retry_after = retry_after.seconds(),
+                "answered hook"
+            ),
+        }
+    }};
+}
+use answered;
 
 /// The release that a label names does not exist.
 #[must_use]

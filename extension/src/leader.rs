@@ -12,10 +12,17 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ObjectMeta, PostParams},
 };
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::fence::Fence;
+
+/// How many requests may fail within the renew deadline: each has an equal part of it.
+const TRIES: u32 = 3;
+
+/// How many times longer than one's own the duration in a lease may be.
+const BELIEVED: u32 = 10;
 
 /// Name of the lease.
 pub const LEASE: &str = "sluice-leader";
@@ -48,13 +55,24 @@ pub enum Error {
     },
 }
 
+/// What an attempt at the lease came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    /// This process holds it.
+    Held,
+    /// Another one holds it.
+    HeldByAnother,
+    /// It was changed between reading and writing; the next attempt reads it again.
+    Changed,
+}
+
 /// Takes part in the election.
 #[derive(Debug)]
 pub struct Elector {
     config: Config,
     leases: Api<Lease>,
     fence: Fence,
-    /// The last state of the lease that somebody else held, and when it was first seen here.
+    /// The last state of the lease that another process held, and when it was first seen here.
     seen: Option<(String, Instant)>,
 }
 
@@ -75,12 +93,12 @@ impl Elector {
     pub async fn acquire(&mut self, stop: &CancellationToken) -> Option<()> {
         loop {
             match self.attempt().await {
-                Ok(true) => {
+                Some(Attempt::Held) => {
                     info!(identity = %self.config.identity, lease = LEASE, "Leading");
                     return Some(());
                 }
-                Ok(false) => {}
-                Err(error) => warn!(%error, lease = LEASE, "Waiting for the lease"),
+                // The next attempt reads it again.
+                Some(Attempt::Changed | Attempt::HeldByAnother) | None => {}
             }
             tokio::select! {
                 () = stop.cancelled() => return None,
@@ -99,17 +117,16 @@ impl Elector {
             tokio::select! {
                 () = stop.cancelled() => {
                     self.fence.close();
-                    self.hand_back().await;
+                    // Best effort: the lease expires anyway.
+                    let _late = timeout(self.config.renew_deadline / TRIES, self.hand_back()).await;
                     return Ok(());
                 }
                 () = tokio::time::sleep(self.config.retry_period) => {}
             }
-            let left = self.config.renew_deadline.saturating_sub(renewed.elapsed());
-            match tokio::time::timeout(left, self.attempt()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
-                Ok(Ok(false)) => return Err(self.lost()),
-                Ok(Err(error)) => warn!(%error, lease = LEASE, "Renewing the lease"),
-                Err(_elapsed) => {}
+            match self.attempt().await {
+                Some(Attempt::Held) => renewed = Instant::now(),
+                Some(Attempt::HeldByAnother) => return Err(self.lost()),
+                Some(Attempt::Changed) | None => {}
             }
             if renewed.elapsed() >= self.config.renew_deadline {
                 return Err(self.lost());
@@ -125,38 +142,58 @@ impl Elector {
         }
     }
 
-    /// Takes or renews the lease. `false`: somebody else holds it, or won the race.
-    async fn attempt(&mut self) -> kube::Result<bool> {
+    /// Takes or renews the lease; none if the API server did not answer in time. What was changed meanwhile is read again at once.
+    async fn attempt(&mut self) -> Option<Attempt> {
+        let share = self.config.renew_deadline / TRIES;
         // Others count from when they see the renewal, which is later.
         let began = Instant::now();
-        let holds = self.take_or_renew().await?;
-        if holds {
-            self.fence.open_until(began + self.config.renew_deadline);
+        let twice = async {
+            match self.take_or_renew().await? {
+                Attempt::Changed => self.take_or_renew().await,
+                attempt => Ok(attempt),
+            }
+        };
+        match timeout(share, twice).await {
+            Ok(Ok(attempt)) => {
+                if attempt == Attempt::Held {
+                    self.fence.open_until(began + self.config.renew_deadline);
+                }
+                Some(attempt)
+            }
+            Ok(Err(error)) => {
+                warn!(%error, lease = LEASE, "Asking for the lease");
+                None
+            }
+            Err(_) => {
+                warn!(lease = LEASE, "Asking for the lease: no answer within {share:?}");
+                None
+            }
         }
-        Ok(holds)
     }
 
-    async fn take_or_renew(&mut self) -> kube::Result<bool> {
+    async fn take_or_renew(&mut self) -> kube::Result<Attempt> {
         let Some(lease) = self.leases.get_opt(LEASE).await? else {
             let fresh = Lease {
                 metadata: self.metadata(None),
                 spec: Some(self.spec(None)),
             };
-            return won(self.leases.create(&PostParams::default(), &fresh).await);
+            return held(self.leases.create(&PostParams::default(), &fresh).await);
         };
         let version = lease.resource_version();
         let spec = lease.spec.unwrap_or_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         if !holder.is_empty() && holder != self.config.identity && !self.expired(version.as_deref(), &spec) {
-            return Ok(false);
+            return Ok(Attempt::HeldByAnother);
         }
         let next = Lease {
             metadata: self.metadata(version),
             spec: Some(self.spec(Some(&spec))),
         };
-        won(self.leases.replace(LEASE, &PostParams::default(), &next).await)
+        held(self.leases.replace(LEASE, &PostParams::default(), &next).await)
     }
 
+    /// Whether the lease has not changed for so long that its holder has stopped writing. The holder may have been started with a
+    /// longer duration than this process, which is believed up to a limit: the lease may have been edited.
     fn expired(&mut self, version: Option<&str>, spec: &LeaseSpec) -> bool {
         let version = version.unwrap_or_default();
         let (last, since) = self
@@ -166,10 +203,13 @@ impl Elector {
             version.clone_into(last);
             *since = Instant::now();
         }
+        let own = self.config.lease_duration;
         let patience = spec
             .lease_duration_seconds
             .and_then(|seconds| u64::try_from(seconds).ok())
-            .map_or(self.config.lease_duration, Duration::from_secs);
+            .map_or(own, |seconds| {
+                Duration::from_secs(seconds).clamp(own, own * BELIEVED)
+            });
         since.elapsed() > patience
     }
 
@@ -203,7 +243,7 @@ impl Elector {
         }
     }
 
-    /// Lets the next leader start at once. Best effort: the lease expires anyway.
+    /// Lets the next leader start at once.
     async fn hand_back(&self) {
         let held = match self.leases.get_opt(LEASE).await {
             Ok(Some(lease)) => lease,
@@ -234,10 +274,10 @@ impl Elector {
     }
 }
 
-fn won(result: kube::Result<Lease>) -> kube::Result<bool> {
+fn held(result: kube::Result<Lease>) -> kube::Result<Attempt> {
     match result {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Ok(_) => Ok(Attempt::Held),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Changed),
         Err(error) => Err(error),
     }
 }

@@ -1,5 +1,7 @@
 //! Sluice: the binary crate as a library, so that its parts can be tested.
 
+pub mod backoff;
+pub mod bounded;
 pub mod cli;
 pub mod control_plane;
 pub mod controllers;
@@ -8,6 +10,7 @@ pub mod fence;
 pub mod freshness;
 pub mod health;
 pub mod index;
+pub mod kind_watch;
 pub mod leader;
 pub mod metrics;
 pub mod recall;

@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser, error::ErrorKind};
 use sluice::{cli::Args, run, telemetry};
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Err(problem) = args.leader.check() {
+        Args::command().error(ErrorKind::ValueValidation, problem).exit();
+    }
     telemetry::init(args.logging_format, args.verbosity);
     match run::main(args) {
         Ok(()) => ExitCode::SUCCESS,

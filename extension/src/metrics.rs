@@ -84,3 +84,25 @@ impl Observer for HookMetrics {
         }
     }
 }
+
+/// Counts passes over Clusters. Clones share the counters.
+#[derive(Clone, Debug, Default)]
+pub struct PassMetrics {
+    panics: Counter,
+}
+
+impl PassMetrics {
+    /// Makes the counters visible.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "sluice_pass_panics",
+            "Passes over a Cluster that ended in a panic",
+            self.panics.clone(),
+        );
+    }
+
+    /// A pass panicked.
+    pub fn panicked(&self) {
+        self.panics.inc();
+    }
+}

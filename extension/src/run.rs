@@ -1,6 +1,11 @@
 //! Puts the parts together: listeners first, then stores, then leadership, then reconciling.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, anyhow};
 use kube::{
@@ -9,11 +14,15 @@ use kube::{
 };
 use prometheus_client::registry::Registry;
 use sluice_core::providers::kinds;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Handle,
+    signal::unix::{SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
+    bounded::{Bounds, bounded},
     cli::{Args, WebhookArgs},
     control_plane::ControlPlanes,
     controllers::{bootstrap, providers},
@@ -21,7 +30,7 @@ use crate::{
     health::{self, Health},
     index::Index,
     leader::{self, Elector},
-    metrics::HookMetrics,
+    metrics::{HookMetrics, PassMetrics},
     recall,
     remote::Remotes,
     serve::{self, CertificateFiles, Limits, Server, TlsConfig},
@@ -32,8 +41,31 @@ use crate::{
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
 const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
 
+/// What a request to the management API server may take that is not the list or the watch of a store. The API server gives up what
+/// it cannot answer within a minute.
+const REQUEST: Bounds = Bounds {
+    time: Duration::from_secs(30),
+    answer: usize::MAX,
+    list: usize::MAX,
+};
+
 /// How long the management API server may send nothing while something is waited for.
 const SILENCE: Duration = Duration::from_secs(75);
+
+/// How long a replica that listens waits to be ready until it has read everything.
+const STARTING: Duration = Duration::from_secs(5);
+
+/// Threads that answer hooks and probes.
+const SERVING_THREADS: usize = 2;
+
+/// How often the runtime that reconciles shows that it runs.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// When it is taken for stuck.
+const SILENT_RUNTIME: Duration = Duration::from_secs(30);
+
+/// When the reconciler is taken for stuck: no pass may take half as long.
+const SILENT_RECONCILER: Duration = Duration::from_mins(5);
 
 /// For reconciles in flight to finish once the process is asked to stop.
 const RECONCILE_GRACE: Duration = Duration::from_secs(5);
@@ -50,10 +82,19 @@ pub fn main(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    runtime.block_on(run(args))
+    // Hooks and probes are answered however busy the rest is.
+    let serving = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(SERVING_THREADS)
+        .thread_name("serving")
+        .enable_all()
+        .build()
+        .context("start the runtime of hooks")?;
+    let outcome = runtime.block_on(run(args, serving.handle()));
+    serving.shutdown_background();
+    outcome
 }
 
-async fn run(args: Args) -> anyhow::Result<()> {
+async fn run(args: Args, serving: &Handle) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
     let index = Index::new(args.system_namespace.clone(), args.cluster_delete_timeout);
@@ -61,31 +102,48 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let mut registry = Registry::default();
 
     // Discovery needs nothing but this listener: Cluster API gives up after a minute without it.
-    let hooks = hooks(&args.webhook, &health, &mut registry).await?;
+    let hooks = hooks(&args.webhook, serving, &health, &mut registry).await?;
     let hook_metrics = HookMetrics::default();
     hook_metrics.register(&mut registry);
     let configurations = providers::Configurations::default();
     configurations.register(&mut registry);
-    let synced = index.clone();
+    let passes = PassMetrics::default();
+    passes.register(&mut registry);
+    let (synced, listening) = (index.clone(), Instant::now());
     health.check("index", move || {
-        if synced.is_synced() {
+        // A Cluster API that starts meanwhile needs an endpoint to discover, or it ends. Until the index is filled calls are held.
+        if synced.is_synced() || listening.elapsed() >= STARTING {
             Ok(())
         } else {
             Err("not synced".to_owned())
         }
     });
-    let probes = Server::bind(plain(args.health_addr), serve::Metrics::default()).await?;
-    let serving = CancellationToken::new();
-    let hooks = tokio::spawn(hooks.run(sluice_hooks::router(index.clone(), hook_metrics), serving.clone()));
-    let probes = tokio::spawn(probes.run(
+    let heart = health.heartbeat("runtime", SILENT_RUNTIME);
+    let _heart = AbortOnDrop(tokio::spawn(async move {
+        let mut tick = tokio::time::interval(BEAT);
+        loop {
+            tick.tick().await;
+            heart.beat();
+        }
+    }));
+    let probes = bind(serving, plain(args.health_addr), serve::Metrics::default()).await?;
+    let drained = CancellationToken::new();
+    let hooks = serving.spawn(hooks.run(sluice_hooks::router(index.clone(), hook_metrics), drained.clone()));
+    let probes = serving.spawn(probes.run(
         health::router(health.clone(), Arc::new(registry)),
-        serving.clone(),
+        drained.clone(),
     ));
 
     let terminating = health.readiness("running");
     terminating.ready();
     let signals = tokio::spawn(until_signal(stop.clone()));
-    let outcome = control(&args, index, configurations, &stop).await;
+    let parts = Parts {
+        index,
+        configurations,
+        passes,
+        health: health.clone(),
+    };
+    let outcome = control(&args, parts, &stop).await;
 
     terminating.not_ready("terminating");
     if outcome.is_ok() && !signals.is_finished() {
@@ -94,28 +152,33 @@ async fn run(args: Args) -> anyhow::Result<()> {
     if outcome.is_ok() {
         tokio::time::sleep(ENDPOINT_PROPAGATION).await;
     }
-    serving.cancel();
+    drained.cancel();
     let _drained = tokio::join!(hooks, probes);
     outcome
 }
 
-/// Everything behind the hooks: stores, leadership, reconciling. Ends when `stop` does.
-async fn control(
-    args: &Args,
+/// What hooks and probes show of what goes on behind them.
+struct Parts {
     index: Index,
     configurations: providers::Configurations,
-    stop: &CancellationToken,
-) -> anyhow::Result<()> {
+    passes: PassMetrics,
+    health: Health,
+}
+
+/// Everything behind the hooks: stores, leadership, reconciling. Ends when `stop` does.
+async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow::Result<()> {
+    let Parts { index, .. } = &parts;
     let fence = if args.leader.leader_elect {
         Fence::closed()
     } else {
         Fence::open()
     };
-    let unguarded = client(args.kubeconfig.as_deref()).await?;
-    let client = fence.guard(unguarded.clone());
-    let (triggers, wakes) = Triggers::new();
+    let unbounded = client(args.kubeconfig.as_deref()).await?;
+    // Lists of stores may take long, and have a deadline of their own.
+    let client = fence.guard(bounded(unbounded.clone(), REQUEST));
+    let triggers = Triggers::default();
     let dependents = providers::Dependents::default();
-    let (stores, following) = Stores::open(&client, &args.system_namespace, &triggers, &dependents);
+    let (stores, following) = Stores::open(&unbounded, &args.system_namespace, &triggers, &dependents);
     let _stores = AbortOnDrop(tokio::spawn(following));
     let _index = AbortOnDrop(tokio::spawn({
         let (index, stores) = (index.clone(), stores.clone());
@@ -131,7 +194,7 @@ async fn control(
     let mut elector = args
         .leader
         .leader_elect
-        .then(|| Elector::new(unguarded, election(args), fence.clone()));
+        .then(|| Elector::new(unbounded, election(args), fence.clone()));
     if let Some(elector) = &mut elector
         && elector.acquire(stop).await.is_none()
     {
@@ -142,12 +205,15 @@ async fn control(
         system_namespace: args.system_namespace.clone(),
         sync_period: args.sync_period,
         delete_timeout: args.cluster_delete_timeout,
+        concurrency: args.cluster_concurrency,
     };
+    // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
+    let wakes = triggers.listen();
     let providers = Arc::new(providers::Context::new(
         client.clone(),
         stores.clusters.clone(),
         dependents,
-        configurations,
+        parts.configurations,
         triggers.clone(),
         args.sync_period,
     ));
@@ -155,11 +221,17 @@ async fn control(
         client.clone(),
         settings,
         stores.clone(),
-        ControlPlanes::new(client.clone(), triggers.clone()),
+        ControlPlanes::new(
+            client.clone(),
+            triggers.clone(),
+            args.control_plane_groups.clone(),
+        ),
         Remotes::new(args.system_namespace.clone(), triggers, fence),
-        index,
+        parts.index,
+        parts.passes,
     ));
     info!("Reconciling");
+    let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
     let _recall = AbortOnDrop(tokio::spawn(recall::run(client.clone(), stores.clusters.clone())));
     // The controller finishes what it has begun, but a request that hangs must not keep the process.
     let patience = async {
@@ -169,7 +241,7 @@ async fn control(
     let reconciling = async {
         let controllers = async {
             tokio::join!(
-                bootstrap::run(context, args.cluster_concurrency, wakes, stop.clone()),
+                bootstrap::run(context, wakes, heart, stop.clone()),
                 providers::run(providers, kinds(), args.cluster_concurrency, stop.clone()),
             )
         };
@@ -198,7 +270,18 @@ async fn control(
     Ok(())
 }
 
-async fn hooks(args: &WebhookArgs, health: &Health, registry: &mut Registry) -> Result<Server, serve::Error> {
+/// A listener on the runtime that answers hooks.
+async fn bind(serving: &Handle, config: serve::Config, metrics: serve::Metrics) -> anyhow::Result<Server> {
+    let bound = serving.spawn(Server::bind(config, metrics)).await;
+    Ok(bound.context("bind on the runtime of hooks")??)
+}
+
+async fn hooks(
+    args: &WebhookArgs,
+    serving: &Handle,
+    health: &Health,
+    registry: &mut Registry,
+) -> anyhow::Result<Server> {
     let metrics = serve::Metrics::default();
     metrics.register(registry);
     let files = CertificateFiles {
@@ -211,7 +294,7 @@ async fn hooks(args: &WebhookArgs, health: &Health, registry: &mut Registry) -> 
         tls: Some(TlsConfig::new(files)),
         limits: Limits::default(),
     };
-    let server = Server::bind(config, metrics).await?;
+    let server = bind(serving, config, metrics).await?;
     if let Some(certificate) = server.certificate() {
         health.check("certificate", move || certificate.check(jiff::Timestamp::now()));
     }

@@ -1,5 +1,7 @@
 //! Wakes the reconciler of a Cluster for things that no watch of the management cluster shows.
 
+use std::sync::{Arc, OnceLock};
+
 use futures::Stream;
 use kube::runtime::reflector::ObjectRef;
 use sluice_crds::foreign::Cluster;
@@ -8,23 +10,29 @@ use tokio::sync::mpsc;
 /// Names one Cluster.
 pub type ClusterRef = ObjectRef<Cluster>;
 
-/// The sending side. Unbounded: the controller takes every item at once and merges those of one Cluster.
-#[derive(Debug, Clone)]
-pub struct Triggers(mpsc::UnboundedSender<ClusterRef>);
+/// The sending side. Before [`Self::listen`] nothing is kept: a replica that does not lead may run for months, and
+/// a reconciler begins with every Cluster anyway.
+///
+/// Unbounded from then on: the controller takes every item at once and merges those of one Cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Triggers(Arc<OnceLock<mpsc::UnboundedSender<ClusterRef>>>);
 
 impl Triggers {
-    /// The sending side and the stream that the controller reads.
-    pub fn new() -> (Self, impl Stream<Item = ClusterRef> + Send + 'static) {
+    /// What is woken from now on. The first caller gets it all, a later one nothing.
+    pub fn listen(&self) -> impl Stream<Item = ClusterRef> + Send + 'static {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let stream = futures::stream::unfold(receiver, |mut receiver| async move {
+        // The sender of a later caller is dropped here, which ends its stream.
+        let _listened_before = self.0.set(sender);
+        futures::stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.map(|cluster| (cluster, receiver))
-        });
-        (Self(sender), stream)
+        })
     }
 
-    /// Wakes one Cluster. Nobody listens while the process ends; that is no error.
+    /// Wakes one Cluster. There is no reconciler before this process leads and while it ends; that is no error.
     pub fn wake(&self, cluster: ClusterRef) {
-        let _gone_at_shutdown = self.0.send(cluster);
+        if let Some(sender) = self.0.get() {
+            let _gone_at_shutdown = sender.send(cluster);
+        }
     }
 
     /// The trigger of one Cluster.
@@ -48,5 +56,35 @@ impl Wake {
     /// Wakes it.
     pub fn wake(&self) {
         self.triggers.wake(self.cluster.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, StreamExt};
+
+    use super::*;
+
+    #[test]
+    fn a_replica_that_does_not_listen_keeps_nothing() {
+        let triggers = Triggers::default();
+        for number in 0..1000 {
+            triggers.wake(ObjectRef::new(&format!("early-{number}")));
+        }
+        let mut woken = Box::pin(triggers.listen());
+        assert!(woken.next().now_or_never().is_none(), "nothing was kept");
+        triggers.wake(ObjectRef::new("late"));
+        let first = woken.next().now_or_never().flatten();
+        assert_eq!(first.map(|cluster| cluster.name), Some("late".to_owned()));
+    }
+
+    #[test]
+    fn who_listens_later_gets_nothing() {
+        let triggers = Triggers::default();
+        let mut first = Box::pin(triggers.listen());
+        let mut second = Box::pin(triggers.listen());
+        triggers.wake(ObjectRef::new("one"));
+        assert_eq!(second.next().now_or_never(), Some(None));
+        assert!(first.next().now_or_never().flatten().is_some());
     }
 }

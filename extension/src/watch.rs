@@ -2,20 +2,21 @@
 
 use std::{fmt::Debug, future::pending, hash::Hash, time::Duration};
 
-use backon::ExponentialBuilder;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::{
     Api, Resource,
     runtime::{
-        WatchStreamExt,
         reflector::{Store, store::Writer},
-        watcher::{self, Event, ExponentialBackoff, watcher},
+        watcher::{self, Event, watcher},
     },
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
-use crate::freshness::{Freshness, RELIST_AFTER, WATCH_SECONDS};
+use crate::{
+    backoff::Backoff,
+    freshness::{Freshness, RELIST_AFTER, WATCH_SECONDS},
+};
 
 /// A watch that is silent for this long is taken for dead; kube's own default would be five minutes.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
@@ -23,6 +24,12 @@ const WATCH_TIMEOUT_SECONDS: u32 = 30;
 /// A list that brings nothing for this long is asked for again, over another connection. kube-apiserver gives up one that it
 /// cannot answer after 60 s.
 const LIST_SILENCE: Duration = Duration::from_secs(70);
+
+/// The first delay before a watch that broke is tried again.
+const MIN_DELAY: Duration = Duration::from_millis(200);
+
+/// The longest one on the management API server. There are few watches of it, and everything waits for them.
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// What a watch has just seen.
 #[derive(Debug)]
@@ -39,7 +46,7 @@ pub enum Seen<'a, K> {
 
 /// A store that follows `api`, and the future that keeps it up to date for as long as it is polled.
 ///
-/// `on` is called after the store was changed, so whoever it wakes reads at least that state.
+/// `on` is called after the store was changed, so a task that it wakes reads at least that state.
 pub fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -50,7 +57,28 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    run(api, config.timeout(WATCH_TIMEOUT_SECONDS), dyntype, None, on)
+    follow_at(Backoff::new(MIN_DELAY, MAX_DELAY), api, config, dyntype, on)
+}
+
+/// The same with other delays between tries.
+pub fn follow_at<K>(
+    backoff: Backoff,
+    api: Api<K>,
+    config: watcher::Config,
+    dyntype: K::DynamicType,
+    on: impl FnMut(Seen<'_, K>) + Send,
+) -> (Store<K>, impl Future<Output = ()> + Send)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    run(
+        api,
+        config.timeout(WATCH_TIMEOUT_SECONDS),
+        dyntype,
+        (backoff, None),
+        on,
+    )
 }
 
 /// The same with a store whose age is known: `freshness` says it, and `api` has to use its [client](Freshness::client).
@@ -71,7 +99,7 @@ where
         api,
         config.timeout(WATCH_SECONDS),
         dyntype,
-        Some(Age::of(freshness)),
+        (Backoff::new(MIN_DELAY, MAX_DELAY), Some(Age::of(freshness))),
         on,
     )
 }
@@ -80,7 +108,7 @@ fn run<K>(
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
-    mut age: Option<Age>,
+    (mut backoff, mut age): (Backoff, Option<Age>),
     mut on: impl FnMut(Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send)
 where
@@ -90,23 +118,14 @@ where
     let mut writer = Writer::new(dyntype);
     let store = writer.as_reader();
     let reader = store.clone();
-    // Workload API servers restart in the middle of every upgrade: look again soon, and never later than this.
-    let backoff = ExponentialBuilder::new()
-        .with_min_delay(Duration::from_millis(200))
-        .with_max_delay(Duration::from_secs(2))
-        .with_jitter()
-        .without_max_times();
     let run = async move {
-        let begin = || {
-            watcher(api.clone(), config.clone())
-                .backoff(ExponentialBackoff::from(backoff))
-                .boxed()
-        };
+        let begin = || watcher(api.clone(), config.clone()).boxed();
         let mut events = begin();
+        let mut not_before = Instant::now();
         loop {
             let event = tokio::select! {
                 biased;
-                event = events.next() => event,
+                event = next(&mut events, not_before) => event,
                 () = overdue(age.as_ref()) => {
                     age = age.map(|age| Age::of(age.freshness));
                     events = begin();
@@ -132,6 +151,7 @@ where
                     }
                 }
                 Err(error) => {
+                    not_before = Instant::now() + backoff.failed();
                     if let Some(age) = &mut age {
                         age.fail();
                     }
@@ -141,6 +161,12 @@ where
         }
     };
     (store, run)
+}
+
+/// The next item, asked for `not_before` then: a watcher that failed tries again as soon as it is polled.
+async fn next<S: Stream + Unpin>(events: &mut S, not_before: Instant) -> Option<S::Item> {
+    sleep_until(not_before).await;
+    events.next().await
 }
 
 /// What the stream of a dated store has shown.

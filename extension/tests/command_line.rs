@@ -52,6 +52,10 @@ fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
         ("--health-addr", "9440"),
         ("--logging-format", "xml"),
         ("--v", "9"),
+        ("--control-plane-group", "apps"),
+        ("--leader-elect-lease-duration", "500ms"),
+        ("--leader-elect-renew-deadline", "20s"),
+        ("--leader-elect-retry-period", "10s"),
     ] {
         let output = sluice(&[flag, value])?;
         assert_eq!(output.status.code(), Some(2), "{flag} {value}");

@@ -3,7 +3,10 @@
 pub mod bootstrap;
 pub mod providers;
 
+mod isolate;
 mod write;
+
+pub use isolate::PassError;
 
 use kube::{Client, core::ApiResource, discovery};
 
@@ -16,7 +19,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// How a kind is served; `None` when it is not.
-async fn served(client: &Client, group: &str, kind: &str) -> kube::Result<Option<ApiResource>> {
+pub(crate) async fn served(client: &Client, group: &str, kind: &str) -> kube::Result<Option<ApiResource>> {
     match discovery::group(client, group).await {
         Ok(group) => Ok(group.recommended_kind(kind).map(|(resource, _)| resource)),
         Err(kube::Error::Discovery(_)) => Ok(None),

@@ -73,7 +73,7 @@ fn reason(index: &Index) -> Option<HoldReason> {
 /// An index that follows a server of [`items`], and the tasks behind it.
 async fn followed(frozen: &Frozen) -> (Index, [tokio::task::JoinHandle<()>; 2]) {
     let index = Index::new("tkg-system".into(), Duration::from_mins(10));
-    let (triggers, _wakes) = Triggers::new();
+    let triggers = Triggers::default();
     let client = frozen.client(items);
     let (stores, following) = Stores::open(&client, "tkg-system", &triggers, &Dependents::default());
     let following = tokio::spawn(following);
@@ -89,7 +89,7 @@ async fn followed(frozen: &Frozen) -> (Index, [tokio::task::JoinHandle<()>; 2]) 
 async fn memory_of_any_age_is_no_knowledge() {
     let frozen = Frozen::new();
     let index = Index::new("tkg-system".into(), Duration::from_mins(10));
-    let (triggers, _wakes) = Triggers::new();
+    let triggers = Triggers::default();
     let (stores, following) = Stores::open(
         &frozen.client(items),
         "tkg-system",

@@ -2,15 +2,21 @@
 
 use std::time::Duration;
 
-use super::deadline::with_deadline;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::{Client, Config, config::AuthInfo};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::json;
 use sluice_core::kubeconfig::{Credentials, WorkloadKubeconfig};
 
-/// No request to a workload API server may take longer, from asking to the end of the answer.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::bounded::{Bounds, bounded};
+
+/// What a request to a workload API server may take. Objects are of 1.5 MiB at most there, and 500 are on a page: real ones have some
+/// KiB, so that these bounds are far from what PackageInstalls and Apps of one namespace need.
+const BOUNDS: Bounds = Bounds {
+    time: Duration::from_secs(10),
+    answer: 32 * 1024 * 1024,
+    list: 64 * 1024 * 1024,
+};
 
 /// A connection on which nothing arrives for this long while something is waited for is given up. Longer than a watch lasts.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -29,7 +35,7 @@ pub enum Error {
     Identity,
 }
 
-/// A client of the workload API server, with a deadline on every request that is not a watch.
+/// A client of the workload API server, with bounds on every request.
 ///
 /// # Errors
 /// See [`Error`].
@@ -46,14 +52,14 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
     config.tls_server_name.clone_from(&kubeconfig.tls_server_name);
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(SILENCE);
-    config.write_timeout = Some(REQUEST_TIMEOUT);
+    config.write_timeout = Some(BOUNDS.time);
     config.proxy_url = None;
     // Otherwise a 429 or 503 is tried again for minutes inside one request, and a pass cannot say that kapp-controller does not
     // serve its API yet. The next pass tries again.
     config.default_retry = false;
     config.auth_info = auth(&kubeconfig.credentials)?;
     let client = Client::try_from(config).map_err(|_| Error::Identity)?;
-    Ok(with_deadline(client, REQUEST_TIMEOUT))
+    Ok(bounded(client, BOUNDS))
 }
 
 fn auth(credentials: &Credentials) -> Result<AuthInfo, Error> {

@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -22,14 +22,23 @@ use sluice_crds::{
 use tokio::task::AbortHandle;
 
 use super::{
+    breaker::Breaker,
     ensured::Ensured,
     identity::{Identity, Served},
     runs::FirstSeenRuns,
 };
 use crate::{
+    backoff::Backoff,
+    fence::Fence,
     triggers::Wake,
-    watch::{Seen, follow},
+    watch::{Seen, follow_at},
 };
+
+/// The first delay before a watch that broke is tried again. Workload API servers restart in the middle of every upgrade.
+const MIN_DELAY: Duration = Duration::from_millis(200);
+
+/// The longest one.
+const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// Whether the workload API server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +82,7 @@ pub struct Remote {
     runs: Arc<FirstSeenRuns>,
     digest: String,
     contact: Arc<Mutex<Contact>>,
+    breaker: Breaker,
     /// How often a watch failed or was filled.
     disturbances: Arc<AtomicU64>,
     identity: Mutex<Identity>,
@@ -81,16 +91,19 @@ pub struct Remote {
 }
 
 impl Remote {
-    pub(super) fn open(client: Client, namespace: &str, digest: String, wake: Wake) -> Self {
+    /// Watches the server behind `client`; nothing is written to it while `fence` is closed.
+    pub(super) fn open(client: &Client, fence: &Fence, namespace: &str, digest: String, wake: Wake) -> Self {
+        let breaker = Breaker::new(wake.clone());
+        let store = breaker.listen(client.clone());
         let contact = Arc::new(Mutex::new(Contact::Answers));
         let disturbances = Arc::default();
         let runs = Arc::new(FirstSeenRuns::default());
         let noted = Arc::clone(&runs);
         let (installs, first) =
-            watch::<PackageInstall>(&client, namespace, &contact, &disturbances, wake.clone(), |_| {});
+            watch::<PackageInstall>(&store, namespace, &contact, &disturbances, wake.clone(), |_| {});
         let (apps, second) =
             watch::<App>(
-                &client,
+                &store,
                 namespace,
                 &contact,
                 &disturbances,
@@ -102,12 +115,13 @@ impl Remote {
                 },
             );
         Self {
-            client,
+            client: fence.guard(breaker.guard(client.clone())),
             installs,
             apps,
             runs,
             digest,
             contact,
+            breaker,
             disturbances,
             identity: Mutex::default(),
             ensured: Mutex::default(),
@@ -131,6 +145,12 @@ impl Remote {
     #[must_use]
     pub fn contact(&self) -> Contact {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the server has answered within `time`, whatever the watches know.
+    #[must_use]
+    pub fn has_answered_within(&self, time: Duration) -> bool {
+        self.breaker.last_answer().is_some_and(|at| at.elapsed() < time)
     }
 
     /// Whose data the server serves. Asked of it when a watch failed or was filled since it was asked last, and every few
@@ -222,21 +242,27 @@ where
 {
     let api = Api::<K>::namespaced(client.clone(), namespace);
     let (contact, disturbances) = (Arc::clone(contact), Arc::clone(disturbances));
-    let (store, run) = follow(api, watcher::Config::default(), (), move |seen| {
-        note(&seen);
-        if matches!(seen, Seen::Failed(_) | Seen::Synced) {
-            disturbances.fetch_add(1, Ordering::AcqRel);
-        }
-        // Until kapp-controller has brought its kinds, "not found" is a sign of life.
-        let silent = matches!(&seen, Seen::Failed(error) if !answered(error));
-        let mut contact = contact.lock().unwrap_or_else(PoisonError::into_inner);
-        let (next, wakes) = contact.after(silent, Timestamp::now());
-        *contact = next;
-        drop(contact);
-        if wakes {
-            wake.wake();
-        }
-    });
+    let (store, run) = follow_at(
+        Backoff::new(MIN_DELAY, MAX_DELAY),
+        api,
+        watcher::Config::default(),
+        (),
+        move |seen| {
+            note(&seen);
+            if matches!(seen, Seen::Failed(_) | Seen::Synced) {
+                disturbances.fetch_add(1, Ordering::AcqRel);
+            }
+            // Until kapp-controller has brought its kinds, "not found" is a sign of life.
+            let silent = matches!(&seen, Seen::Failed(error) if !answered(error));
+            let mut contact = contact.lock().unwrap_or_else(PoisonError::into_inner);
+            let (next, wakes) = contact.after(silent, Timestamp::now());
+            *contact = next;
+            drop(contact);
+            if wakes {
+                wake.wake();
+            }
+        },
+    );
     (store, tokio::spawn(run).abort_handle())
 }
 

@@ -1,8 +1,8 @@
 //! Connections to workload clusters: one per Cluster and kubeconfig, and only while the cluster is hot.
 
+mod breaker;
 mod client;
 mod connection;
-mod deadline;
 mod ensured;
 mod identity;
 mod runs;
@@ -59,10 +59,11 @@ impl Remotes {
         if let Some(remote) = live.get(cluster_uid).filter(|remote| remote.digest() == digest) {
             return Ok(Arc::clone(remote));
         }
-        let client = self.fence.guard(connect(kubeconfig)?);
+        let client = connect(kubeconfig)?;
         let wake = self.triggers.of(cluster.clone());
         let remote = Arc::new(Remote::open(
-            client,
+            &client,
+            &self.fence,
             &self.system_namespace,
             digest.to_owned(),
             wake,

@@ -20,6 +20,7 @@ use sluice_crds::{
 };
 
 use super::Context;
+use crate::control_plane::Unknown;
 
 /// What was found.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Found {
     pub(super) topology: Topology,
     pub(super) bootstrap: Option<Arc<ClusterBootstrap>>,
     pub(super) control_plane: Option<ControlPlaneFacts>,
+    /// Why the control plane is not known, if so.
+    pub(super) unknown: Option<Unknown>,
     pub(super) workers: Vec<WorkerFacts>,
     pub(super) plan: Plan,
     pub(super) releases: Vec<Arc<TanzuKubernetesRelease>>,
@@ -76,10 +79,8 @@ impl Found {
 }
 
 /// Reads what concerns `cluster`; `None` when it is none of ours.
-pub(super) async fn run(cluster: &Arc<Cluster>, ctx: &Context) -> kube::Result<Option<Found>> {
-    let (Some(namespace), Some(uid)) = (cluster.namespace(), cluster.uid()) else {
-        return Ok(None);
-    };
+pub(super) fn run(cluster: &Arc<Cluster>, ctx: &Context) -> Option<Found> {
+    let (namespace, uid) = (cluster.namespace()?, cluster.uid()?);
     let owner = Owner {
         name: cluster.name_any(),
         namespace: namespace.clone(),
@@ -90,19 +91,23 @@ pub(super) async fn run(cluster: &Arc<Cluster>, ctx: &Context) -> kube::Result<O
         .stores
         .bootstraps
         .get(&ObjectRef::new(&owner.name).within(&namespace));
-    let Some(topology) = cluster.spec.topology.clone() else {
-        return Ok(None);
-    };
+    let topology = cluster.spec.topology.clone()?;
     let release = ctx.stores.releases.get(&ObjectRef::new(&label));
     let legacy = release.as_deref().is_some_and(is_legacy);
     if !is_managed(Some(&label), legacy, bootstrap.is_some()) {
-        return Ok(None);
+        return None;
     }
-    let control_plane = match &cluster.spec.control_plane_ref {
-        Some(reference) => ctx.control_planes.get(&namespace, reference).await?,
-        None => None,
+    let referred = cluster.spec.control_plane_ref.as_ref();
+    let control_plane = referred.map(|reference| {
+        ctx.control_planes
+            .get(&ObjectRef::from_obj(cluster.as_ref()), reference)
+    });
+    let (control_plane, unknown) = match control_plane {
+        None => (None, None),
+        Some(Ok(found)) => (found, None),
+        Some(Err(unknown)) => (None, Some(unknown)),
     };
-    Ok(Some(Found {
+    Some(Found {
         workers: workers(ctx, &owner),
         plan: plan(ctx, cluster, &topology),
         releases: ctx.stores.releases.state(),
@@ -113,7 +118,8 @@ pub(super) async fn run(cluster: &Arc<Cluster>, ctx: &Context) -> kube::Result<O
         topology,
         bootstrap,
         control_plane,
-    }))
+        unknown,
+    })
 }
 
 /// The template of a release.

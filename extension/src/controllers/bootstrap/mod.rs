@@ -11,6 +11,7 @@ mod packages;
 mod provider;
 mod quiet;
 mod targets;
+mod troubles;
 mod update_status;
 mod validate;
 mod values;
@@ -22,23 +23,42 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt,
-    runtime::{Controller, controller::Action, controller::Config, watcher},
+    runtime::{
+        Controller,
+        controller::{self, Action, Config},
+        reflector::ObjectRef,
+        watcher,
+    },
 };
-use sluice_core::{hold::Hold, proof::last_moved};
+use sluice_core::{
+    hold::{Hold, HoldReason},
+    proof::last_moved,
+};
 use sluice_crds::foreign::{App, Cluster};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use edited::Edited;
 use quiet::Quiet;
+use troubles::{Troubles, Turn};
 
-use super::{chain, write};
+use super::{
+    chain,
+    isolate::{PassError, isolated},
+    write,
+};
 use crate::{
-    control_plane::ControlPlanes, events::Notifier, index::Index, remote::Remotes, stores::Stores,
+    control_plane::{ControlPlanes, Unknown},
+    events::Notifier,
+    health::Heartbeat,
+    index::Index,
+    metrics::PassMetrics,
+    remote::Remotes,
+    stores::Stores,
     triggers::ClusterRef,
 };
 
@@ -49,6 +69,8 @@ const UNWATCHED: Duration = Duration::from_secs(1);
 const AT_REST: Duration = Duration::from_secs(30);
 /// How soon a hot cluster is looked at again when nothing happens.
 const HOT: Duration = Duration::from_secs(10);
+/// How often it is shown that passes get their turn when there is nothing to do.
+const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
 /// What an operator has set.
 #[derive(Debug, Clone)]
@@ -59,6 +81,8 @@ pub struct Settings {
     pub sync_period: Duration,
     /// How long a deletion waits for additional packages to be uninstalled.
     pub delete_timeout: Duration,
+    /// How many clusters are looked at at once.
+    pub concurrency: u16,
 }
 
 /// What every reconcile shares.
@@ -77,6 +101,9 @@ pub struct Context {
     pub index: Index,
     /// Events for people.
     pub events: Notifier,
+    /// What is counted.
+    pub metrics: PassMetrics,
+    troubles: Troubles,
     written: Mutex<HashMap<String, Instant>>,
     managed: Mutex<HashSet<String>>,
     quiet: Mutex<Quiet>,
@@ -93,16 +120,19 @@ impl Context {
         control_planes: ControlPlanes,
         remotes: Remotes,
         index: Index,
+        metrics: PassMetrics,
     ) -> Self {
         let events = Notifier::new(client.clone());
         Self {
             client,
+            troubles: Troubles::new(settings.concurrency),
             settings,
             stores,
             control_planes,
             remotes,
             index,
             events,
+            metrics,
             written: Mutex::default(),
             managed: Mutex::default(),
             quiet: Mutex::default(),
@@ -156,6 +186,7 @@ impl Context {
     /// Forgets the Cluster with this UID. Says whether it was managed until now.
     fn forget(&self, uid: &str) -> bool {
         self.has_no_edits(uid);
+        self.troubles.forget(uid);
         self.quiet
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -180,75 +211,130 @@ pub enum Error {
     /// The management API server refused a request or did not answer.
     #[error("talk to the management API server")]
     Management(#[from] kube::Error),
+    /// The pass was cut off or panicked.
+    #[error(transparent)]
+    Pass(#[from] PassError),
 }
 
 impl Error {
     fn is_conflict(&self) -> bool {
-        let Self::Management(error) = self;
-        matches!(error, kube::Error::Api(status) if status.code == 409)
+        self.code() == Some(409)
     }
 
     fn is_not_found(&self) -> bool {
-        let Self::Management(error) = self;
-        matches!(error, kube::Error::Api(status) if status.code == 404)
+        self.code() == Some(404)
+    }
+
+    /// What an API server answered, if it did.
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Management(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
     }
 }
 
-/// Reconciles until `stop`. The stores must be filled.
+/// Reconciles until `stop`. The stores must be filled. `heart` beats with each pass that ends.
 pub async fn run(
     ctx: Arc<Context>,
-    concurrency: u16,
     triggers: impl Stream<Item = ClusterRef> + Send + 'static,
+    heart: Heartbeat,
     stop: CancellationToken,
 ) {
+    // No Cluster has this name, because Clusters have a namespace. That it is looked for shows that the others get their turn.
+    let probes = stream::unfold(tokio::time::interval(PROBE_PERIOD), |mut tick| async move {
+        tick.tick().await;
+        Some((ObjectRef::new("probe"), tick))
+    });
     let clusters = Api::<Cluster>::all(ctx.client.clone());
     Controller::new(clusters, watcher::Config::default())
-        .with_config(Config::default().concurrency(concurrency))
-        .reconcile_on(triggers)
+        .with_config(Config::default().concurrency(ctx.settings.concurrency))
+        .reconcile_on(stream::select(triggers, probes))
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(reconcile, failed, ctx)
-        .for_each(|result| async move {
+        .for_each(|result| {
+            if !matches!(result, Err(controller::Error::QueueError(_))) {
+                heart.beat();
+            }
             if let Err(error) = result {
                 debug!(%error, "Reconciling");
             }
+            std::future::ready(())
         })
         .await;
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
-fn failed(cluster: Arc<Cluster>, error: &Error, _: Arc<Context>) -> Action {
+fn failed(cluster: Arc<Cluster>, error: &Error, ctx: Arc<Context>) -> Action {
     if error.is_conflict() {
         // Somebody else wrote first; what they wrote is on its way through the watch.
         return Action::requeue(Duration::from_millis(100));
     }
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
-    Action::requeue(UNWATCHED)
+    Action::requeue(ctx.troubles.failed(&cluster.uid().unwrap_or_default()))
 }
 
+/// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
 async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, Error> {
-    let Some(found) = dereference::run(&cluster, &ctx).await? else {
-        return Ok(unmanaged(&ctx, &cluster).await);
+    let uid = cluster.uid().unwrap_or_default();
+    let _slot = match ctx.troubles.turn(&uid) {
+        Turn::Granted(slot) => slot,
+        Turn::Later(wait) => return Ok(Action::requeue(wait)),
+    };
+    let began = Instant::now();
+    match isolated(Box::pin(pass(&cluster, &ctx))).await {
+        Ok(outcome) => {
+            let action = outcome?;
+            ctx.troubles.passed(&uid, began.elapsed());
+            Ok(action)
+        }
+        Err(error) => {
+            if error == PassError::Panicked {
+                ctx.metrics.panicked();
+                let hold = Hold::new(
+                    HoldReason::PassPanicked,
+                    "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where",
+                );
+                update_status::unseen(&ctx, &cluster, &hold).await?;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+async fn pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error> {
+    let Some(found) = dereference::run(cluster, ctx) else {
+        return Ok(unmanaged(ctx, cluster).await);
     };
     ctx.set_managed(&found.owner.uid);
-    legacy_pause::remove(&ctx, &found).await?;
     if cluster.metadata.deletion_timestamp.is_some() {
-        return delete::run(&ctx, &found).await;
+        legacy_pause::remove(ctx, &found).await?;
+        return delete::run(ctx, &found).await;
+    }
+    // The watch of the kind wakes the Cluster.
+    match &found.unknown {
+        None => legacy_pause::remove(ctx, &found).await?,
+        Some(Unknown::Reading) => return Ok(Action::requeue(AT_REST)),
+        Some(Unknown::Unreadable(hold)) => {
+            update_status::unseen(ctx, cluster, hold).await?;
+            return Ok(Action::requeue(AT_REST));
+        }
     }
 
     let system_namespace = &ctx.settings.system_namespace;
-    let template = |release: &str| dereference::template(&ctx, release);
+    let template = |release: &str| dereference::template(ctx, release);
     let validated = validate::run(&found, system_namespace, template);
-    let (bootstrap, problem) = change(&ctx, &found, &validated).await?;
+    let (bootstrap, problem) = change(ctx, &found, &validated).await?;
     let Some(bootstrap) = bootstrap else {
-        return Ok(unborn(&ctx, &found, problem).await);
+        return Ok(unborn(ctx, &found, problem).await);
     };
     // What was merged may be something else by now.
     let problem = problem
         .or_else(|| validate::below_release(&found, &validated, &bootstrap, system_namespace, template));
 
-    let packages = packages::run(&ctx, &found, &validated, &bootstrap, problem).await?;
-    update_status::run(&ctx, &found, &validated, &bootstrap, packages).await
+    let packages = packages::run(ctx, &found, &validated, &bootstrap, problem).await?;
+    update_status::run(ctx, &found, &validated, &bootstrap, packages).await
 }
 
 /// Writes the ClusterBootstrap where it has to be another one. Returns it as it is now, and what is wrong.

@@ -20,7 +20,6 @@ use sluice_crds::{
     foreign::{App, PackageInstall},
     run::{ClusterBootstrap, FirstSeenRun, Outcome, UpgradeRecord},
 };
-use tokio::time::timeout;
 use tracing::warn;
 
 use super::{
@@ -35,9 +34,6 @@ use crate::remote::{Contact, Remote, Served, Unread};
 
 /// A connection that was silent for so long is opened again once the server answers.
 const REOPEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
-
-/// How long a silent server is waited for. Others want this slot.
-const GLANCE: Duration = Duration::from_secs(2);
 
 /// Characters of an API server's message that are passed on.
 const LONGEST_MESSAGE: usize = 256;
@@ -187,13 +183,10 @@ impl Packages {
     async fn reach(&mut self, ctx: &Context, found: &Found) {
         let Some(remote) = &self.remote else { return };
         if let Contact::Silent(since) = remote.contact() {
-            // A watch that resumes is not heard of until something changes, so the server itself is asked.
+            // A watch that resumes says nothing until something changes, but it was answered.
             let silent_for = Timestamp::now().duration_since(since);
-            if silent_for >= REOPEN_AFTER
-                && timeout(GLANCE, remote.read_uid())
-                    .await
-                    .is_ok_and(|answer| answer.is_ok())
-            {
+            let answered = Duration::try_from(silent_for).is_ok_and(|time| remote.has_answered_within(time));
+            if silent_for >= REOPEN_AFTER && answered {
                 return self.lose(ctx, found);
             }
             self.reach = Reach::Unreachable { since };
@@ -260,7 +253,10 @@ impl Packages {
                         // Its namespace or its kind is gone, and maybe more.
                         remote.forget_ensured();
                     }
-                    self.problem = Some(refused(planned, &error));
+                    let Error::Management(answer) = &error else {
+                        return Err(error);
+                    };
+                    self.problem = Some(refused(planned, answer));
                     break;
                 }
             }
@@ -409,8 +405,7 @@ fn silent(error: &kube::Error) -> Hold {
     )
 }
 
-fn refused(planned: &Planned, error: &Error) -> Hold {
-    let Error::Management(answer) = error;
+fn refused(planned: &Planned, answer: &kube::Error) -> Hold {
     match answer {
         // The package API is served by the kapp-controller that has just been installed or restarted.
         kube::Error::Api(status) if matches!(status.code, 404 | 503) => Hold::new(

@@ -3,15 +3,19 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use kube::{Api, ResourceExt, runtime::controller::Action};
+use kube::{
+    Api, ResourceExt,
+    runtime::{controller::Action, reflector::ObjectRef},
+};
 use sluice_core::{
     bootstrap::Belonging,
     conditions::{Mirrored, mirror, with_nothing_to_prove},
     hold::{Hold, HoldReason},
-    record::{BootstrapFacts, Observed, PackageSet, Workload, advance, is_urgent, of_cluster},
+    record::{BootstrapFacts, Observed, PackageSet, Workload, advance, held_for, is_urgent, of_cluster},
 };
-use sluice_crds::run::{
-    ClusterBootstrap, ClusterBootstrapStatus, Hook, Outcome, PackageRecord, UpgradeRecord,
+use sluice_crds::{
+    foreign::Cluster,
+    run::{ClusterBootstrap, ClusterBootstrapStatus, Hook, Outcome, PackageRecord, UpgradeRecord},
 };
 use tracing::info;
 
@@ -78,7 +82,7 @@ pub(super) async fn run(
         return Ok(Action::requeue(left));
     }
     let completed = completes(&current, &status);
-    write(ctx, found, bootstrap, status).await?;
+    write(ctx, &found.cluster, bootstrap, status).await?;
     if completed && let Some(remote) = &packages.remote {
         // Best effort: what is left behind is removed when the next upgrade completes.
         if let Err(error) = apply::tidy(ctx, &found.owner, remote, &packages.planned).await {
@@ -113,9 +117,38 @@ pub(super) async fn deleting(
         ..current.clone()
     };
     if status != current {
-        write(ctx, found, bootstrap, status).await?;
+        write(ctx, &found.cluster, bootstrap, status).await?;
     }
     Ok(())
+}
+
+/// The record of a Cluster of which a pass cannot see enough to compute another one: `hold` is why it waits.
+pub(super) async fn unseen(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Error> {
+    ctx.events.held(cluster, hold).await;
+    let (namespace, uid) = (
+        cluster.namespace().unwrap_or_default(),
+        cluster.uid().unwrap_or_default(),
+    );
+    let bootstrap = ctx
+        .stores
+        .bootstraps
+        .get(&ObjectRef::new(&cluster.name_any()).within(&namespace));
+    let status = bootstrap.as_ref().and_then(|bootstrap| bootstrap.status.as_ref());
+    let Some((bootstrap, status, record)) = bootstrap.as_ref().zip(status).and_then(|(bootstrap, status)| {
+        Some((bootstrap, status, of_cluster(status.upgrade.as_ref(), &uid)?))
+    }) else {
+        ctx.index.note(&uid, Some(hold.clone()));
+        return Ok(());
+    };
+    let next = held_for(record, hold);
+    if next == *record {
+        return Ok(());
+    }
+    let status = ClusterBootstrapStatus {
+        upgrade: Some(next),
+        ..status.clone()
+    };
+    write(ctx, cluster, bootstrap, status).await
 }
 
 /// The record of this very Cluster. One of an earlier Cluster of the name says nothing.
@@ -240,11 +273,15 @@ fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) ->
 
 async fn write(
     ctx: &Context,
-    found: &Found,
+    cluster: &Cluster,
     bootstrap: &ClusterBootstrap,
     status: ClusterBootstrapStatus,
 ) -> Result<(), Error> {
-    let api = Api::<ClusterBootstrap>::namespaced(ctx.client.clone(), &found.owner.namespace);
+    let (namespace, uid) = (
+        cluster.namespace().unwrap_or_default(),
+        cluster.uid().unwrap_or_default(),
+    );
+    let api = Api::<ClusterBootstrap>::namespaced(ctx.client.clone(), &namespace);
     let next = ClusterBootstrap {
         status: Some(status),
         ..bootstrap.clone()
@@ -252,8 +289,8 @@ async fn write(
     let written = api
         .replace_status(&bootstrap.name_any(), &params(), &next)
         .await?;
-    ctx.set_written(&found.owner.uid);
-    ctx.index.note(&found.owner.uid, None);
+    ctx.set_written(&uid);
+    ctx.index.note(&uid, None);
     let kept = written.status.and_then(|status| status.upgrade);
     let sent = next.status.and_then(|status| status.upgrade);
     if kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
@@ -261,8 +298,8 @@ async fn write(
             HoldReason::CRDOutdated,
             "the ClusterBootstrap definition is older than this release and drops fields of status.upgrade; apply its CRDs",
         );
-        ctx.index.note(&found.owner.uid, Some(hold.clone()));
-        ctx.events.held(&found.cluster, &hold).await;
+        ctx.index.note(&uid, Some(hold.clone()));
+        ctx.events.held(cluster, &hold).await;
     }
     Ok(())
 }

@@ -153,7 +153,10 @@ async fn beside(ctx: &OfKind, found: &Found, wanted: &Value) -> Result<(), Error
         return Ok(());
     }
     let Some(api) = api(ctx, &source).await? else {
-        return Err(Error::Unlisted(source.to_string()));
+        return Err(Error::Unreadable(
+            source.to_string(),
+            "the API server does not serve it".to_owned(),
+        ));
     };
     let params = PatchParams::apply(FIELD_MANAGER).force();
     api.patch(name, &params, &Patch::Apply(wanted)).await?;

@@ -32,7 +32,10 @@ pub use dependents::Dependents;
 pub use metrics::Configurations;
 use watches::Watches;
 
-use super::chain;
+use super::{
+    chain,
+    isolate::{PassError, isolated},
+};
 use crate::{events::Notifier, triggers::Triggers};
 
 /// How soon a configuration is looked at again whose result depends on what no watch shows: Secrets are read by name.
@@ -96,9 +99,12 @@ pub enum Error {
     /// The management API server refused a request or did not answer.
     #[error("talk to the management API server")]
     Management(#[from] kube::Error),
-    /// A kind that values are computed from cannot be watched.
-    #[error("watch {0}: nothing was listed in time; see the permissions of Sluice")]
-    Unlisted(String),
+    /// A kind that values are computed from cannot be watched, and why.
+    #[error("watch {0}: {1}")]
+    Unreadable(String, String),
+    /// The pass was cut off or panicked.
+    #[error(transparent)]
+    Pass(#[from] PassError),
 }
 
 /// Reconciles every kind of `kinds` until `stop`.
@@ -148,13 +154,18 @@ fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action
     Action::requeue(RETRY)
 }
 
+/// One pass over a configuration. Whatever happens in it, others get their turn.
 async fn reconcile(config: Arc<DynamicObject>, ctx: Arc<OfKind>) -> Result<Action, Error> {
-    let Some(found) = dereference::run(&config, &ctx) else {
+    isolated(pass(&config, &ctx)).await?
+}
+
+async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error> {
+    let Some(found) = dereference::run(config, ctx) else {
         return Ok(Action::await_change());
     };
-    let evaluated = evaluate::run(&ctx, &found).await?;
-    let applied = apply::run(&ctx, &found, &evaluated).await?;
-    update_status::run(&ctx, &found, &applied).await?;
+    let evaluated = evaluate::run(ctx, &found).await?;
+    let applied = apply::run(ctx, &found, &evaluated).await?;
+    update_status::run(ctx, &found, &applied).await?;
     Ok(Action::requeue(if evaluated.unwatched {
         UNWATCHED
     } else {

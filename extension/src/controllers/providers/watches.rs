@@ -1,38 +1,32 @@
-//! Objects that values are computed from, of kinds that are only known when somebody asks for them.
+//! Objects that values are computed from, of kinds that are only known once a configuration names them.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     core::{ApiResource, DynamicObject},
-    runtime::{
-        reflector::{ObjectRef, Store},
-        watcher,
-    },
+    runtime::{reflector::ObjectRef, watcher},
 };
 use sluice_core::providers::Source;
-use tokio::{
-    sync::{Mutex, OnceCell},
-    task::AbortHandle,
-};
 use tracing::warn;
 
 use super::{Error, dependents::Dependents, evaluate::Read};
 use crate::{
-    controllers::served,
-    watch::{Seen, follow},
+    controllers::{chain, served},
+    kind_watch::{KindWatch, State},
+    watch::Seen,
 };
-
-/// How long a watch may take to list what there is.
-const LISTING: Duration = Duration::from_secs(10);
 
 /// Watches every kind that some configuration depends on, from the first one on.
 pub(super) struct Watches {
     client: Client,
     dependents: Dependents,
     /// By group, kind and, where only one object is watched, its namespace and name.
-    watched: Mutex<HashMap<Key, Arc<OnceCell<Watched>>>>,
+    watched: Mutex<HashMap<Key, Arc<KindWatch<DynamicObject>>>>,
 }
 
 type Key = (String, String, Option<Single>);
@@ -41,18 +35,6 @@ type Key = (String, String, Option<Single>);
 struct Single {
     namespace: Option<String>,
     name: String,
-}
-
-struct Watched {
-    resource: ApiResource,
-    store: Store<DynamicObject>,
-    watch: AbortHandle,
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        self.watch.abort();
-    }
 }
 
 impl Watches {
@@ -76,41 +58,30 @@ impl Watches {
         {
             return self.secret(namespace, name).await;
         }
-        let cell = self.cell(source).await;
-        let watched = cell.get_or_try_init(|| self.open(source)).await;
-        let watched = match watched {
-            Ok(watched) => watched,
-            Err(NotWatched::Unserved) => {
+        let (resource, store) = match self.watch(source).settled().await {
+            State::Readable { resource, store } => (resource, store),
+            State::Unserved => {
                 return Ok(Read {
                     objects: Vec::new(),
                     watched: false,
                 });
             }
-            Err(NotWatched::Failed(error)) => return Err(error),
+            State::Unreadable(why) => return Err(Error::Unreadable(source.to_string(), why)),
+            State::Reading => return Err(Error::Unreadable(source.to_string(), "it is being listed".into())),
         };
         let as_value = |object: &DynamicObject| {
             let mut value = serde_json::to_value(object).unwrap_or_default();
             // Objects of a list do not say what they are.
-            value["apiVersion"] = watched.resource.api_version.as_str().into();
-            value["kind"] = watched.resource.kind.as_str().into();
+            value["apiVersion"] = resource.api_version.as_str().into();
+            value["kind"] = resource.kind.as_str().into();
             value
         };
         let objects = match source {
-            Source::Every { .. } => watched
-                .store
-                .state()
-                .iter()
-                .map(|object| as_value(object))
-                .collect(),
+            Source::Every { .. } => store.state().iter().map(|object| as_value(object)).collect(),
             Source::Object { namespace, name, .. } => {
-                let mut key = ObjectRef::new_with(name, watched.resource.clone());
+                let mut key = ObjectRef::new_with(name, resource.clone());
                 key.namespace.clone_from(namespace);
-                watched
-                    .store
-                    .get(&key)
-                    .iter()
-                    .map(|object| as_value(object))
-                    .collect()
+                store.get(&key).iter().map(|object| as_value(object)).collect()
             }
         };
         Ok(Read {
@@ -131,71 +102,71 @@ impl Watches {
         })
     }
 
-    /// The place of the watch that shows `source`. The lock is held for no longer than it takes to look it up.
-    async fn cell(&self, source: &Source) -> Arc<OnceCell<Watched>> {
+    /// The watch that shows `source`.
+    fn watch(&self, source: &Source) -> Arc<KindWatch<DynamicObject>> {
         let (group, kind) = source.group_kind();
         let key = (group.to_owned(), kind.to_owned(), single(source));
-        Arc::clone(self.watched.lock().await.entry(key).or_default())
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(watched.entry(key).or_insert_with(|| Arc::new(self.open(source))))
     }
 
-    async fn open(&self, source: &Source) -> Result<Watched, NotWatched> {
+    fn open(&self, source: &Source) -> KindWatch<DynamicObject> {
         let (group, kind) = source.group_kind();
-        let resource = served(&self.client, group, kind)
-            .await?
-            .ok_or(NotWatched::Unserved)?;
-        let everything = || Api::<DynamicObject>::all_with(self.client.clone(), &resource);
-        let (api, config) = match single(source) {
-            None => (everything(), watcher::Config::default()),
-            Some(Single { namespace, name }) => (
-                namespace.map_or_else(everything, |namespace| {
-                    Api::namespaced_with(self.client.clone(), &namespace, &resource)
-                }),
-                watcher::Config::default().fields(&format!("metadata.name={name}")),
-            ),
-        };
-        let dependents = self.dependents.clone();
         let (group, kind) = (group.to_owned(), kind.to_owned());
-        let what = source.to_string();
-        let (store, run) = follow(api, config, resource.clone(), move |seen| match seen {
-            Seen::Touched(object) | Seen::Gone(object) => {
-                let every = Source::Every {
-                    group: group.clone(),
-                    kind: kind.clone(),
-                };
-                dependents.changed(&every);
-                dependents.changed(&Source::Object {
-                    group: group.clone(),
-                    kind: kind.clone(),
-                    namespace: object.namespace(),
-                    name: object.name_any(),
-                });
+        let find = {
+            let (client, group, kind) = (self.client.clone(), group.clone(), kind.clone());
+            move || {
+                let (client, group, kind) = (client.clone(), group.clone(), kind.clone());
+                async move {
+                    served(&client, &group, &kind)
+                        .await
+                        .map_err(|error| chain(&error))
+                }
             }
-            Seen::Failed(error) => warn!(kind, %error, "Watching what configurations depend on"),
-            Seen::Synced => {}
-        });
-        let watched = Watched {
-            resource,
-            store,
-            watch: tokio::spawn(run).abort_handle(),
         };
-        let listed = tokio::time::timeout(LISTING, watched.store.wait_until_ready()).await;
-        match listed {
-            Ok(Ok(())) => Ok(watched),
-            _ => Err(NotWatched::Failed(Error::Unlisted(what))),
-        }
-    }
-}
-
-/// Why there is no watch.
-enum NotWatched {
-    /// The kind is not served.
-    Unserved,
-    Failed(Error),
-}
-
-impl From<kube::Error> for NotWatched {
-    fn from(error: kube::Error) -> Self {
-        Self::Failed(error.into())
+        let scope = {
+            let (client, single) = (self.client.clone(), single(source));
+            move |resource: &ApiResource| {
+                let everything = || Api::<DynamicObject>::all_with(client.clone(), resource);
+                match &single {
+                    None => (everything(), watcher::Config::default()),
+                    Some(Single { namespace, name }) => (
+                        namespace.as_ref().map_or_else(everything, |namespace| {
+                            Api::namespaced_with(client.clone(), namespace, resource)
+                        }),
+                        watcher::Config::default().fields(&format!("metadata.name={name}")),
+                    ),
+                }
+            }
+        };
+        let every = Source::Every {
+            group: group.clone(),
+            kind: kind.clone(),
+        };
+        let on = {
+            let (dependents, every) = (self.dependents.clone(), every.clone());
+            move |seen: &Seen<'_, DynamicObject>| match seen {
+                Seen::Touched(object) | Seen::Gone(object) => {
+                    dependents.changed(&every);
+                    dependents.changed(&Source::Object {
+                        group: group.clone(),
+                        kind: kind.clone(),
+                        namespace: object.namespace(),
+                        name: object.name_any(),
+                    });
+                }
+                Seen::Failed(error) => warn!(kind, %error, "Watching what configurations depend on"),
+                Seen::Synced => {}
+            }
+        };
+        let changed = {
+            let (dependents, source) = (self.dependents.clone(), source.clone());
+            move || {
+                dependents.changed(&every);
+                dependents.changed(&source);
+            }
+        };
+        KindWatch::open(find, scope, on, changed)
     }
 }
 

@@ -1,0 +1,290 @@
+//! Bounds on every request to an API server: the time until its whole answer is there, and the size of the answer.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, future::Either, stream};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
+use kube::{Client, client::Body};
+use tokio::time::{Instant, sleep, timeout};
+use tower::{BoxError, service_fn};
+
+use crate::freshness::is_watch;
+
+/// A watch is opened at most this often, also when the server ends it at once.
+const BETWEEN_WATCHES: Duration = Duration::from_millis(500);
+
+/// What a request may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// From asking to the last byte of the answer. Watches have no such bound: they end by themselves, and the connection ends one
+    /// that is silent.
+    pub time: Duration,
+    /// Bytes of an answer, or of one event of a watch.
+    pub answer: usize,
+    /// Bytes of all pages of a list.
+    pub list: usize,
+}
+
+/// The server did not answer a request in full within this time.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {0:?}")]
+pub struct NoAnswer(Duration);
+
+/// The server answered with more than anything that is asked for can need.
+#[derive(Debug, thiserror::Error)]
+#[error("an answer of more than {0} bytes")]
+pub struct TooLong(usize);
+
+/// `client` with `bounds` on each request.
+#[must_use]
+pub fn bounded(client: Client, bounds: Bounds) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let (pages, watches) = (Pages::default(), Watches::default());
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, pages, watches) = (client.clone(), pages.clone(), watches.clone());
+        async move {
+            let page = Page::of(&request);
+            let answer = if is_watch(&request) {
+                sleep(watches.wait(&page.path)).await;
+                let answer = client.send(request).await.map_err(BoxError::from)?;
+                if answer.status().is_success() {
+                    return Ok(answer.map(|body| with_short_events(body, bounds.answer)));
+                }
+                // A refusal is read like any other answer.
+                Either::Left(std::future::ready(Ok(answer)))
+            } else {
+                Either::Right(client.send(request))
+            };
+            let whole = async {
+                let (head, body) = answer.await?.into_parts();
+                let body = Limited::new(body, bounds.answer).collect().await;
+                let body = body.map_err(|error| too_long(error, bounds.answer))?.to_bytes();
+                if pages.add(page, body.len()) > bounds.list {
+                    return Err(TooLong(bounds.list).into());
+                }
+                let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
+                Ok::<_, BoxError>(Response::from_parts(head, body))
+            };
+            match timeout(bounds.time, whole).await {
+                Ok(answer) => answer,
+                Err(_) => Err(NoAnswer(bounds.time).into()),
+            }
+        }
+    });
+    Client::new(service, namespace)
+}
+
+fn too_long(error: BoxError, limit: usize) -> BoxError {
+    if error.is::<http_body_util::LengthLimitError>() {
+        TooLong(limit).into()
+    } else {
+        error
+    }
+}
+
+/// An answer of either sort.
+type Answer = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The body of a watch, which ends at an event that is longer than `limit`.
+fn with_short_events(body: Body, limit: usize) -> Answer {
+    let chunks = body.into_data_stream();
+    let events = stream::try_unfold((chunks, 0), move |(mut chunks, open)| async move {
+        let Some(chunk) = chunks.next().await.transpose()? else {
+            return Ok::<_, BoxError>(None);
+        };
+        let open = open_after(open, &chunk);
+        if open > limit {
+            return Err(TooLong(limit).into());
+        }
+        Ok(Some((Frame::data(chunk), (chunks, open))))
+    });
+    StreamBody::new(events).boxed_unsync()
+}
+
+/// Bytes since the last end of a line, of which `open` came before `chunk`.
+fn open_after(open: usize, chunk: &Bytes) -> usize {
+    match chunk.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => chunk.len() - end - 1,
+        None => open + chunk.len(),
+    }
+}
+
+/// Which part of which list a request asks for.
+struct Page {
+    path: String,
+    first: bool,
+}
+
+impl Page {
+    fn of(request: &Request<Body>) -> Self {
+        let mut pairs = request.uri().query().unwrap_or_default().split('&');
+        Self {
+            path: request.uri().path().to_owned(),
+            first: !pairs.any(|pair| pair.starts_with("continue=")),
+        }
+    }
+}
+
+/// When each watch was opened last. kube-runtime opens one that has ended again at once.
+#[derive(Clone, Default)]
+struct Watches(Arc<Mutex<HashMap<String, Instant>>>);
+
+impl Watches {
+    /// How long to wait before a watch is opened now.
+    fn wait(&self, path: &str) -> Duration {
+        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let next = opened
+            .get(path)
+            .map_or(now, |last| now.max(*last + BETWEEN_WATCHES));
+        opened.insert(path.to_owned(), next);
+        next.duration_since(now)
+    }
+}
+
+/// Bytes of the pages of each list that is under way.
+#[derive(Clone, Default)]
+struct Pages(Arc<Mutex<HashMap<String, usize>>>);
+
+impl Pages {
+    /// Adds a page. Returns the bytes of all that came so far.
+    fn add(&self, page: Page, bytes: usize) -> usize {
+        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = lists.entry(page.path).or_default();
+        if page.first {
+            *total = 0;
+        }
+        *total += bytes;
+        *total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use rstest::rstest;
+
+    const BOUNDS: Bounds = Bounds {
+        time: Duration::from_secs(10),
+        answer: 1000,
+        list: 1500,
+    };
+
+    /// A server that sends the head of its answer after `head`, and never the end of it if `drips`.
+    fn server(head: Duration, drips: bool) -> Client {
+        let service = service_fn(move |_: Request<Body>| async move {
+            sleep(head).await;
+            let frames = stream::unfold(0, move |frame| async move {
+                if frame > 0 && !drips {
+                    return None;
+                }
+                sleep(Duration::from_secs(1)).await;
+                Some((
+                    Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" "))),
+                    frame + 1,
+                ))
+            });
+            Ok::<_, Infallible>(Response::new(StreamBody::new(frames)))
+        });
+        Client::new(service, "default")
+    }
+
+    #[rstest]
+    #[case::answers(Duration::from_secs(2), false, "", true)]
+    #[case::never_answers(Duration::MAX, false, "", false)]
+    #[case::never_ends(Duration::ZERO, true, "", false)]
+    #[tokio::test(start_paused = true)]
+    async fn a_request_ends(
+        #[case] head: Duration,
+        #[case] drips: bool,
+        #[case] query: &str,
+        #[case] answered: bool,
+    ) {
+        let client = bounded(server(head, drips), BOUNDS);
+        let began = Instant::now();
+        let request = Request::get(format!("/api?{query}")).body(Body::empty()).unwrap();
+        assert_eq!(client.send(request).await.is_ok(), answered);
+        assert!(began.elapsed() <= Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_may_take_longer() {
+        let client = bounded(server(Duration::from_secs(30), true), BOUNDS);
+        let request = Request::get("/api?watch=true").body(Body::empty()).unwrap();
+        assert!(client.send(request).await.is_ok());
+    }
+
+    /// A server that answers with `length` bytes, in lines of `line` bytes.
+    fn long(length: usize, line: usize) -> Client {
+        let service = service_fn(move |request: Request<Body>| async move {
+            let refused = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("refused"));
+            let text: Vec<u8> = (1..=length)
+                .map(|byte| if byte % line == 0 { b'\n' } else { b' ' })
+                .collect();
+            let chunks: Vec<_> = text
+                .chunks(100)
+                .map(|chunk| Ok::<_, Infallible>(Frame::data(Bytes::copy_from_slice(chunk))))
+                .collect();
+            let answer = Response::builder().status(if refused { 500 } else { 200 });
+            Ok::<_, Infallible>(answer.body(StreamBody::new(stream::iter(chunks))).unwrap())
+        });
+        Client::new(service, "default")
+    }
+
+    async fn reads(client: &Client, query: &str) -> bool {
+        let request = Request::get(format!("/api?{query}")).body(Body::empty()).unwrap();
+        match client.send(request).await {
+            Ok(answer) => answer.into_body().collect().await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    #[rstest]
+    #[case::an_answer("limit=500", 1000, 1000, true)]
+    #[case::a_long_answer("limit=500", 1001, 1001, false)]
+    #[case::many_events("watch=true", 5000, 900, true)]
+    #[case::a_long_event("watch=true", 5000, 1200, false)]
+    #[case::an_event_without_end("watch=true", 5000, 6000, false)]
+    #[case::a_long_refusal_of_a_watch("watch=true&refused", 5000, 900, false)]
+    #[tokio::test]
+    async fn an_answer_has_a_longest_length(
+        #[case] query: &str,
+        #[case] length: usize,
+        #[case] line: usize,
+        #[case] read: bool,
+    ) {
+        assert_eq!(reads(&bounded(long(length, line), BOUNDS), query).await, read);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_ends_at_once_is_not_opened_at_once() {
+        let client = bounded(long(10, 10), BOUNDS);
+        let began = Instant::now();
+        for _ in 0..10 {
+            assert!(reads(&client, "watch=true").await);
+        }
+        assert_eq!(began.elapsed(), BETWEEN_WATCHES * 9);
+    }
+
+    #[tokio::test]
+    async fn a_list_has_a_longest_length() {
+        let client = bounded(long(700, 700), BOUNDS);
+        for _ in 0..2 {
+            assert!(reads(&client, "limit=500").await);
+            assert!(reads(&client, "limit=500&continue=a").await);
+            assert!(!reads(&client, "limit=500&continue=b").await, "three pages");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+use std::{convert::Infallible, time::Duration};
+
+use futures::{FutureExt, StreamExt, future::pending};
+use http::{Request, Response};
+use kube::client::Body;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tower::service_fn;
+
+use super::*;
+
+const GROUP: &str = "controlplane.example.com";
+
+/// What the API server does with the list of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Answers,
+    Refuses(u16),
+    NeverAnswers,
+    /// With nothing, after some seconds: so ends a watch.
+    EndsLater,
+}
+
+/// An API server with two kinds of control planes of one group, and Deployments.
+#[derive(Clone)]
+struct Server(Arc<Mutex<State>>);
+
+struct State {
+    good: Way,
+    bad: Way,
+    /// What it does with a watch of a kind whose list is answered.
+    watch: Way,
+    /// Whether the group is served at all.
+    served: bool,
+    /// Whether its definitions have a label.
+    labelled: bool,
+    asked: Vec<String>,
+}
+
+impl Server {
+    fn new(bad: Way) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            good: Way::Answers,
+            bad,
+            watch: Way::EndsLater,
+            served: true,
+            labelled: true,
+            asked: Vec::new(),
+        })))
+    }
+
+    fn set(&self, edit: impl FnOnce(&mut State)) {
+        edit(&mut self.0.lock().unwrap());
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (way, answer) = server.answer(request.uri().path(), request.uri().query());
+                match way {
+                    Way::NeverAnswers => pending().await,
+                    Way::EndsLater => {
+                        sleep(Duration::from_secs(5)).await;
+                        return Ok(Response::new(Body::empty()));
+                    }
+                    Way::Answers | Way::Refuses(_) => {}
+                }
+                let code = if let Way::Refuses(code) = way { code } else { 200 };
+                let answer = if code == 200 {
+                    answer
+                } else {
+                    let reason = if code == 404 { "NotFound" } else { "" };
+                    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "", "code": code})
+                };
+                let body = Body::from(serde_json::to_vec(&answer).unwrap());
+                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn answer(&self, path: &str, query: Option<&str>) -> (Way, Value) {
+        let mut state = self.0.lock().unwrap();
+        state.asked.push(path.to_owned());
+        let group = |name: &str| {
+            let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+            json!({"name": name, "versions": [version], "preferredVersion": version})
+        };
+        let kind = |plural: &str, kind: &str| json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list", "watch"]});
+        let resources = |name: &str, kinds: &[Value]| json!({"kind": "APIResourceList", "groupVersion": format!("{name}/v1"), "resources": kinds});
+        let watch = query.is_some_and(|query| query.contains("watch=true"));
+        match path {
+            "/apis" => {
+                let mut groups = vec![group("apps")];
+                groups.extend(state.served.then(|| group(GROUP)));
+                (Way::Answers, json!({"kind": "APIGroupList", "groups": groups}))
+            }
+            "/apis/apps/v1" => (
+                Way::Answers,
+                resources("apps", &[kind("deployments", "Deployment")]),
+            ),
+            "/apis/controlplane.example.com/v1" => (
+                Way::Answers,
+                resources(GROUP, &[kind("goods", "Good"), kind("bads", "Bad")]),
+            ),
+            "/apis/controlplane.example.com/v1/goods" if watch && state.good == Way::Answers => {
+                (state.watch, Value::Null)
+            }
+            "/apis/controlplane.example.com/v1/bads" if watch && state.bad == Way::Answers => {
+                (state.watch, Value::Null)
+            }
+            "/apis/controlplane.example.com/v1/goods" => (
+                state.good,
+                json!({"kind": "GoodList", "apiVersion": format!("{GROUP}/v1"), "metadata": {"resourceVersion": "1"}, "items": [{
+                    "metadata": {"name": "one", "namespace": "team-a"},
+                    "spec": {"version": "v1.36.3"},
+                    "status": {"version": "v1.35.4"},
+                }]}),
+            ),
+            "/apis/controlplane.example.com/v1/bads" => (
+                state.bad,
+                json!({"kind": "BadList", "apiVersion": format!("{GROUP}/v1"), "metadata": {"resourceVersion": "1"}, "items": []}),
+            ),
+            _ if path.ends_with(GROUP) => {
+                let labels = if state.labelled {
+                    json!({"cluster.x-k8s.io/v1beta2": "v1"})
+                } else {
+                    json!({})
+                };
+                let name = path.rsplit('/').next();
+                (
+                    Way::Answers,
+                    json!({"metadata": {"name": name, "labels": labels}}),
+                )
+            }
+            _ => (Way::Refuses(404), Value::Null),
+        }
+    }
+
+    fn asked_for(&self, path: &str) -> bool {
+        self.0.lock().unwrap().asked.iter().any(|asked| asked == path)
+    }
+}
+
+fn cluster() -> ClusterRef {
+    ObjectRef::new("one").within("team-a")
+}
+
+fn reference(group: &str, kind: &str) -> ObjectReference {
+    ObjectReference {
+        api_group: Some(group.to_owned()),
+        kind: kind.to_owned(),
+        name: "one".to_owned(),
+        ..ObjectReference::default()
+    }
+}
+
+fn message(found: Result<Option<ControlPlaneFacts>, Unknown>) -> String {
+    match found {
+        Err(Unknown::Unreadable(hold)) => hold.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits as long as two tries at the longest distance may take.
+async fn try_again() {
+    sleep(Duration::from_mins(3)).await;
+}
+
+#[rstest]
+#[case::silent(Way::NeverAnswers, "nothing was listed within 10 s")]
+#[case::forbidden(
+    Way::Refuses(403),
+    "Sluice may not get, list and watch bads in group controlplane.example.com"
+)]
+#[case::broken(Way::Refuses(500), "bads in group controlplane.example.com cannot be listed")]
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_read_is_the_matter_of_its_clusters(#[case] bad: Way, #[case] why: &str) {
+    let (server, triggers) = (Server::new(bad), Triggers::default());
+    let mut woken = Box::pin(triggers.listen());
+    let planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
+    assert_eq!(
+        planes.get(&cluster(), &reference(GROUP, "Bad")),
+        Err(Unknown::Reading)
+    );
+    assert_eq!(
+        planes.get(&cluster(), &reference(GROUP, "Good")),
+        Err(Unknown::Reading)
+    );
+    sleep(Duration::from_secs(1)).await;
+    let good = planes.get(&cluster(), &reference(GROUP, "Good"));
+    assert_eq!(
+        good.map(|facts| facts.and_then(|facts| facts.spec_version)),
+        Ok(Some("v1.36.3".to_owned()))
+    );
+    assert!(woken.next().now_or_never().is_some(), "its Cluster is woken");
+
+    sleep(Duration::from_secs(10)).await;
+    let found = message(planes.get(&cluster(), &reference(GROUP, "Bad")));
+    assert!(found.starts_with("ControlPlaneKindUnreadable: "), "{found}");
+    assert!(found.contains(why), "{found}");
+    while woken.next().now_or_never().is_some() {}
+
+    server.set(|state| state.bad = Way::Answers);
+    if bad != Way::NeverAnswers {
+        try_again().await;
+        assert_eq!(planes.get(&cluster(), &reference(GROUP, "Bad")), Ok(None));
+        assert!(
+            woken.next().now_or_never().is_some(),
+            "it is woken when its kind can be read"
+        );
+    }
+}
+
+#[rstest]
+#[case::of_kubernetes("apps", "Deployment", true, "deployments.apps does not exist or has no label")]
+#[case::without_label(
+    GROUP,
+    "Good",
+    false,
+    "goods.controlplane.example.com does not exist or has no label"
+)]
+#[case::unserved("other.example.com", "Good", true, "the API server does not serve it")]
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
+    #[case] group: &str,
+    #[case] kind: &str,
+    #[case] labelled: bool,
+    #[case] why: &str,
+) {
+    let server = Server::new(Way::Answers);
+    server.set(|state| state.labelled = labelled);
+    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let _reading = planes.get(&cluster(), &reference(group, kind));
+    try_again().await;
+    let found = message(planes.get(&cluster(), &reference(group, kind)));
+    assert!(found.contains(why), "{found}");
+    assert!(!server.asked_for("/apis/apps/v1/deployments"));
+    assert!(!server.asked_for("/apis/controlplane.example.com/v1/goods"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_disappears_and_comes_back() {
+    let server = Server::new(Way::Answers);
+    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
+    let _reading = good();
+    sleep(Duration::from_secs(1)).await;
+    assert!(matches!(good(), Ok(Some(_))));
+
+    server.set(|state| (state.good, state.served) = (Way::Refuses(404), false));
+    try_again().await;
+    let found = message(good());
+    assert!(found.contains("the API server does not serve it"), "{found}");
+
+    server.set(|state| (state.good, state.served) = (Way::Answers, true));
+    try_again().await;
+    assert!(matches!(good(), Ok(Some(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_refusal_of_a_watch_is_not_for_ever() {
+    let server = Server::new(Way::Answers);
+    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
+    let _reading = good();
+    sleep(Duration::from_secs(1)).await;
+    assert!(matches!(good(), Ok(Some(_))));
+    server.set(|state| state.watch = Way::Refuses(403));
+    sleep(Duration::from_secs(6)).await;
+    server.set(|state| state.watch = Way::EndsLater);
+    assert!(matches!(good(), Err(Unknown::Unreadable(_))));
+    try_again().await;
+    assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_of_the_operator_needs_no_label() {
+    let server = Server::new(Way::Answers);
+    server.set(|state| state.labelled = false);
+    let planes = ControlPlanes::new(server.client(), Triggers::default(), vec![GROUP.to_owned()]);
+    let _reading = planes.get(&cluster(), &reference(GROUP, "Good"));
+    sleep(Duration::from_secs(1)).await;
+    assert!(matches!(
+        planes.get(&cluster(), &reference(GROUP, "Good")),
+        Ok(Some(_))
+    ));
+}
+
+#[rstest]
+#[case("cluster.x-k8s.io/v1beta2", true)]
+#[case("cluster.x-k8s.io/v1alpha4", true)]
+#[case("cluster.x-k8s.io/provider", false)]
+#[case("cluster.x-k8s.io/v", false)]
+#[case("cluster.x-k8s.io/vsphere", false)]
+#[case("app/v1beta2", false)]
+fn a_contract_is_a_version(#[case] label: &str, #[case] contract: bool) {
+    assert_eq!(is_contract(label), contract);
+}

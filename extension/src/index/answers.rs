@@ -1,0 +1,90 @@
+//! What each hook of each Cluster was answered last.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
+    sync::{Mutex, PoisonError},
+};
+
+use sluice_core::{decision::Decision, hook_call::HookCall};
+
+/// So many answers are remembered; then all are forgotten, which costs a line of the log each.
+const REMEMBERED: usize = 32 * 1024;
+
+/// The last answers, as hashes: 16 bytes for each hook, Cluster and version.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    hasher: RandomState,
+    last: Mutex<HashMap<u64, u64>>,
+}
+
+impl Answers {
+    /// Whether the call is answered otherwise than the one before, by reason and what is waited for.
+    pub(super) fn is_new(&self, call: &HookCall<'_>, decision: &Decision) -> bool {
+        let question = self.hasher.hash_one((call.uid, call.hook.as_str(), call.version));
+        let answer = match decision {
+            Decision::Release => self.hash(&"release"),
+            Decision::Hold { message, .. } => self.hash(message),
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= REMEMBERED && !last.contains_key(&question) {
+            last.clear();
+        }
+        last.insert(question, answer) != Some(answer)
+    }
+
+    fn hash(&self, what: &impl Hash) -> u64 {
+        self.hasher.hash_one(what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use sluice_core::{hold::HoldReason, hook_call::Hook, retry::RetryPolicy};
+
+    use super::*;
+
+    fn call(uid: &str) -> HookCall<'_> {
+        HookCall {
+            hook: Hook::BeforeClusterUpgrade,
+            namespace: "team-a",
+            name: "one",
+            uid,
+            generation: 1,
+            label: None,
+            version: "v1.36.3",
+            first_step: None,
+            deleted_at: None,
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn hold(message: &str) -> Decision {
+        Decision::Hold {
+            retry_after: RetryPolicy::default().retry_after("uid"),
+            reason: HoldReason::PackagesNotReady,
+            message: message.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_answer_is_new_once() {
+        let answers = Answers::default();
+        assert!(answers.is_new(&call("a"), &hold("antrea")));
+        assert!(!answers.is_new(&call("a"), &hold("antrea")));
+        assert!(answers.is_new(&call("b"), &hold("antrea")), "of another Cluster");
+        assert!(answers.is_new(&call("a"), &hold("metrics")), "another package");
+        assert!(answers.is_new(&call("a"), &Decision::Release));
+        assert!(!answers.is_new(&call("a"), &Decision::Release));
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_limit() {
+        let answers = Answers::default();
+        for number in 0..=REMEMBERED {
+            answers.is_new(&call(&number.to_string()), &Decision::Release);
+        }
+        assert!(answers.last.lock().unwrap().len() <= REMEMBERED);
+    }
+}
