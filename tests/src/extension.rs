@@ -245,7 +245,7 @@ impl Extension {
             .args(["--health-addr", &self.health_address()])
             .args(["--system-namespace", SYSTEM_NAMESPACE])
             .args(["--sync-period", &self.settings.sync_period])
-            .args(["--logging-format", "json"])
+            .args(["--logging-format", "json", "--v", "4"])
             .args(
                 self.arguments
                     .lock()

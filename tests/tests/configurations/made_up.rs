@@ -23,7 +23,7 @@ pub(crate) fn definition() -> Value {
 
 /// The controller of Sluice with this kind in its table, until the set is dropped.
 pub(crate) fn start(client: &Client) -> JoinSet<()> {
-    let (triggers, _wakes) = Triggers::new();
+    let triggers = Triggers::default();
     let dependents = Dependents::default();
     let (stores, following) = Stores::open(client, "tkg-system", &triggers, &dependents);
     let context = Arc::new(Context::new(

@@ -12,6 +12,7 @@ mod deletion;
 mod false_ready;
 mod frozen_leader;
 mod harness_installs;
+mod hostile_kind;
 mod killed;
 mod legacy;
 mod minor_upgrade;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         // The longest one first, so that others run beside it.
         false_ready::scenario(),
         harness_installs::scenario(),
+        hostile_kind::scenario(),
         observer_catches::scenario(),
         create::scenario(),
         configured::scenario(),
