@@ -165,6 +165,16 @@ fn message(found: Result<Option<ControlPlaneFacts>, Unknown>) -> String {
     }
 }
 
+/// Control planes of `server`, of which kind `Good` has been listed.
+async fn listed(server: &Server) -> ControlPlanes {
+    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
+    let _reading = good();
+    sleep(Duration::from_secs(1)).await;
+    assert!(matches!(good(), Ok(Some(_))));
+    planes
+}
+
 /// Waits as long as two tries at the longest distance may take.
 async fn try_again() {
     sleep(Duration::from_mins(3)).await;
@@ -245,11 +255,8 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_disappears_and_comes_back() {
     let server = Server::new(Way::Answers);
-    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let planes = listed(&server).await;
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
-    let _reading = good();
-    sleep(Duration::from_secs(1)).await;
-    assert!(matches!(good(), Ok(Some(_))));
 
     server.set(|state| (state.good, state.served) = (Way::Refuses(404), false));
     try_again().await;
@@ -264,11 +271,8 @@ async fn a_definition_that_disappears_and_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn one_refusal_of_a_watch_is_not_for_ever() {
     let server = Server::new(Way::Answers);
-    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let planes = listed(&server).await;
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
-    let _reading = good();
-    sleep(Duration::from_secs(1)).await;
-    assert!(matches!(good(), Ok(Some(_))));
     server.set(|state| state.watch = Way::Refuses(403));
     sleep(Duration::from_secs(6)).await;
     server.set(|state| state.watch = Way::EndsLater);
