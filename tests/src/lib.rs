@@ -34,4 +34,5 @@ pub mod scenario;
 pub mod slow_file;
 pub mod soak;
 pub mod stack;
+pub mod tls;
 pub mod wait;

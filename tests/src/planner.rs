@@ -1,27 +1,18 @@
 //! Somebody else's extension: it plans upgrades so that workers take every minor version that the control plane takes.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-
 use anyhow::Result;
 use axum::body::Bytes;
 use axum::routing::post;
 use axum::serve::Listener;
 use axum::{Json, Router};
 use kube::Client;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::pki::KeyedCertificate;
 use crate::registration::{self, Scope};
 use crate::scenario::{Scene, VERSIONS};
+use crate::tls::Tls;
 
 const GROUP: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 const HANDLER: &str = "every-minor";
@@ -45,7 +36,7 @@ impl Planner {
     pub async fn start(scene: &Scene) -> Result<Self> {
         let stack = scene.world().stack();
         let pki = stack.management().pki();
-        let listener = Tls::bind(&pki.server_certificate()?).await?;
+        let listener = Tls::bind(&pki.server_certificate()?, &[]).await?;
         let url = format!("https://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
         let server = axum::serve(listener, router()).with_graceful_shutdown(stop.clone().cancelled_owned());
@@ -66,46 +57,6 @@ impl Planner {
         self.stop.cancel();
         self.server.await??;
         Ok(())
-    }
-}
-
-/// Connections with TLS.
-struct Tls {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl Tls {
-    async fn bind(certificate: &KeyedCertificate) -> Result<Self> {
-        let chain =
-            CertificateDer::pem_slice_iter(certificate.certificate.as_bytes()).collect::<Result<_, _>>()?;
-        let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes())?;
-        let config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
-        Ok(Self {
-            listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?,
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-        })
-    }
-}
-
-impl Listener for Tls {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let (stream, peer) = Listener::accept(&mut self.listener).await;
-            // Somebody who does not speak TLS is sent away.
-            if let Ok(stream) = self.acceptor.accept(stream).await {
-                return (stream, peer);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 }
 
