@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Extension;
+use super::Replica;
 use crate::hook_call;
 
 const GROUP_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
@@ -46,7 +46,7 @@ impl HookReply {
     }
 }
 
-impl Extension {
+impl Replica {
     /// Asks `hook` (`BeforeClusterUpgrade`) about `cluster`, a Cluster object, with `fields` of the request beside it.
     ///
     /// # Errors

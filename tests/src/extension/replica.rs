@@ -1,16 +1,12 @@
-//! The extension under test: the release binary, started as a user would start it, with the roles that we
-//! ship.
-
-mod ask;
+//! One replica: the release binary, started as a user would start it, with the roles that we ship.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kube::Client;
 use nix::sys::signal::Signal;
 use tokio::sync::Mutex;
 
@@ -19,20 +15,23 @@ use crate::manifests::Base;
 use crate::ports::Port;
 use crate::probe::Probe;
 use crate::process::{Launch, Process};
-use crate::registration;
-pub use crate::registration::Scope;
 use crate::run_directory::target_directory;
 use crate::stack::{SYSTEM_NAMESPACE, Stack, StackCore};
-use crate::wait;
-
-pub use ask::HookReply;
 
 /// Path of the binary; by default `release/sluice` in Cargo's target directory.
 pub const BINARY: &str = "SLUICE_BIN";
 
 const READY: Duration = Duration::from_secs(30);
 
-/// How one extension is set up.
+/// The flags of an election. Its times are shorter than those that we ship, so that the death of a leader costs seconds.
+const ELECTION: [&str; 4] = [
+    "--leader-elect",
+    "--leader-elect-lease-duration=9s",
+    "--leader-elect-renew-deadline=6s",
+    "--leader-elect-retry-period=1s",
+];
+
+/// How one replica is set up.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Name of its log, unique in the stack.
@@ -46,7 +45,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// An extension that looks again every ten minutes, as shipped.
+    /// A replica that looks again every ten minutes, as shipped, and leads when no other one does.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -56,38 +55,21 @@ impl Settings {
             api_server: None,
         }
     }
-
-    /// Reaches the management API server at another URL.
-    #[must_use]
-    pub fn api_server(mut self, url: impl Into<String>) -> Self {
-        self.api_server = Some(url.into());
-        self
-    }
-
-    /// A standby: answers hooks, and waits for a lease that another replica has.
-    #[must_use]
-    pub fn standby(mut self) -> Self {
-        self.arguments.push("--leader-elect".to_owned());
-        self
-    }
 }
 
-/// A running extension: ports, certificate and identity for its whole life, and a process that may be
-/// replaced.
-pub struct Extension {
+/// A replica: ports, certificate and ServiceAccount for its whole life, and a process that may be replaced.
+pub struct Replica {
     core: Arc<StackCore>,
-    client: Client,
     settings: Settings,
-    arguments: std::sync::Mutex<Vec<String>>,
     program: PathBuf,
     directory: PathBuf,
-    ca_bundle: String,
-    hook_port: Port,
+    pub(super) ca_bundle: String,
+    pub(super) hook_port: Port,
     health_port: Port,
     process: Mutex<Option<Process>>,
 }
 
-impl Extension {
+impl Replica {
     /// Applies `manifests/base`, starts the binary with a token of the ServiceAccount in it, and waits
     /// until it is ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
@@ -95,17 +77,17 @@ impl Extension {
         base.apply(&stack.client()).await?;
         let identity = base.identity()?;
         let token = token(&stack.client(), &identity.namespace, &identity.service_account).await?;
-        let extension = Self::prepare(stack, settings, &token)?;
-        extension.restart().await?;
-        Ok(extension)
+        let replica = Self::prepare(stack, settings, &token)?;
+        replica.restart().await?;
+        Ok(replica)
     }
 
     /// Starts the binary with another token and does not wait: its holder may have no rights at all yet.
     pub async fn start_unready(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
-        let extension = Self::prepare(stack, settings, token)?;
-        let process = Process::start(extension.core.directory(), extension.launch())?;
-        *extension.process.lock().await = Some(process);
-        Ok(extension)
+        let replica = Self::prepare(stack, settings, token)?;
+        let process = Process::start(replica.core.directory(), replica.launch())?;
+        *replica.process.lock().await = Some(process);
+        Ok(replica)
     }
 
     fn prepare(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
@@ -124,8 +106,6 @@ impl Extension {
 
         Ok(Self {
             core: stack.core().clone(),
-            client: stack.client(),
-            arguments: std::sync::Mutex::new(settings.arguments.clone()),
             settings,
             program,
             directory,
@@ -146,33 +126,49 @@ impl Extension {
         Ok(())
     }
 
-    /// More arguments for the next process, in place of those given before.
-    pub fn set_arguments(&self, arguments: Vec<String>) {
-        *self.arguments.lock().unwrap_or_else(PoisonError::into_inner) = arguments;
-    }
-
-    /// Stops the process where it stands, until [`Self::thaw`].
+    /// Stops the process where it stands, until [`Extension::thaw`](super::Extension::thaw).
     pub async fn freeze(&self) -> Result<()> {
         let process = self.process.lock().await;
         process
             .as_ref()
-            .context("the extension does not run")?
+            .context("the replica does not run")?
             .signal(Signal::SIGSTOP)
     }
 
-    /// Lets a stopped process go on and waits until it ends by itself, as a leader must that was stopped for too long.
-    pub async fn thaw(&self, deadline: Duration) -> Result<ExitStatus> {
+    /// Lets a stopped process go on. It may end by itself from now on, as a leader does that was stopped for too long.
+    pub(super) async fn thaw(&self) -> Result<()> {
         let process = self.process.lock().await;
-        let process = process.as_ref().context("the extension does not run")?;
+        let process = process.as_ref().context("the replica does not run")?;
         process.may_end(true);
-        process.signal(Signal::SIGCONT)?;
-        let ended = wait::until("the thawed extension to end by itself", deadline, || async {
-            match process.exited() {
-                Some(status) => Ok(status),
-                None => wait::not_yet("it runs"),
-            }
-        });
-        Ok(ended.await?)
+        process.signal(Signal::SIGCONT)
+    }
+
+    /// How its process ended, where it has.
+    pub(super) async fn exited(&self) -> Option<ExitStatus> {
+        let process = self.process.lock().await;
+        process.as_ref().and_then(Process::exited)
+    }
+
+    /// From now on an end is unexpected again. A process that has ended is started again, and how it ended is returned.
+    pub(super) async fn ends_no_more(&self) -> Result<Option<ExitStatus>> {
+        if let Some(status) = self.exited().await {
+            self.restart().await?;
+            return Ok(Some(status));
+        }
+        let process = self.process.lock().await;
+        process
+            .as_ref()
+            .context("the replica does not run")?
+            .may_end(false);
+        Ok(None)
+    }
+
+    /// Whether its process is the holder of a lease.
+    pub(super) async fn is(&self, holder: &str) -> bool {
+        let process = self.process.lock().await;
+        process
+            .as_ref()
+            .is_some_and(|process| holder.starts_with(&format!("{}_{}_", self.settings.name, process.id())))
     }
 
     /// Kills the process.
@@ -187,20 +183,9 @@ impl Extension {
     pub async fn terminate(&self, grace: Duration) -> Result<ExitStatus> {
         let process = self.process.lock().await.take();
         process
-            .context("the extension does not run")?
+            .context("the replica does not run")?
             .terminate(grace)
             .await
-    }
-
-    /// Registers it with Cluster API under `name` and waits until its hooks are discovered.
-    pub async fn register(&self, name: &str, scope: &Scope) -> Result<()> {
-        registration::register(&self.client, name, &self.hook_url(), &self.ca_bundle, scope).await
-    }
-
-    /// Takes the registration back. To be done before the process is stopped for good while Cluster API may
-    /// be restarted.
-    pub async fn unregister(&self, name: &str) -> Result<()> {
-        registration::unregister(&self.client, name).await
     }
 
     /// Where hooks are served: `https://127.0.0.1:<port>`.
@@ -246,12 +231,9 @@ impl Extension {
             .args(["--system-namespace", SYSTEM_NAMESPACE])
             .args(["--sync-period", &self.settings.sync_period])
             .args(["--logging-format", "json", "--v", "4"])
-            .args(
-                self.arguments
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone(),
-            )
+            .args(ELECTION)
+            .args(["--leader-elect-identity", &self.settings.name])
+            .args(&self.settings.arguments)
     }
 }
 

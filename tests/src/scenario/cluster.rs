@@ -290,10 +290,14 @@ impl Cluster {
         Ok(found)
     }
 
-    /// What the extension has answered about the Cluster so far.
+    /// What the replicas of the extension have answered about the Cluster so far, in order.
     pub fn hook_answers(&self) -> Result<Vec<HookAnswer>> {
-        let log = self.scene.world().extension()?.log();
-        HookAnswer::read(&log, self.scene.namespace(), &self.name)
+        let mut answers = Vec::new();
+        for log in self.scene.world().extension()?.logs() {
+            answers.extend(HookAnswer::read(&log, self.scene.namespace(), &self.name)?);
+        }
+        answers.sort_by_key(|answer| answer.timestamp);
+        Ok(answers)
     }
 
     /// Waits until the ClusterBootstrap answers `look`.

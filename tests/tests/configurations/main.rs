@@ -93,7 +93,10 @@ async fn every_configuration_is_counted(client: &Client, extension: &Extension) 
 
 /// Looks for the canary, plain and in base64, wherever Sluice speaks, except in the Secrets that it is for.
 async fn no_credential_is_told(client: &Client, extension: &Extension) -> Result<()> {
-    let log = fs::read_to_string(extension.log())?;
+    let log: String = extension
+        .logs()
+        .map(fs::read_to_string)
+        .collect::<Result<_, _>>()?;
     let events = Api::<Event>::all(client.clone())
         .list(&ListParams::default())
         .await?;

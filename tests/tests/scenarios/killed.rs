@@ -15,6 +15,9 @@ use crate::common::{held, is_held, released, releases};
 /// Long enough for Cluster API to wait for many seconds before it tries again.
 const OUTAGE: Duration = Duration::from_secs(30);
 
+/// Time to end in good order: the lease is given back then, so the next leader need not wait for its end.
+const GRACE: Duration = Duration::from_secs(20);
+
 /// How long a release may take after the outage.
 const RECOVERY: Duration = Duration::from_secs(5);
 
@@ -72,7 +75,7 @@ async fn run_outage(scene: Scene) -> Result<()> {
     let cluster = scene.cluster("one").create_settled(&old).await?;
     let before = held(&cluster, &new).await?;
     let extension = scene.world().extension()?;
-    extension.kill().await?;
+    extension.terminate(GRACE).await?;
     cluster.says("failed to call extension handler", PATIENCE).await?;
     cluster.delay("antrea", Delay::NONE);
     // The outage itself is what is tested: nothing that could be waited for happens in it.

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, WatchEvent, WatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use sluice_tests::extension::{Extension, Settings};
+use sluice_tests::extension::{Replica, Settings};
 use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::{Event, Revision};
 use sluice_tests::packages::NAMESPACE;
@@ -49,7 +49,7 @@ async fn run_settled(scene: Scene) -> Result<()> {
         sync_period: "20s".to_owned(),
         ..Settings::new("package-edited")
     };
-    let hasty = Extension::start(world.stack(), hasty).await?;
+    let hasty = Replica::start(world.stack(), hasty).await?;
 
     let marker = json!({
         "apiVersion": "v1",

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::apply;
-use sluice_tests::extension::{Extension, HookReply, Settings};
+use sluice_tests::extension::{HookReply, Replica, Settings};
 use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::Revision;
 use sluice_tests::relay::Relay;
@@ -132,22 +131,17 @@ async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
     replica.kill().await
 }
 
-/// A replica that answers hooks and leaves everything else to the one that Cluster API knows. That one takes no part in an
-/// election, so a lease that is held for an hour stands for it.
-async fn standby(scene: &Scene, name: &str, api_server: Option<String>) -> Result<Extension> {
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "sluice-leader", "namespace": "sluice-system"},
-        "spec": {"holderIdentity": "sluice", "leaseDurationSeconds": 3600},
-    });
-    apply::apply(&scene.client(), &lease).await?;
-    let mut settings = Settings::new(format!("sluice-{name}")).standby();
-    settings.api_server = api_server;
-    Extension::start(scene.world().stack(), settings).await
+/// A third replica. It does not lead: the lease is held.
+async fn standby(scene: &Scene, name: &str, api_server: Option<String>) -> Result<Replica> {
+    scene.world().extension()?.leader().await?;
+    let settings = Settings {
+        api_server,
+        ..Settings::new(format!("sluice-{name}"))
+    };
+    Replica::start(scene.world().stack(), settings).await
 }
 
-async fn ask(replica: &Extension, cluster: &Value) -> Result<HookReply> {
+async fn ask(replica: &Replica, cluster: &Value) -> Result<HookReply> {
     let to = &cluster["spec"]["topology"]["version"];
     let versions = json!({
         "fromKubernetesVersion": VERSIONS[1],
@@ -160,7 +154,7 @@ async fn ask(replica: &Extension, cluster: &Value) -> Result<HookReply> {
 
 /// Asks about the Cluster as it is until an answer is accepted.
 async fn answers(
-    replica: &Extension,
+    replica: &Replica,
     cluster: &Cluster,
     deadline: Duration,
     what: &str,
@@ -211,7 +205,7 @@ async fn is_closed(cluster: &Cluster, before: Revision) -> Result<()> {
 }
 
 /// How often the replica says that it became stale, and current again.
-fn changes(replica: &Extension) -> Result<(usize, usize)> {
+fn changes(replica: &Replica) -> Result<(usize, usize)> {
     let log = std::fs::read_to_string(replica.log())?;
     let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();
     Ok((count("\"Stale: "), count("\"Current again: ")))

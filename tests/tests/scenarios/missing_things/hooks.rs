@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::extension::{Extension, HookReply, Settings};
+use sluice_tests::extension::{HookReply, Replica, Settings};
 use sluice_tests::kapp_controller::token;
 use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::TKR;
@@ -27,7 +27,8 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&known).await?;
     scene.publish(&other).await?;
     let cluster = scene.cluster("one").create_settled(&known).await?;
-    let sluice = scene.world().extension()?;
+    // It answers from its own memory what the other one has decided.
+    let sluice = scene.world().extension()?.standby().await?;
 
     let seen = cluster.object().await?;
     is_released(sluice, &seen).await.context("as it is")?;
@@ -96,7 +97,7 @@ fn unknown(seen: &Value, other: &str) -> Vec<(&'static str, Value, &'static str)
 }
 
 /// The later generation becomes the one that Sluice has seen.
-async fn edited(sluice: &Extension, cluster: &Cluster, seen: &Value) -> Result<()> {
+async fn edited(sluice: &Replica, cluster: &Cluster, seen: &Value) -> Result<()> {
     let edit =
         json!({"spec": {"topology": {"controlPlane": {"metadata": {"labels": {"harness.test/edit": "1"}}}}}});
     cluster.patch(&edit).await?;
@@ -105,7 +106,7 @@ async fn edited(sluice: &Extension, cluster: &Cluster, seen: &Value) -> Result<(
 }
 
 /// The Cluster that was never seen is made.
-async fn created(sluice: &Extension, scene: &Scene, seen: &Value) -> Result<()> {
+async fn created(sluice: &Replica, scene: &Scene, seen: &Value) -> Result<()> {
     let label = seen["metadata"]["labels"][TKR].as_str().context("no label")?;
     let version = seen["spec"]["topology"]["version"]
         .as_str()
@@ -122,7 +123,7 @@ async fn created(sluice: &Extension, scene: &Scene, seen: &Value) -> Result<()> 
 
 /// The UID that was held is that of the Cluster, and the one before is not any more. A Cluster that has a control plane is not
 /// created again, so another hook is asked.
-async fn moved(sluice: &Extension, cluster: &Cluster) -> Result<()> {
+async fn moved(sluice: &Replica, cluster: &Cluster) -> Result<()> {
     let before = cluster.object().await?;
     let reply = ask_at_rest(sluice, &before).await?;
     ensure!(reply.is_released(), "before the move: {reply:?}");
@@ -150,12 +151,12 @@ async fn unsynced(scene: &Scene, cluster: &Cluster) -> Result<()> {
     let token = token(&scene.client(), scene.namespace(), "late").await?;
     let settings = Settings {
         // It must not write beside the one that reconciles, so it stays without the right to lead.
-        arguments: ["--leader-elect", "--leader-elect-namespace", scene.namespace()]
+        arguments: ["--leader-elect-namespace", scene.namespace()]
             .map(str::to_owned)
             .to_vec(),
         ..Settings::new("sluice-late")
     };
-    let late = Extension::start_unready(stack, settings, &token).await?;
+    let late = Replica::start_unready(stack, settings, &token).await?;
 
     let seen = cluster.object().await?;
     let reply = wait::until("the replica to listen", PATIENCE, || async {
@@ -185,12 +186,12 @@ async fn unsynced(scene: &Scene, cluster: &Cluster) -> Result<()> {
 }
 
 /// Asks about a Cluster that has a control plane.
-async fn ask_at_rest(sluice: &Extension, cluster: &Value) -> Result<HookReply> {
+async fn ask_at_rest(sluice: &Replica, cluster: &Value) -> Result<HookReply> {
     let version = json!({"kubernetesVersion": cluster["spec"]["topology"]["version"]});
     sluice.ask("AfterClusterUpgrade", cluster, &version).await
 }
 
-async fn becomes_released_at_rest(sluice: &Extension, cluster: &Value) -> Result<()> {
+async fn becomes_released_at_rest(sluice: &Replica, cluster: &Value) -> Result<()> {
     wait::until("the hook to be released", PATIENCE, || async {
         match ask_at_rest(sluice, cluster).await? {
             reply if reply.is_released() => Ok(()),
@@ -201,17 +202,17 @@ async fn becomes_released_at_rest(sluice: &Extension, cluster: &Value) -> Result
     Ok(())
 }
 
-async fn ask(sluice: &Extension, cluster: &Value) -> Result<HookReply> {
+async fn ask(sluice: &Replica, cluster: &Value) -> Result<HookReply> {
     sluice.ask(CREATE, cluster, &json!({})).await
 }
 
-async fn is_released(sluice: &Extension, cluster: &Value) -> Result<()> {
+async fn is_released(sluice: &Replica, cluster: &Value) -> Result<()> {
     let reply = ask(sluice, cluster).await?;
     ensure!(reply.is_released(), "answered {reply:?}");
     Ok(())
 }
 
-async fn becomes_released(sluice: &Extension, cluster: &Value) -> Result<()> {
+async fn becomes_released(sluice: &Replica, cluster: &Value) -> Result<()> {
     wait::until("the hook to be released", PATIENCE, || async {
         let reply = ask(sluice, cluster).await?;
         if reply.is_released() {

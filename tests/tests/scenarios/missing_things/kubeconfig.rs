@@ -39,6 +39,9 @@ async fn run(scene: Scene) -> Result<()> {
     for row in rows(&path, &sound, &ran.display().to_string()) {
         row.run(&cluster, before).await?;
     }
+    leads_to_sluice(&scene, &path, &sound)?
+        .run(&cluster, before)
+        .await?;
     is_held(&cluster, &new, before).await?;
     released(&cluster, &new, before).await?;
 
@@ -123,13 +126,31 @@ fn rows(path: &str, sound: &Value, ran: &str) -> Vec<Row> {
     ]
 }
 
+/// The server that the kubeconfig names is the extension that reads it.
+fn leads_to_sluice(scene: &Scene, path: &str, sound: &Value) -> Result<Row> {
+    let replica = &scene.world().extension()?.replicas()[0];
+    let mut kubeconfig = sound.clone();
+    let server = &mut kubeconfig["clusters"][0]["cluster"];
+    server["server"] = json!(replica.hook_url());
+    server["certificate-authority-data"] = json!(scene.world().stack().management().pki().ca_bundle());
+    Ok(Row {
+        what: "the server is Sluice itself",
+        path: path.to_owned(),
+        spoil: Some(json!({"data": {"value": BASE64_STANDARD.encode(kubeconfig.to_string())}})),
+        reason: "WorkloadUnreachable",
+        names: "workload API server".to_owned(),
+        recovers: SECRET,
+    })
+}
+
 /// Looks for the canary, plain and in base64, wherever Sluice speaks.
 async fn is_not_repeated(scene: &Scene, cluster: &Cluster) -> Result<()> {
     let extension = scene.world().extension()?;
     let events = format!("/apis/events.k8s.io/v1/namespaces/{}/events", scene.namespace());
     let events = scene.objects().get(&events).await?.context("no events")?;
+    let logs: std::io::Result<String> = extension.logs().map(fs::read_to_string).collect();
     let places = [
-        ("log", fs::read_to_string(extension.log())?),
+        ("log", logs?),
         ("metrics", extension.metrics().await?),
         ("status", cluster.bootstrap().await?.to_string()),
         ("events", events.to_string()),

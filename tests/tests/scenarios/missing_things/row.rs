@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sluice_tests::observer::Revision;
 use sluice_tests::scenario::{Cluster, PATIENCE};
@@ -74,12 +74,17 @@ pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Resul
         "fromKubernetesVersion": cluster.workload()?.api.version(),
         "toKubernetesVersion": object["spec"]["topology"]["version"],
     });
-    let extension = cluster.scene().world().extension()?;
-    let reply = extension.ask("BeforeClusterUpgrade", &object, &versions).await?;
-    ensure!(
-        reply.is_held(reason) && reply.message.contains(names),
-        "the hook is answered {reply:?}"
-    );
+    for replica in cluster.scene().world().extension()?.replicas() {
+        wait::until("the hook to be held", PATIENCE, || async {
+            let reply = replica.ask("BeforeClusterUpgrade", &object, &versions).await?;
+            if reply.is_held(reason) && reply.message.contains(names) {
+                Ok(())
+            } else {
+                wait::not_yet(format!("{reply:?}"))
+            }
+        })
+        .await?;
+    }
     if is_told(reason)? {
         cluster.has_event(reason, names, PATIENCE).await?;
     }

@@ -1,0 +1,185 @@
+//! The extension under test: two replicas of the release binary, of which one leads, at one address.
+
+mod ask;
+mod front;
+mod replica;
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::{Api, Client};
+use tokio::time::sleep;
+
+pub use crate::registration::Scope;
+use crate::stack::Stack;
+use crate::{registration, wait};
+pub use ask::HookReply;
+use front::Front;
+pub use replica::{BINARY, Replica, Settings};
+
+/// Name of the lease.
+const LEASE: &str = "sluice-leader";
+
+/// Its namespace, by default.
+const NAMESPACE: &str = "sluice-system";
+
+/// How soon a replica leads after the one before it has died.
+const LEADS: Duration = Duration::from_secs(30);
+
+/// How soon a leader that lost its lease has to end.
+const ENDS: Duration = Duration::from_secs(15);
+
+/// A running extension.
+pub struct Extension {
+    client: Client,
+    leases: Api<Lease>,
+    ca_bundle: String,
+    replicas: Vec<Replica>,
+    front: Front,
+}
+
+impl Extension {
+    /// Starts two replicas, `<name>-a` and `<name>-b`, and waits until both are ready.
+    pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
+        let replica = |letter: char| {
+            let name = format!("{}-{letter}", settings.name);
+            let settings = settings.clone();
+            Replica::start(stack, Settings { name, ..settings })
+        };
+        let replicas = try_join_all(['a', 'b'].map(replica)).await?;
+        let pki = stack.management().pki();
+        Ok(Self {
+            client: stack.client(),
+            leases: Api::namespaced(stack.client(), NAMESPACE),
+            ca_bundle: pki.ca_bundle(),
+            front: Front::start(pki, replicas.iter().map(Replica::hook_url)).await?,
+            replicas,
+        })
+    }
+
+    /// Kills all processes that run, starts them again with the same arguments and waits until they are ready.
+    pub async fn restart(&self) -> Result<()> {
+        self.kill().await?;
+        try_join_all(self.replicas.iter().map(Replica::restart)).await?;
+        Ok(())
+    }
+
+    /// Kills all processes.
+    pub async fn kill(&self) -> Result<()> {
+        try_join_all(self.replicas.iter().map(Replica::kill)).await?;
+        Ok(())
+    }
+
+    /// Asks all processes to end, as a kubelet does; kills them after `grace`. Fails if one did not end well.
+    pub async fn terminate(&self, grace: Duration) -> Result<()> {
+        let statuses = try_join_all(self.replicas.iter().map(|replica| replica.terminate(grace))).await?;
+        for status in statuses {
+            ensure!(status.success(), "a replica that was asked to end: {status}");
+        }
+        Ok(())
+    }
+
+    /// The replica that leads, waited for while none does.
+    pub async fn leader(&self) -> Result<&Replica> {
+        let leader = wait::until("a replica to lead", LEADS, || async {
+            let lease = self.lease().await?;
+            let holder = lease.holder_identity.unwrap_or_default();
+            for replica in &self.replicas {
+                if replica.is(&holder).await {
+                    return Ok(replica);
+                }
+            }
+            wait::not_yet(format!("the lease says {holder:?}"))
+        });
+        Ok(leader.await?)
+    }
+
+    /// A replica that does not lead.
+    pub async fn standby(&self) -> Result<&Replica> {
+        let leader = self.leader().await?;
+        let mut others = self
+            .replicas
+            .iter()
+            .filter(|replica| !std::ptr::eq(*replica, leader));
+        others.next().context("all replicas lead")
+    }
+
+    /// Kills the leader and starts it again after `away`: the other replica takes over, or it comes back before.
+    pub async fn kill_leader(&self, away: Duration) -> Result<()> {
+        let leader = self.leader().await?;
+        leader.kill().await?;
+        sleep(away).await;
+        leader.restart().await
+    }
+
+    /// Stops the leader where it stands for `time`.
+    pub async fn freeze_leader(&self, time: Duration) -> Result<()> {
+        let leader = self.leader().await?;
+        leader.freeze().await?;
+        sleep(time).await;
+        self.thaw(leader).await.map(drop)
+    }
+
+    /// Lets a leader that was stopped go on. If it lost its lease meanwhile it has to end by itself; then it is started again, and
+    /// how it ended is returned.
+    pub async fn thaw(&self, leader: &Replica) -> Result<Option<ExitStatus>> {
+        let thawed = Timestamp::now();
+        leader.thaw().await?;
+        wait::until(
+            "the thawed leader to renew its lease, or to end",
+            ENDS,
+            || async {
+                if leader.exited().await.is_some() {
+                    return Ok(());
+                }
+                let lease = self.lease().await?;
+                let leads = leader.is(&lease.holder_identity.unwrap_or_default()).await;
+                match lease.renew_time {
+                    Some(renewed) if leads && renewed.0 > thawed => Ok(()),
+                    _ => wait::not_yet("it neither ended nor renewed its lease"),
+                }
+            },
+        )
+        .await?;
+        leader.ends_no_more().await
+    }
+
+    /// Registers it with Cluster API under `name` and waits until its hooks are discovered.
+    pub async fn register(&self, name: &str, scope: &Scope) -> Result<()> {
+        registration::register(&self.client, name, self.front.url(), &self.ca_bundle, scope).await
+    }
+
+    /// Takes the registration back. To be done before the processes are stopped for good while Cluster API may
+    /// be restarted.
+    pub async fn unregister(&self, name: &str) -> Result<()> {
+        registration::unregister(&self.client, name).await
+    }
+
+    /// All replicas.
+    #[must_use]
+    pub fn replicas(&self) -> &[Replica] {
+        &self.replicas
+    }
+
+    /// What `/metrics` of each replica says, one after the other.
+    pub async fn metrics(&self) -> Result<String> {
+        Ok(try_join_all(self.replicas.iter().map(Replica::metrics))
+            .await?
+            .concat())
+    }
+
+    /// The log files of all replicas.
+    pub fn logs(&self) -> impl Iterator<Item = PathBuf> {
+        self.replicas.iter().map(Replica::log)
+    }
+
+    async fn lease(&self) -> Result<LeaseSpec, kube::Error> {
+        let lease = self.leases.get_opt(LEASE).await?;
+        Ok(lease.and_then(|lease| lease.spec).unwrap_or_default())
+    }
+}
