@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use nix::sys::signal::Signal;
 
 use crate::pki::ClusterPki;
 use crate::ports::Port;
@@ -96,6 +97,23 @@ impl ApiServer {
             Some(mut process) => process.kill().await,
             None => Ok(()),
         }
+    }
+
+    /// Stops the server where it stands: its connections stay open, and nothing is answered.
+    pub async fn freeze(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP).await
+    }
+
+    /// Lets a stopped server go on.
+    pub async fn thaw(&self) -> Result<()> {
+        self.signal(Signal::SIGCONT).await
+    }
+
+    async fn signal(&self, signal: Signal) -> Result<()> {
+        let slot = self.process.lock().await;
+        slot.as_ref()
+            .context("the API server does not run")?
+            .signal(signal)
     }
 
     /// Starts the server again after [`Self::kill`], in the version that it had.

@@ -71,6 +71,14 @@ async fn happen(
     match kind {
         Kind::ExtensionRestart => extension_away(subject, Duration::ZERO).await.map(none),
         Kind::ExtensionDown => extension_away(subject, lasts).await.map(none),
+        Kind::LeaderKilled => {
+            let _alone = subject.shared.lock().await;
+            subject.world().extension()?.kill_leader(lasts).await.map(none)
+        }
+        Kind::LeaderFrozen => {
+            let _alone = subject.shared.lock().await;
+            subject.world().extension()?.freeze_leader(lasts).await.map(none)
+        }
         Kind::ClusterApiRestart => {
             let _alone = subject.shared.lock().await;
             subject.world().stack().cluster_api().restart().await.map(none)

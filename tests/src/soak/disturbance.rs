@@ -5,10 +5,14 @@ use std::time::Duration;
 /// A disturbance. Each takes itself back after a time that the plan gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// The extension is killed and started again.
+    /// All replicas of the extension are killed and started again.
     ExtensionRestart,
-    /// The extension is killed and stays away.
+    /// All replicas of the extension are killed and stay away.
     ExtensionDown,
+    /// The leader is killed, and comes back some time later.
+    LeaderKilled,
+    /// The leader is stopped where it stands for some time, which may be longer than its lease lasts.
+    LeaderFrozen,
     /// Cluster API is killed and started again.
     ClusterApiRestart,
     /// The workload's API server is killed and stays away.
@@ -49,9 +53,11 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::ExtensionRestart,
         Self::ExtensionDown,
+        Self::LeaderKilled,
+        Self::LeaderFrozen,
         Self::ClusterApiRestart,
         Self::WorkloadApiDown,
         Self::KappControllerRestart,
@@ -78,6 +84,8 @@ impl Kind {
         match self {
             Self::ExtensionRestart => "extension-restart",
             Self::ExtensionDown => "extension-down",
+            Self::LeaderKilled => "leader-killed",
+            Self::LeaderFrozen => "leader-frozen",
             Self::ClusterApiRestart => "cluster-api-restart",
             Self::WorkloadApiDown => "workload-api-down",
             Self::KappControllerRestart => "kapp-controller-restart",
@@ -137,7 +145,8 @@ impl Kind {
     /// The longest time that it lasts.
     pub(super) fn longest(self) -> Duration {
         match self {
-            Self::ExtensionDown => Duration::from_secs(10),
+            Self::ExtensionDown | Self::LeaderKilled => Duration::from_secs(10),
+            Self::LeaderFrozen => Duration::from_secs(15),
             _ => Duration::from_secs(5),
         }
     }

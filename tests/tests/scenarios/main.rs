@@ -14,6 +14,7 @@ mod frozen_leader;
 mod harness_installs;
 mod hostile_kind;
 mod killed;
+mod leader_lost;
 mod legacy;
 mod minor_upgrade;
 mod missing_things;
@@ -32,6 +33,7 @@ mod resync;
 mod server_replaced;
 mod stage_zero;
 mod stale;
+mod started_without;
 mod third_party;
 mod twenty;
 mod unmanaged;
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         missing_things::hooks(),
         workload_away::silent(),
         workload_away::swapped(),
+        workload_away::frozen(),
         stage_zero::scenario(),
         stage_zero::restarted(),
         stage_zero::installer_restarted(),
@@ -95,6 +98,8 @@ fn main() -> ExitCode {
         server_replaced::scenario(),
         needed_things::scenario(),
         frozen_leader::scenario(),
+        leader_lost::scenario(),
+        started_without::scenario(),
         twenty::scenario(),
     ])
 }

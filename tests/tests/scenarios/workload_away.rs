@@ -30,6 +30,32 @@ async fn run_silent(scene: Scene) -> Result<()> {
     Ok(())
 }
 
+pub(crate) fn frozen() -> Scenario {
+    Scenario::new(
+        "workload-frozen",
+        "the workload API server stops answering with its connections open: its Cluster is held for that reason, another one is upgraded meanwhile, and it goes on when the server does",
+        |scene| Box::pin(run_frozen(scene)),
+    )
+    .long()
+}
+
+async fn run_frozen(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let frozen = scene.cluster("frozen").create_settled(&old).await?;
+    let other = scene.cluster("other").create_settled(&old).await?;
+    let before = held(&frozen, &new).await?;
+    let api = &frozen.workload()?.api;
+    api.freeze().await?;
+    frozen.says("WorkloadUnreachable", PATIENCE).await?;
+    let since = held(&other, &new).await?;
+    released(&other, &new, since).await?;
+    frozen.control_plane_is_untouched(before).await?;
+    api.thaw().await?;
+    is_held(&frozen, &new, before).await?;
+    released(&frozen, &new, before).await?;
+    Ok(())
+}
+
 pub(crate) fn swapped() -> Scenario {
     Scenario::new(
         "kubeconfig-swapped",

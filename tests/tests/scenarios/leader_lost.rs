@@ -1,0 +1,41 @@
+//! The leader dies, or is stopped, in the middle of a hold.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use sluice_tests::kubelet::Delay;
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+
+use crate::common::{held, is_held, releases};
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario::new(
+        "leader-lost",
+        "the leader is killed in mid-hold, the next one is stopped while the last package gets ready: nothing is early, and the other replica releases",
+        |scene| Box::pin(run(scene)),
+    )
+    .alone()
+    .long()
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    let before = held(&cluster, &new).await?;
+    let extension = scene.world().extension()?;
+    extension.kill_leader(Duration::ZERO).await?;
+    is_held(&cluster, &new, before).await?;
+
+    let stopped = extension.leader().await?;
+    stopped.freeze().await?;
+    cluster.delay("antrea", Delay::NONE);
+    cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    let ended = extension.thaw(stopped).await?;
+    ensure!(
+        ended.is_some_and(|status| !status.success()),
+        "a leader that lost its lease ended with {ended:?}"
+    );
+    cluster.is_settled(PATIENCE).await
+}

@@ -1,0 +1,49 @@
+//! Everything starts again while an API that Sluice reads is missing.
+
+use anyhow::{Context as _, Result};
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+
+use crate::common::{held, is_held, released, releases};
+
+/// Which of our definitions is missing.
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tanzukubernetesreleases.run.tanzu.vmware.com";
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario::new(
+        "started-without",
+        "all replicas and Cluster API start again while kapp-controller's API and a definition of ours are missing: Cluster API stays up, the upgrade is held, and goes on by itself",
+        |scene| Box::pin(run(scene)),
+    )
+    .alone()
+    .long()
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let (old, new) = releases(&scene).await?;
+    let cluster = scene.cluster("one").create_settled(&old).await?;
+    let before = held(&cluster, &new).await?;
+    let stack = scene.world().stack();
+    let extension = scene.world().extension()?;
+    let definition = scene.objects().get(DEFINITION).await?;
+    let definition = definition.context("no definition")?;
+
+    extension.kill().await?;
+    stack.kapp_controller().kill().await?;
+    scene.objects().delete(DEFINITION).await?;
+    // Both wait until what is started is ready.
+    extension.restart().await?;
+    stack.cluster_api().restart().await?;
+    cluster.says("BeforeClusterUpgrade: Starting", PATIENCE).await?;
+    cluster.control_plane_is_untouched(before).await?;
+
+    scene.objects().restore(DEFINITION, &definition).await?;
+    // Packages are written by way of its API.
+    stack.kapp_controller().restart().await?;
+    for release in [&old, &new] {
+        scene.publish(release).await?;
+    }
+    is_held(&cluster, &new, before).await?;
+    released(&cluster, &new, before).await?;
+    stack.check()
+}
