@@ -213,6 +213,17 @@ impl Replica {
             .await
     }
 
+    /// Resident memory of its process in bytes.
+    pub async fn memory(&self) -> Result<u64> {
+        let process = self.process.lock().await;
+        let id = process.as_ref().context("the replica does not run")?.id();
+        let running = self.core.directory().memory();
+        let resident = running.into_iter().find(|resident| resident.id == id);
+        resident
+            .map(|resident| resident.bytes)
+            .context("the replica has ended")
+    }
+
     /// Its log file.
     #[must_use]
     pub fn log(&self) -> PathBuf {
