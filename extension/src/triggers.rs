@@ -19,7 +19,7 @@ pub struct Triggers(Arc<OnceLock<mpsc::UnboundedSender<ClusterRef>>>);
 
 impl Triggers {
     /// What is woken from now on. The first caller gets it all, a later one nothing.
-    pub fn listen(&self) -> impl Stream<Item = ClusterRef> + Send + 'static {
+    pub fn listen(&self) -> impl Stream<Item = ClusterRef> + Send + 'static + use<> {
         let (sender, receiver) = mpsc::unbounded_channel();
         // The sender of a later caller is dropped here, which ends its stream.
         let _listened_before = self.0.set(sender);

@@ -10,7 +10,8 @@ use kube::{Client, client::Body};
 use tokio::time::Instant;
 use tower::{BoxError, service_fn};
 
-use crate::{backoff::Backoff, triggers::Wake};
+use super::pace::Pace;
+use crate::backoff::Backoff;
 
 /// How long a server that did not answer once is left alone.
 const MIN_DELAY: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ pub(super) struct NotAsked;
 #[derive(Debug, Clone)]
 pub(super) struct Breaker {
     state: Arc<Mutex<State>>,
-    wake: Wake,
+    pace: Pace,
 }
 
 #[derive(Debug)]
@@ -41,8 +42,8 @@ struct State {
 }
 
 impl Breaker {
-    /// A server that was never asked. `wake` is for the Cluster that waits for it.
-    pub(super) fn new(wake: Wake) -> Self {
+    /// A server that was never asked. `pace` is that of the Cluster that waits for it.
+    pub(super) fn new(pace: Pace) -> Self {
         Self {
             state: Arc::new(Mutex::new(State {
                 backoff: Backoff::new(MIN_DELAY, MAX_DELAY),
@@ -50,7 +51,7 @@ impl Breaker {
                 silent: false,
                 answered: None,
             })),
-            wake,
+            pace,
         }
     }
 
@@ -110,7 +111,7 @@ impl Breaker {
         let answers_again = std::mem::take(&mut state.silent);
         drop(state);
         if answers_again {
-            self.wake.wake();
+            self.pace.wake();
         }
     }
 
@@ -170,7 +171,7 @@ mod tests {
     async fn a_server_that_does_not_answer_is_asked_seldom() {
         let (server, triggers) = (Server::default(), Triggers::default());
         let mut woken = Box::pin(triggers.listen());
-        let breaker = Breaker::new(triggers.of(ObjectRef::new("one")));
+        let breaker = Breaker::new(Pace::new(triggers.of(ObjectRef::new("one"))));
         let (client, store) = (breaker.guard(server.client()), breaker.listen(server.client()));
         assert!(asks(&client).await);
         server.switch(true);

@@ -25,12 +25,12 @@ use super::{
     breaker::Breaker,
     ensured::Ensured,
     identity::{Identity, Served},
+    pace::Pace,
     runs::FirstSeenRuns,
 };
 use crate::{
     backoff::Backoff,
     fence::Fence,
-    triggers::Wake,
     watch::{Seen, follow_at},
 };
 
@@ -92,28 +92,27 @@ pub struct Remote {
 
 impl Remote {
     /// Watches the server behind `client`; nothing is written to it while `fence` is closed.
-    pub(super) fn open(client: &Client, fence: &Fence, namespace: &str, digest: String, wake: Wake) -> Self {
-        let breaker = Breaker::new(wake.clone());
+    pub(super) fn open(client: &Client, fence: &Fence, namespace: &str, digest: String, pace: &Pace) -> Self {
+        let breaker = Breaker::new(pace.clone());
         let store = breaker.listen(client.clone());
         let contact = Arc::new(Mutex::new(Contact::Answers));
         let disturbances = Arc::default();
         let runs = Arc::new(FirstSeenRuns::default());
         let noted = Arc::clone(&runs);
         let (installs, first) =
-            watch::<PackageInstall>(&store, namespace, &contact, &disturbances, wake.clone(), |_| {});
-        let (apps, second) =
-            watch::<App>(
-                &store,
-                namespace,
-                &contact,
-                &disturbances,
-                wake,
-                move |seen| match seen {
-                    Seen::Touched(app) => noted.note(app),
-                    Seen::Gone(app) => noted.forget(app),
-                    Seen::Synced | Seen::Failed(_) => {}
-                },
-            );
+            watch::<PackageInstall>(&store, namespace, &contact, &disturbances, pace.clone(), |_| {});
+        let (apps, second) = watch::<App>(
+            &store,
+            namespace,
+            &contact,
+            &disturbances,
+            pace.clone(),
+            move |seen| match seen {
+                Seen::Touched(app) => noted.note(app),
+                Seen::Gone(app) => noted.forget(app),
+                Seen::Synced | Seen::Failed(_) => {}
+            },
+        );
         Self {
             client: fence.guard(breaker.guard(client.clone())),
             installs,
@@ -228,7 +227,7 @@ fn watch<K>(
     namespace: &str,
     contact: &Arc<Mutex<Contact>>,
     disturbances: &Arc<AtomicU64>,
-    wake: Wake,
+    pace: Pace,
     note: impl Fn(&Seen<'_, K>) + Send + 'static,
 ) -> (Store<K>, AbortHandle)
 where
@@ -259,7 +258,7 @@ where
             *contact = next;
             drop(contact);
             if wakes {
-                wake.wake();
+                pace.wake();
             }
         },
     );

@@ -5,18 +5,23 @@ mod client;
 mod connection;
 mod ensured;
 mod identity;
+mod pace;
 mod runs;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use kube::Client;
 use sluice_core::kubeconfig::WorkloadKubeconfig;
 
 pub use client::connect;
 pub use connection::{Contact, Remote, Unread};
 pub use identity::Served;
+pub use pace::Passing;
+
+use pace::Pace;
 
 use crate::{
     fence::Fence,
@@ -29,6 +34,8 @@ pub struct Remotes {
     triggers: Triggers,
     fence: Fence,
     live: Mutex<HashMap<String, Arc<Remote>>>,
+    /// They outlive connections: a server that makes its connection be opened again and again has only one.
+    paces: Mutex<HashMap<String, Pace>>,
 }
 
 impl Remotes {
@@ -41,6 +48,7 @@ impl Remotes {
             triggers,
             fence,
             live: Mutex::default(),
+            paces: Mutex::default(),
         }
     }
 
@@ -59,17 +67,40 @@ impl Remotes {
         if let Some(remote) = live.get(cluster_uid).filter(|remote| remote.digest() == digest) {
             return Ok(Arc::clone(remote));
         }
-        let client = connect(kubeconfig)?;
-        let wake = self.triggers.of(cluster.clone());
-        let remote = Arc::new(Remote::open(
-            &client,
+        let remote = self.connected(&connect(kubeconfig)?, cluster_uid, cluster, digest);
+        live.insert(cluster_uid.to_owned(), Arc::clone(&remote));
+        Ok(remote)
+    }
+
+    fn connected(
+        &self,
+        client: &Client,
+        cluster_uid: &str,
+        cluster: &ClusterRef,
+        digest: &str,
+    ) -> Arc<Remote> {
+        let mut paces = self.paces();
+        paces.retain(|uid, pace| uid == cluster_uid || !pace.is_over());
+        let pace = paces
+            .entry(cluster_uid.to_owned())
+            .or_insert_with(|| Pace::new(self.triggers.of(cluster.clone())));
+        Arc::new(Remote::open(
+            client,
             &self.fence,
             &self.system_namespace,
             digest.to_owned(),
-            wake,
-        ));
-        live.insert(cluster_uid.to_owned(), Arc::clone(&remote));
-        Ok(remote)
+            pace,
+        ))
+    }
+
+    /// A pass over a Cluster begins. Until what is returned is dropped, and a while longer, events of its workload cluster do not
+    /// wake it. None if there was no connection before.
+    pub fn begin(&self, cluster_uid: &str) -> Option<Passing> {
+        self.paces().get(cluster_uid).map(Pace::begin)
+    }
+
+    fn paces(&self) -> MutexGuard<'_, HashMap<String, Pace>> {
+        self.paces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the connection of a cluster that needs none for now.
@@ -92,3 +123,6 @@ impl Remotes {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -282,8 +282,15 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
         Turn::Granted(slot) => slot,
         Turn::Later(wait) => return Ok(Action::requeue(wait)),
     };
-    let began = Instant::now();
-    match isolated(Box::pin(pass(&cluster, &ctx))).await {
+    let (began, passing) = (Instant::now(), ctx.remotes.begin(&uid));
+    let written = ctx.last_written(&uid);
+    let outcome = isolated(Box::pin(pass(&cluster, &ctx))).await;
+    if let Some(passing) = &passing
+        && ctx.last_written(&uid) != written
+    {
+        passing.brought_news();
+    }
+    match outcome {
         Ok(outcome) => {
             let action = outcome?;
             ctx.troubles.passed(&uid, began.elapsed());

@@ -1,0 +1,225 @@
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, Stream, StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
+use kube::{client::Body, runtime::reflector::ObjectRef};
+use rstest::rstest;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use tower::{BoxError, service_fn};
+
+use super::{
+    pace::{MAX_REST, MIN_REST},
+    *,
+};
+use crate::freshness::is_watch;
+
+/// A workload API server whose lists are empty.
+#[derive(Clone, Default)]
+struct Server(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    /// It refuses connections.
+    is_away: AtomicBool,
+}
+
+/// An event of an App of this number.
+fn event(number: usize) -> String {
+    let app = json!({
+        "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
+        "metadata": {"name": format!("app-{number}"), "namespace": "tkg-system", "resourceVersion": number.to_string()},
+        "spec": {},
+    });
+    json!({"type": "MODIFIED", "object": app}).to_string() + "\n"
+}
+
+impl Server {
+    /// Its client; watches of Apps show what `events` makes.
+    fn client<E>(&self, events: impl Fn() -> E + Clone + Send + Sync + 'static) -> Client
+    where
+        E: Stream<Item = String> + Send + 'static,
+    {
+        let server = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let (server, events) = (server.clone(), events.clone());
+            async move {
+                if server.0.is_away.load(Ordering::Relaxed) {
+                    return Err(BoxError::from("connection refused"));
+                }
+                Ok(Response::new(answer(&request, events())))
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+fn answer(
+    request: &Request<Body>,
+    events: impl Stream<Item = String> + Send + 'static,
+) -> UnsyncBoxBody<Bytes, Infallible> {
+    let path = request.uri().path();
+    let frames = |events: futures::stream::BoxStream<'static, String>| {
+        StreamBody::new(events.map(|event| Ok(Frame::data(Bytes::from(event))))).boxed_unsync()
+    };
+    if is_watch(request) {
+        return if path.ends_with("/apps") {
+            frames(events.boxed())
+        } else {
+            frames(stream::pending().boxed())
+        };
+    }
+    let answer = if path.ends_with("/kube-system") {
+        json!({"metadata": {"name": "kube-system", "uid": "workload"}})
+    } else {
+        json!({"metadata": {"resourceVersion": "1"}, "items": []})
+    };
+    Full::new(Bytes::from(answer.to_string())).boxed_unsync()
+}
+
+fn remotes() -> (Remotes, impl Stream<Item = ClusterRef>) {
+    let triggers = Triggers::default();
+    let woken = triggers.listen();
+    (
+        Remotes::new("tkg-system".to_owned(), triggers, Fence::open()),
+        woken,
+    )
+}
+
+/// For five minutes a pass of this length over the Cluster each time it is woken. Returns when they began.
+async fn reconcile(
+    remotes: &Remotes,
+    woken: impl Stream<Item = ClusterRef>,
+    pass: Duration,
+    news: bool,
+) -> Vec<Instant> {
+    let mut woken = Box::pin(woken);
+    let mut passes = Vec::new();
+    let end = Instant::now() + Duration::from_mins(5);
+    while Instant::now() < end {
+        let Ok(Some(_)) = tokio::time::timeout_at(end, woken.next()).await else {
+            break;
+        };
+        // A controller merges what has come meanwhile.
+        while woken.next().now_or_never().is_some() {}
+        passes.push(Instant::now());
+        let passing = remotes.begin("uid").expect("a pace");
+        sleep(pass).await;
+        if news {
+            passing.brought_news();
+        }
+    }
+    passes
+}
+
+/// Events one after the other, `distance` apart.
+fn every(distance: Duration) -> impl Stream<Item = String> + Send {
+    stream::unfold(0, move |number| async move {
+        sleep(distance).await;
+        Some((event(number % 10), number + 1))
+    })
+}
+
+fn open<E>(
+    remotes: &Remotes,
+    server: &Server,
+    events: impl Fn() -> E + Clone + Send + Sync + 'static,
+) -> Arc<Remote>
+where
+    E: Stream<Item = String> + Send + 'static,
+{
+    let cluster = ObjectRef::new("one").within("team-a");
+    remotes.connected(&server.client(events), "uid", &cluster, "digest")
+}
+
+fn distances(passes: &[Instant]) -> impl Iterator<Item = Duration> + '_ {
+    passes.windows(2).map(|pair| pair[1] - pair[0])
+}
+
+#[rstest]
+#[case::nothing_new(Duration::from_millis(50), false, MAX_REST)]
+#[case::something_new_each_time(Duration::from_millis(50), true, MIN_REST)]
+#[case::slow_passes(Duration::from_secs(2), true, Duration::from_secs(2))]
+#[tokio::test(start_paused = true)]
+async fn events_without_end_keep_no_slot(
+    #[case] pass: Duration,
+    #[case] news: bool,
+    #[case] last_rest: Duration,
+) {
+    let (remotes, woken) = remotes();
+    let _remote = open(&remotes, &Server::default(), || every(Duration::from_millis(100)));
+    let passes = reconcile(&remotes, woken, pass, news).await;
+    let between = MIN_REST + pass..MAX_REST + pass + Duration::from_millis(110);
+    // The first wakes are for the lists.
+    let distances: Vec<_> = distances(&passes).collect();
+    assert!(
+        distances.iter().all(|distance| between.contains(distance)),
+        "{distances:?}"
+    );
+    let last = distances[distances.len() - 1];
+    assert!(
+        last.abs_diff(pass + last_rest) < Duration::from_millis(110),
+        "{distances:?}"
+    );
+    if pass < MIN_REST {
+        let soon = MIN_REST + pass + Duration::from_millis(110);
+        assert!(
+            distances[..30].iter().all(|distance| *distance < soon),
+            "{distances:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_after_a_rest_is_noticed_at_once() {
+    let (remotes, woken) = remotes();
+    let apart = Duration::from_secs(10);
+    let _remote = open(&remotes, &Server::default(), move || every(apart));
+    let passes = reconcile(&remotes, woken, Duration::from_millis(50), false).await;
+    let events = &passes[passes.len() - 25..];
+    let late = |distance: Duration| distance.abs_diff(apart) > Duration::from_millis(10);
+    assert!(!distances(events).any(late), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_on_the_management_cluster_is_never_delayed() {
+    let (remotes, woken) = remotes();
+    let mut woken = Box::pin(woken);
+    let remote = open(&remotes, &Server::default(), || every(Duration::from_millis(100)));
+    sleep(Duration::from_secs(1)).await;
+    let passing = remotes.begin("uid");
+    while woken.next().now_or_never().is_some() {}
+    sleep(Duration::from_mins(1)).await;
+    assert!(woken.next().now_or_never().is_none(), "a pass runs");
+    remotes.triggers.wake(ObjectRef::new("one").within("team-a"));
+    assert!(woken.next().now_or_never().is_some());
+    drop((passing, remote));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_opened_again_keeps_its_pace() {
+    let (remotes, woken) = remotes();
+    let mut woken = Box::pin(woken);
+    let server = Server::default();
+    let mut passes = 0;
+    let end = Instant::now() + Duration::from_mins(1);
+    while Instant::now() < end {
+        // Another connection in each pass, as to a server that shows other data each time. Its first lists wake the Cluster.
+        let passing = remotes.begin("uid");
+        let remote = open(&remotes, &server, stream::pending);
+        sleep(Duration::from_millis(10)).await;
+        drop(passing);
+        assert!(woken.next().await.is_some());
+        while woken.next().now_or_never().is_some() {}
+        passes += 1;
+        drop(remote);
+    }
+    assert!(passes <= 62, "{passes} passes in a minute");
+}
