@@ -72,3 +72,6 @@ fn auth(credentials: &Credentials) -> Result<AuthInfo, Error> {
     };
     serde_json::from_value(fields).map_err(|_| Error::Identity)
 }
+
+#[cfg(test)]
+mod tests;

@@ -223,3 +223,26 @@ async fn a_connection_that_is_opened_again_keeps_its_pace() {
     }
     assert!(passes <= 62, "{passes} passes in a minute");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_is_not_asked_by_each_pass() {
+    let (remotes, _woken) = remotes();
+    let server = Server::default();
+    server.0.is_away.store(true, Ordering::Relaxed);
+    let remote = open(&remotes, &server, stream::pending);
+    assert!(
+        !is_not_asked(&remote.read_uid().await.unwrap_err()),
+        "it is asked once"
+    );
+    assert!(is_not_asked(&remote.read_uid().await.unwrap_err()));
+    server.0.is_away.store(false, Ordering::Relaxed);
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(remote.read_uid().await.unwrap(), "workload", "it answers again");
+}
+
+fn is_not_asked(error: &kube::Error) -> bool {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes
+        .into_iter()
+        .any(<dyn std::error::Error>::is::<breaker::NotAsked>)
+}

@@ -1,0 +1,67 @@
+use http::Request;
+use kube::client::Body;
+use sluice_core::kubeconfig::Redacted;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+};
+
+use super::*;
+use crate::bounded::{NoAnswer, TooLong};
+
+/// What a client of a server says that does as `serve` after it was asked. The time begins to fly when the server says so.
+async fn refusal<F>(serve: impl FnOnce(TcpStream, oneshot::Sender<()>) -> F) -> kube::Error
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let authority = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
+    let client = connect(&WorkloadKubeconfig {
+        server: format!("http://{}", listener.local_addr().unwrap()),
+        certificate_authority: authority.cert.pem().into_bytes(),
+        tls_server_name: None,
+        credentials: Credentials::Token(Redacted::new("token".to_owned())),
+    })
+    .unwrap();
+    let request = Request::get("/api").body(Body::empty()).unwrap();
+    let answer = tokio::spawn(async move { client.send(request).await });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut head = [0];
+    stream.read_exact(&mut head).await.unwrap();
+    let (asked, was_asked) = oneshot::channel();
+    let serving = tokio::spawn(serve(stream, asked));
+    if was_asked.await.is_ok() {
+        tokio::time::pause();
+    }
+    let refusal = answer.await.unwrap().map(drop).unwrap_err();
+    serving.abort();
+    refusal
+}
+
+fn is<E: std::error::Error + 'static>(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(error) if error.is::<E>())
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up() {
+    let refusal = refusal(|stream, asked| async move {
+        asked.send(()).unwrap();
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    assert!(is::<NoAnswer>(&refusal), "{refusal:?}");
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_given_up() {
+    let refusal = refusal(|mut stream, _| async move {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
+        stream.write_all(head).await.unwrap();
+        let nothing = vec![b' '; 64 * 1024];
+        while stream.write_all(&nothing).await.is_ok() {}
+    })
+    .await;
+    assert!(is::<TooLong>(&refusal), "{refusal:?}");
+}
