@@ -180,7 +180,7 @@ impl ControlPlanes {
                     }
                 }
                 Seen::Failed(error) => tracing::warn!(%error, kind, "Watching control planes"),
-                Seen::Synced => {}
+                Seen::Synced | Seen::GivenUp(_) => {}
             }
         };
         let changed = {

@@ -202,7 +202,7 @@ where
                     refused.notify_one();
                 }
             }
-            Seen::Touched(_) | Seen::Gone(_) => {}
+            Seen::Touched(_) | Seen::Gone(_) | Seen::GivenUp(_) => {}
         }
     });
     let late = async {

@@ -286,7 +286,7 @@ where
     move |seen: Seen<'_, K>| match seen {
         Seen::Touched(object) | Seen::Gone(object) => touched(object),
         Seen::Failed(error) => tracing::warn!(kind = %K::kind(&()), %error, "Watching"),
-        Seen::Synced => {}
+        Seen::Synced | Seen::GivenUp(_) => {}
     }
 }
 

@@ -1,5 +1,7 @@
 //! Keeps one kind in memory and tells who is interested when an object changed.
 
+mod cap;
+
 use std::{fmt::Debug, future::pending, hash::Hash, time::Duration};
 
 use futures::{Stream, StreamExt};
@@ -10,8 +12,12 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::{Instant, sleep_until};
+
+pub use cap::GivenUp;
+
+use cap::Cap;
 
 use crate::{
     backoff::Backoff,
@@ -31,6 +37,12 @@ const MIN_DELAY: Duration = Duration::from_millis(200);
 /// The longest one on the management API server. There are few watches of it, and everything waits for them.
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
+/// The first delay before a store that was given up is filled again.
+const MIN_EMPTY: Duration = Duration::from_secs(5);
+
+/// The longest one.
+const MAX_EMPTY: Duration = Duration::from_mins(1);
+
 /// What a watch has just seen.
 #[derive(Debug)]
 pub enum Seen<'a, K> {
@@ -42,6 +54,8 @@ pub enum Seen<'a, K> {
     Synced,
     /// The watch broke; it is tried again by itself.
     Failed(&'a watcher::Error),
+    /// The store was emptied, and is filled again by itself.
+    GivenUp(GivenUp),
 }
 
 /// A store that follows `api`, and the future that keeps it up to date for as long as it is polled.
@@ -72,13 +86,8 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    run(
-        api,
-        config.timeout(WATCH_TIMEOUT_SECONDS),
-        dyntype,
-        (backoff, None),
-        on,
-    )
+    let config = config.timeout(WATCH_TIMEOUT_SECONDS);
+    Following::of(api, config, dyntype, backoff, on).begin()
 }
 
 /// The same with a store whose age is known: `freshness` says it, and `api` has to use its [client](Freshness::client).
@@ -95,72 +104,142 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    run(
-        api,
-        config.timeout(WATCH_SECONDS),
-        dyntype,
-        (Backoff::new(MIN_DELAY, MAX_DELAY), Some(Age::of(freshness))),
-        on,
-    )
+    let backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
+    let mut following = Following::of(api, config.timeout(WATCH_SECONDS), dyntype, backoff, on);
+    following.age = Some(Age::of(freshness));
+    following.begin()
 }
 
-fn run<K>(
+/// The same for a server that is not trusted: a store that would take more than `limit` bytes is given up.
+pub fn follow_up_to<K>(
+    limit: usize,
+    backoff: Backoff,
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
-    (mut backoff, mut age): (Backoff, Option<Age>),
-    mut on: impl FnMut(Seen<'_, K>) + Send,
+    on: impl FnMut(Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send)
+where
+    K: Resource + Clone + DeserializeOwned + Serialize + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    let config = config.timeout(WATCH_TIMEOUT_SECONDS);
+    let mut following = Following::of(api, config, dyntype, backoff, on);
+    following.cap = Some(Cap::new(limit));
+    following.begin()
+}
+
+/// A store, and what keeps it up to date.
+struct Following<K, F>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    api: Api<K>,
+    config: watcher::Config,
+    writer: Writer<K>,
+    backoff: Backoff,
+    /// Nothing is asked of the server before.
+    not_before: Instant,
+    age: Option<Age>,
+    cap: Option<Cap<K>>,
+    /// Delays before it is filled again.
+    empty: Backoff,
+    on: F,
+}
+
+impl<K, F> Following<K, F>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
+    F: FnMut(Seen<'_, K>) + Send,
 {
-    let mut writer = Writer::new(dyntype);
-    let store = writer.as_reader();
-    let reader = store.clone();
-    let run = async move {
-        let begin = || watcher(api.clone(), config.clone()).boxed();
-        let mut events = begin();
-        let mut not_before = Instant::now();
+    fn of(api: Api<K>, config: watcher::Config, dyntype: K::DynamicType, backoff: Backoff, on: F) -> Self {
+        Self {
+            api,
+            config,
+            writer: Writer::new(dyntype),
+            backoff,
+            not_before: Instant::now(),
+            age: None,
+            cap: None,
+            empty: Backoff::new(MIN_EMPTY, MAX_EMPTY),
+            on,
+        }
+    }
+
+    fn begin(self) -> (Store<K>, impl Future<Output = ()> + Send) {
+        (self.writer.as_reader(), self.run())
+    }
+
+    async fn run(mut self) {
+        while let Some(why) = self.until_given_up().await {
+            self.give_up(why);
+        }
+    }
+
+    /// Returns why the store has to be given up. Without a reason nothing more will come.
+    async fn until_given_up(&mut self) -> Option<GivenUp> {
+        let mut events = watcher(self.api.clone(), self.config.clone()).boxed();
         loop {
             let event = tokio::select! {
                 biased;
-                event = next(&mut events, not_before) => event,
-                () = overdue(age.as_ref()) => {
-                    age = age.map(|age| Age::of(age.freshness));
-                    events = begin();
+                event = next(&mut events, self.not_before) => event?,
+                () = overdue(self.age.as_ref()) => {
+                    self.age = self.age.take().map(|age| Age::of(age.freshness));
+                    events = watcher(self.api.clone(), self.config.clone()).boxed();
                     continue;
                 }
             };
-            let Some(event) = event else { return };
             match event {
                 Ok(event) => {
                     let event = event.modify(|object| object.meta_mut().managed_fields = None);
-                    writer.apply_watcher_event(&event);
-                    if let Some(age) = &mut age {
-                        age.note(&event);
+                    if let Some(cap) = &mut self.cap
+                        && !cap.lets_in(&event)
+                    {
+                        return Some(GivenUp::TooMuch(cap.limit()));
                     }
-                    match &event {
-                        Event::Apply(object) => on(Seen::Touched(object)),
-                        Event::Delete(object) => on(Seen::Gone(object)),
-                        Event::InitDone => {
-                            reader.state().iter().for_each(|object| on(Seen::Touched(object)));
-                            on(Seen::Synced);
-                        }
-                        Event::Init | Event::InitApply(_) => {}
-                    }
+                    self.take_in(&event);
                 }
                 Err(error) => {
-                    not_before = Instant::now() + backoff.failed();
-                    if let Some(age) = &mut age {
+                    self.not_before = Instant::now() + self.backoff.failed();
+                    if let Some(age) = &mut self.age {
                         age.fail();
                     }
-                    on(Seen::Failed(&error));
+                    (self.on)(Seen::Failed(&error));
                 }
             }
         }
-    };
-    (store, run)
+    }
+
+    fn take_in(&mut self, event: &Event<K>) {
+        self.writer.apply_watcher_event(event);
+        if let Some(age) = &mut self.age {
+            age.note(event);
+        }
+        match event {
+            Event::Apply(object) => (self.on)(Seen::Touched(object)),
+            Event::Delete(object) => (self.on)(Seen::Gone(object)),
+            Event::InitDone => {
+                for object in self.writer.as_reader().state() {
+                    (self.on)(Seen::Touched(&object));
+                }
+                (self.on)(Seen::Synced);
+            }
+            Event::Init | Event::InitApply(_) => {}
+        }
+    }
+
+    /// Empties the store. It is filled again after a delay.
+    fn give_up(&mut self, why: GivenUp) {
+        self.writer.apply_watcher_event(&Event::Init);
+        self.writer.apply_watcher_event(&Event::InitDone);
+        if let Some(cap) = &mut self.cap {
+            cap.clear();
+        }
+        self.not_before = Instant::now() + self.empty.failed();
+        (self.on)(Seen::GivenUp(why));
+    }
 }
 
 /// The next item, asked for `not_before` then: a watcher that failed tries again as soon as it is polled.

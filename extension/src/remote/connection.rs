@@ -14,12 +14,13 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{reflector::Store, watcher},
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use sluice_crds::{
     foreign::{App, PackageInstall},
     run::FirstSeenRun,
 };
 use tokio::task::AbortHandle;
+use tracing::warn;
 
 use super::{
     breaker::Breaker,
@@ -31,7 +32,7 @@ use super::{
 use crate::{
     backoff::Backoff,
     fence::Fence,
-    watch::{Seen, follow_at},
+    watch::{GivenUp, Seen, follow_up_to},
 };
 
 /// The first delay before a watch that broke is tried again. Workload API servers restart in the middle of every upgrade.
@@ -39,6 +40,9 @@ const MIN_DELAY: Duration = Duration::from_millis(200);
 
 /// The longest one.
 const MAX_DELAY: Duration = Duration::from_mins(1);
+
+/// What each store may take, in bytes: as much as a page that is listed may have. Real ones take some hundred KiB.
+pub(super) const LARGEST_STORE: usize = 32 * 1024 * 1024;
 
 /// Whether the workload API server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +91,14 @@ pub struct Remote {
     disturbances: Arc<AtomicU64>,
     identity: Mutex<Identity>,
     ensured: Mutex<Ensured>,
-    watches: Vec<AbortHandle>,
+    watches: [Watch; 2],
+}
+
+/// The task behind a store.
+struct Watch {
+    task: AbortHandle,
+    /// Why the store is not filled, if it had to be emptied.
+    given_up: Arc<Mutex<Option<GivenUp>>>,
 }
 
 impl Remote {
@@ -110,7 +121,9 @@ impl Remote {
             move |seen| match seen {
                 Seen::Touched(app) => noted.note(app),
                 Seen::Gone(app) => noted.forget(app),
-                Seen::Synced | Seen::Failed(_) => {}
+                Seen::Synced => noted.listed(),
+                Seen::GivenUp(_) => noted.clear(),
+                Seen::Failed(_) => {}
             },
         );
         Self {
@@ -124,7 +137,7 @@ impl Remote {
             disturbances,
             identity: Mutex::default(),
             ensured: Mutex::default(),
-            watches: vec![first, second],
+            watches: [first, second],
         }
     }
 
@@ -144,6 +157,13 @@ impl Remote {
     #[must_use]
     pub fn contact(&self) -> Contact {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a store had to be emptied that is not filled again yet. What the stores show is not all then.
+    #[must_use]
+    pub fn given_up(&self) -> Option<GivenUp> {
+        let given_up = |watch: &Watch| *watch.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        self.watches.iter().find_map(given_up)
     }
 
     /// Whether the server has answered within `time`, whatever the watches know.
@@ -218,7 +238,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        self.watches.iter().for_each(AbortHandle::abort);
+        self.watches.iter().for_each(|watch| watch.task.abort());
     }
 }
 
@@ -229,11 +249,12 @@ fn watch<K>(
     disturbances: &Arc<AtomicU64>,
     pace: Pace,
     note: impl Fn(&Seen<'_, K>) + Send + 'static,
-) -> (Store<K>, AbortHandle)
+) -> (Store<K>, Watch)
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
         + Clone
         + DeserializeOwned
+        + Serialize
         + std::fmt::Debug
         + Send
         + Sync
@@ -241,13 +262,27 @@ where
 {
     let api = Api::<K>::namespaced(client.clone(), namespace);
     let (contact, disturbances) = (Arc::clone(contact), Arc::clone(disturbances));
-    let (store, run) = follow_at(
+    let given_up = Arc::new(Mutex::new(None));
+    let noted = Arc::clone(&given_up);
+    let (store, run) = follow_up_to(
+        LARGEST_STORE,
         Backoff::new(MIN_DELAY, MAX_DELAY),
         api,
         watcher::Config::default(),
         (),
         move |seen| {
             note(&seen);
+            let changed = match &seen {
+                Seen::Synced => Some(None),
+                Seen::GivenUp(why) => {
+                    warn!(kind = %K::kind(&()), %why, "Emptied a store of a workload cluster");
+                    Some(Some(*why))
+                }
+                Seen::Touched(_) | Seen::Gone(_) | Seen::Failed(_) => None,
+            };
+            if let Some(changed) = changed {
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+            }
             if matches!(seen, Seen::Failed(_) | Seen::Synced) {
                 disturbances.fetch_add(1, Ordering::AcqRel);
             }
@@ -262,7 +297,8 @@ where
             }
         },
     );
-    (store, tokio::spawn(run).abort_handle())
+    let task = tokio::spawn(run).abort_handle();
+    (store, Watch { task, given_up })
 }
 
 fn answered(error: &watcher::Error) -> bool {

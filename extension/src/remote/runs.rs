@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use kube::ResourceExt;
@@ -15,32 +15,50 @@ use sluice_crds::{foreign::App, run::FirstSeenRun};
 
 /// Runs by name of the App.
 #[derive(Debug, Default)]
-pub(super) struct FirstSeenRuns(Mutex<BTreeMap<String, FirstSeenRun>>);
+pub(super) struct FirstSeenRuns(Mutex<Noted>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    /// Each with the number of the list since which it was seen.
+    runs: BTreeMap<String, (FirstSeenRun, u64)>,
+    lists: u64,
+}
 
 impl FirstSeenRuns {
     /// Takes in what a watch shows.
     pub(super) fn note(&self, app: &App) {
-        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = app.name_any();
-        if let Some(run) = first_seen_run(runs.get(&name), Some(app)) {
-            runs.insert(name, run);
+        let mut noted = self.noted();
+        let (name, lists) = (app.name_any(), noted.lists);
+        let known = noted.runs.get(&name).map(|(run, _)| run);
+        if let Some(run) = first_seen_run(known, Some(app)) {
+            noted.runs.insert(name, (run, lists));
         }
     }
 
     /// Forgets an App that is gone.
     pub(super) fn forget(&self, app: &App) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&app.name_any());
+        self.noted().runs.remove(&app.name_any());
+    }
+
+    /// Every App of a list was noted. Those that it lacks are gone.
+    pub(super) fn listed(&self) {
+        let mut noted = self.noted();
+        let lists = noted.lists;
+        noted.runs.retain(|_, (_, seen)| *seen == lists);
+        noted.lists += 1;
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&self) {
+        self.noted().runs.clear();
     }
 
     /// The run of an App.
     pub(super) fn get(&self, name: &str) -> Option<FirstSeenRun> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
+        self.noted().runs.get(name).map(|(run, _)| run.clone())
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

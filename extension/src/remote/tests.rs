@@ -16,10 +16,11 @@ use tokio::time::{Instant, sleep};
 use tower::{BoxError, service_fn};
 
 use super::{
+    connection::LARGEST_STORE,
     pace::{MAX_REST, MIN_REST},
     *,
 };
-use crate::freshness::is_watch;
+use crate::{freshness::is_watch, watch::GivenUp};
 
 /// A workload API server whose lists are empty.
 #[derive(Clone, Default)]
@@ -31,11 +32,11 @@ struct State {
     is_away: AtomicBool,
 }
 
-/// An event of an App of this number.
-fn event(number: usize) -> String {
+/// An event of an App of this number, with so many finalizers without a name.
+fn event(number: usize, finalizers: usize) -> String {
     let app = json!({
         "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
-        "metadata": {"name": format!("app-{number}"), "namespace": "tkg-system", "resourceVersion": number.to_string()},
+        "metadata": {"name": format!("app-{number}"), "namespace": "tkg-system", "resourceVersion": number.to_string(), "finalizers": vec![""; finalizers]},
         "spec": {},
     });
     json!({"type": "MODIFIED", "object": app}).to_string() + "\n"
@@ -123,7 +124,7 @@ async fn reconcile(
 fn every(distance: Duration) -> impl Stream<Item = String> + Send {
     stream::unfold(0, move |number| async move {
         sleep(distance).await;
-        Some((event(number % 10), number + 1))
+        Some((event(number % 10, 0), number + 1))
     })
 }
 
@@ -245,4 +246,33 @@ fn is_not_asked(error: &kube::Error) -> bool {
     causes
         .into_iter()
         .any(<dyn std::error::Error>::is::<breaker::NotAsked>)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_workload_shows_is_kept_up_to_a_size() {
+    let (remotes, _woken) = remotes();
+    let remote = open(&remotes, &Server::default(), || {
+        // Another App each time.
+        stream::unfold(0, |number| async move {
+            sleep(Duration::from_millis(500)).await;
+            Some((event(number, LARGEST_STORE / 40 / 32), number + 1))
+        })
+    });
+    let mut seen = Vec::new();
+    for _ in 0..60 {
+        sleep(Duration::from_secs(1)).await;
+        assert!(
+            remote.apps.state().len() < 40,
+            "{} Apps",
+            remote.apps.state().len()
+        );
+        seen.push(remote.given_up());
+    }
+    seen.dedup();
+    let much = Some(GivenUp::TooMuch(LARGEST_STORE));
+    assert_eq!(
+        seen[..4],
+        [None, much, None, much],
+        "it is listed again, and again too much: {seen:?}"
+    );
 }

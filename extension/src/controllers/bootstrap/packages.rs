@@ -192,6 +192,12 @@ impl Packages {
             self.reach = Reach::Unreachable { since };
             return;
         }
+        if let Some(why) = remote.given_up() {
+            let message =
+                format!("PackageInstalls or Apps of the workload cluster cannot be kept in memory: {why}");
+            self.reach = Reach::NotYet(Hold::new(HoldReason::WorkloadUnreachable, message));
+            return;
+        }
         self.reach = match remote.served().await {
             Ok(Served::Same(uid)) => Reach::Reached { uid },
             Ok(Served::Replaced) => return self.lose(ctx, found),

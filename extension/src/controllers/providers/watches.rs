@@ -156,7 +156,7 @@ impl Watches {
                     });
                 }
                 Seen::Failed(error) => warn!(kind, %error, "Watching what configurations depend on"),
-                Seen::Synced => {}
+                Seen::Synced | Seen::GivenUp(_) => {}
             }
         };
         let changed = {
