@@ -303,7 +303,7 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
                     HoldReason::PassPanicked,
                     "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where",
                 );
-                update_status::unseen(&ctx, &cluster, &hold).await?;
+                isolated(Box::pin(update_status::unseen(&ctx, &cluster, &hold))).await??;
             }
             Err(error.into())
         }
@@ -384,3 +384,6 @@ async fn unborn(ctx: &Context, found: &dereference::Found, problem: Option<Hold>
     ctx.events.held(&found.cluster, &hold).await;
     Action::requeue(UNWATCHED)
 }
+
+#[cfg(test)]
+mod tests;
