@@ -4,10 +4,12 @@
 
 use std::{
     fmt::Debug,
+    panic::AssertUnwindSafe,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
+use futures::FutureExt;
 use kube::{
     Api, Resource,
     core::ApiResource,
@@ -25,6 +27,7 @@ use tokio::{
 
 use crate::{
     backoff::Backoff,
+    metrics::watch_panicked,
     watch::{Seen, follow_at},
 };
 
@@ -39,6 +42,9 @@ const MIN_DELAY: Duration = Duration::from_secs(1);
 
 /// The longest one.
 const MAX_DELAY: Duration = Duration::from_mins(1);
+
+/// What is said of a kind whose watch panicked.
+const PANICKED: &str = "its watch ended in a bug of Sluice; the log of Sluice says where";
 
 /// How far the watch of a kind is.
 #[derive(Debug, Clone)]
@@ -91,8 +97,8 @@ where
     /// Watches what `find` finds, as `scope` says, for as long as the answer lives. `find` returns how the kind is served, nothing
     /// if it is not, or why it may not be read. `on` is called for each event, and `changed` when the state has changed.
     pub fn open<F>(
-        find: impl Fn() -> F + Send + 'static,
-        scope: impl Fn(&ApiResource) -> (Api<K>, watcher::Config) + Send + 'static,
+        find: impl Fn() -> F + Send + Sync + 'static,
+        scope: impl Fn(&ApiResource) -> (Api<K>, watcher::Config) + Send + Sync + 'static,
         on: impl Fn(&Seen<'_, K>) + Send + Sync + 'static,
         changed: impl Fn() + Send + Sync + 'static,
     ) -> Self
@@ -114,19 +120,29 @@ where
         let task = async move {
             let mut backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
             loop {
-                match timeout(FINDING, find()).await {
-                    Ok(Ok(Some(resource))) => {
-                        let (api, config) = scope(&resource);
-                        if follow_until_refused(api, config, &resource, &on, &set).await {
-                            backoff.reset();
+                let attempt = async {
+                    match timeout(FINDING, find()).await {
+                        Ok(Ok(Some(resource))) => {
+                            let (api, config) = scope(&resource);
+                            return follow_until_refused(api, config, &resource, &on, &set).await;
                         }
+                        Ok(Ok(None)) => set(State::Unserved),
+                        Ok(Err(why)) => set(State::Unreadable(why)),
+                        Err(_) => set(State::Unreadable(format!(
+                            "the API server did not say within {} s how it is served",
+                            FINDING.as_secs()
+                        ))),
                     }
-                    Ok(Ok(None)) => set(State::Unserved),
-                    Ok(Err(why)) => set(State::Unreadable(why)),
-                    Err(_) => set(State::Unreadable(format!(
-                        "the API server did not say within {} s how it is served",
-                        FINDING.as_secs()
-                    ))),
+                    false
+                };
+                match AssertUnwindSafe(attempt).catch_unwind().await {
+                    Ok(true) => backoff.reset(),
+                    Ok(false) => {}
+                    // The store of this attempt goes with it.
+                    Err(_panic) => {
+                        watch_panicked();
+                        set(State::Unreadable(PANICKED.to_owned()));
+                    }
                 }
                 sleep(backoff.failed()).await;
             }
@@ -140,6 +156,10 @@ where
     /// How far the watch is.
     #[must_use]
     pub fn state(&self) -> State<K> {
+        // Without its task the store would be as it was for ever.
+        if self.state.has_changed().is_err() {
+            return State::Unreadable(PANICKED.to_owned());
+        }
         self.state.borrow().clone()
     }
 

@@ -1,5 +1,7 @@
 //! What is counted about hooks. Labels are of bounded sets; no object is ever named.
 
+use std::sync::LazyLock;
+
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
@@ -85,7 +87,15 @@ impl Observer for HookMetrics {
     }
 }
 
-/// Counts passes over Clusters. Clones share the counters.
+/// Counted for the whole process: a watch that panics is anywhere.
+static WATCH_PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// A watch panicked, and is begun again.
+pub fn watch_panicked() {
+    WATCH_PANICS.inc();
+}
+
+/// Counts passes over Clusters, and the panics of watches. Clones share the counters.
 #[derive(Clone, Debug, Default)]
 pub struct PassMetrics {
     panics: Counter,
@@ -98,6 +108,11 @@ impl PassMetrics {
             "sluice_pass_panics",
             "Passes over a Cluster that ended in a panic",
             self.panics.clone(),
+        );
+        registry.register(
+            "sluice_watch_panics",
+            "Watches that ended in a panic and were begun again",
+            WATCH_PANICS.clone(),
         );
     }
 

@@ -43,7 +43,7 @@ const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
 
 /// What a request to the management API server may take that is not the list or the watch of a store. The API server gives up what
 /// it cannot answer within a minute.
-const REQUEST: Bounds = Bounds {
+pub(crate) const REQUEST: Bounds = Bounds {
     time: Duration::from_secs(30),
     answer: usize::MAX,
     list: usize::MAX,
@@ -179,12 +179,58 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     let triggers = Triggers::default();
     let dependents = providers::Dependents::default();
     let (stores, following) = Stores::open(&unbounded, &args.system_namespace, &triggers, &dependents);
-    let _stores = AbortOnDrop(tokio::spawn(following));
-    let _index = AbortOnDrop(tokio::spawn({
+    let mut following = AbortOnDrop(tokio::spawn(following));
+    let mut answering = AbortOnDrop(tokio::spawn({
         let (index, stores) = (index.clone(), stores.clone());
         async move { index.follow(stores).await }
     }));
+    let management = Management {
+        unbounded,
+        client,
+        fence,
+        triggers,
+        dependents,
+        stores: stores.clone(),
+    };
+    tokio::select! {
+        outcome = lead(args, parts, management, stop) => outcome,
+        _ = &mut following.0 => Err(lost(&stores)),
+        _ = &mut answering.0 => Err(anyhow!("the index of hooks is not kept up to date any more, see the panic above")),
+    }
+}
 
+/// What keeps a process from going on whose memory has stopped.
+fn lost(stores: &Stores) -> anyhow::Error {
+    let kind = stores.ended().unwrap_or("an object");
+    anyhow!("the store of kind {kind} is not kept up to date any more, see the panic above")
+}
+
+/// The management cluster, as memory and as clients.
+struct Management {
+    /// For lists of stores, which may take long, and for the lease.
+    unbounded: Client,
+    client: Client,
+    fence: Fence,
+    triggers: Triggers,
+    dependents: providers::Dependents,
+    stores: Stores,
+}
+
+/// Waits for the lease, and reconciles while it is held.
+async fn lead(
+    args: &Args,
+    parts: Parts,
+    management: Management,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let Management {
+        unbounded,
+        client,
+        fence,
+        triggers,
+        dependents,
+        stores,
+    } = management;
     // The lease is renewed from the moment it is held, so that the memory of a leader is filled before.
     tokio::select! {
         biased;
@@ -232,7 +278,6 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     ));
     info!("Reconciling");
     let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
-    let _recall = AbortOnDrop(tokio::spawn(recall::run(client.clone(), stores.clusters.clone())));
     // The controller finishes what it has begun, but a request that hangs must not keep the process.
     let patience = async {
         stop.cancelled().await;
@@ -247,6 +292,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         };
         tokio::select! {
             _ = controllers => {}
+            () = recall::run(client.clone(), stores.clusters.clone()) => {}
             () = patience => {}
         }
     };

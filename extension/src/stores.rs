@@ -4,11 +4,12 @@ use std::{
     collections::HashMap,
     fmt::Debug,
     hash::Hash,
-    sync::{Arc, Mutex, PoisonError},
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, FutureExt, select_all};
 use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
@@ -56,6 +57,8 @@ pub struct Stores {
     /// Apps of the management cluster.
     pub apps: Store<App>,
     ages: Ages,
+    /// The kind whose store is not kept up to date any more.
+    ended: Arc<OnceLock<String>>,
     /// Only one task may wait for a store: its waker is kept in a single place, and the last one to ask takes it from
     /// the others, which are then never woken (kube-runtime 5.0, `utils/delayed_init.rs`).
     filled: Arc<OnceCell<()>>,
@@ -77,6 +80,9 @@ struct Ages {
 
 impl Stores {
     /// The stores and the future that keeps them up to date. Whatever concerns a Cluster wakes it.
+    ///
+    /// The future ends when a store is not kept up to date any more, because of a panic: see [`Stores::ended`]. Hooks are answered
+    /// from what such a store held then, so the process has to end. Other replicas answer meanwhile.
     #[must_use]
     pub fn open(
         client: &Client,
@@ -143,10 +149,21 @@ impl Stores {
             apps: open(Api::all(client.clone()), all(), &mut watches, installed(triggers)),
             clusters,
             ages,
+            ended: Arc::default(),
             filled: Arc::default(),
             facts: Arc::default(),
         };
-        (stores, futures::future::join_all(watches).map(drop).boxed())
+        let ended = Arc::clone(&stores.ended);
+        let following = select_all(watches).map(move |(kind, ..)| {
+            let _the_first_one_is_named = ended.set(kind);
+        });
+        (stores, following.boxed())
+    }
+
+    /// The kind whose store is not kept up to date any more, if there is one.
+    #[must_use]
+    pub fn ended(&self) -> Option<&str> {
+        self.ended.get().map(String::as_str)
     }
 
     /// The stores that decisions rest on, each with the time since it is known to have missed no change; none before it was
@@ -183,6 +200,7 @@ impl Stores {
             installs,
             apps,
             ages: _,
+            ended: _,
             filled: _,
             facts: _,
         } = self;
@@ -244,6 +262,15 @@ impl EveryCluster {
     }
 }
 
+/// Keeps one store up to date. Returns its kind when it does so no more.
+type Watch = BoxFuture<'static, String>;
+
+/// `run` until it ends or panics.
+fn watch<K: Resource<DynamicType = ()>>(run: impl Future<Output = ()> + Send + 'static) -> Watch {
+    let ended = AssertUnwindSafe(run).catch_unwind();
+    ended.map(|_either_way| K::kind(&()).into_owned()).boxed()
+}
+
 fn all() -> watcher::Config {
     watcher::Config::default()
 }
@@ -251,7 +278,7 @@ fn all() -> watcher::Config {
 fn open<K>(
     api: Api<K>,
     config: watcher::Config,
-    watches: &mut Vec<BoxFuture<'static, ()>>,
+    watches: &mut Vec<Watch>,
     touched: impl Fn(&K) + Send + 'static,
 ) -> Store<K>
 where
@@ -259,14 +286,14 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     let (store, run) = follow(api, config, (), reporting(touched));
-    watches.push(run.boxed());
+    watches.push(watch::<K>(run));
     store
 }
 
 fn open_dated<K>(
     client: &Client,
     freshness: &Freshness,
-    watches: &mut Vec<BoxFuture<'static, ()>>,
+    watches: &mut Vec<Watch>,
     touched: impl Fn(&K) + Send + 'static,
 ) -> Store<K>
 where
@@ -275,7 +302,7 @@ where
 {
     let api = Api::all(freshness.client(client));
     let (store, run) = follow_dated(api, all(), (), freshness.clone(), reporting(touched));
-    watches.push(run.boxed());
+    watches.push(watch::<K>(run));
     store
 }
 
@@ -328,4 +355,30 @@ fn installed(triggers: &Triggers) -> impl Fn(&App) + Send + 'static {
 
 fn cluster(name: &str, namespace: Option<String>) -> ClusterRef {
     ObjectRef::new(name).within(&namespace.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::freshness::tests::Frozen;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_panics_is_named() {
+        let client = Frozen::new().client(|path| {
+            assert!(!path.ends_with("/packageinstalls"), "a bug");
+            Vec::new()
+        });
+        let (stores, following) = Stores::open(
+            &client,
+            "tkg-system",
+            &Triggers::default(),
+            &Dependents::default(),
+        );
+        let ended = tokio::time::timeout(Duration::from_mins(1), tokio::spawn(following)).await;
+        assert!(
+            ended.is_ok_and(|ended| ended.is_ok()),
+            "it is noticed, and is no panic itself"
+        );
+        assert_eq!(stores.ended(), Some("PackageInstall"));
+    }
 }

@@ -2,9 +2,9 @@
 
 mod cap;
 
-use std::{fmt::Debug, future::pending, hash::Hash, time::Duration};
+use std::{fmt::Debug, future::pending, hash::Hash, panic::AssertUnwindSafe, time::Duration};
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use kube::{
     Api, Resource,
     runtime::{
@@ -22,6 +22,7 @@ use cap::Cap;
 use crate::{
     backoff::Backoff,
     freshness::{Freshness, RELIST_AFTER, WATCH_SECONDS},
+    metrics::watch_panicked,
 };
 
 /// A watch that is silent for this long is taken for dead; kube's own default would be five minutes.
@@ -110,7 +111,8 @@ where
     following.begin()
 }
 
-/// The same for a server that is not trusted: a store that would take more than `limit` bytes is given up.
+/// The same for a server that is not trusted: a store that would take more than `limit` bytes, or whose answers make this process
+/// panic, is given up.
 pub fn follow_up_to<K>(
     limit: usize,
     backoff: Backoff,
@@ -172,9 +174,25 @@ where
         (self.writer.as_reader(), self.run())
     }
 
+    /// Ends in a panic where that would be the matter of every Cluster: see [`crate::stores`].
     async fn run(mut self) {
-        while let Some(why) = self.until_given_up().await {
-            self.give_up(why);
+        loop {
+            let isolated = self.cap.is_some();
+            let following = self.until_given_up();
+            let why = if isolated {
+                // Whatever it was about to do, the store is emptied.
+                let following = AssertUnwindSafe(following).catch_unwind().await;
+                following.unwrap_or_else(|_panic| {
+                    watch_panicked();
+                    Some(GivenUp::Panicked)
+                })
+            } else {
+                following.await
+            };
+            match why {
+                Some(why) => self.give_up(why),
+                None => return,
+            }
         }
     }
 

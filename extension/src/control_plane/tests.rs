@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use tower::service_fn;
 
 use super::*;
+use crate::{bounded::bounded, run::REQUEST};
 
 const GROUP: &str = "controlplane.example.com";
 
@@ -20,6 +21,8 @@ enum Way {
     NeverAnswers,
     /// With nothing, after some seconds: so ends a watch.
     EndsLater,
+    /// With what makes this process panic.
+    Panics,
 }
 
 /// An API server with two kinds of control planes of one group, and Deployments.
@@ -62,6 +65,7 @@ impl Server {
                 let (way, answer) = server.answer(request.uri().path(), request.uri().query());
                 match way {
                     Way::NeverAnswers => pending().await,
+                    Way::Panics => panic!("a bug"),
                     Way::EndsLater => {
                         sleep(Duration::from_secs(5)).await;
                         return Ok(Response::new(Body::empty()));
@@ -79,7 +83,7 @@ impl Server {
                 Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
             }
         });
-        Client::new(service, "default")
+        bounded(Client::new(service, "default"), REQUEST)
     }
 
     fn answer(&self, path: &str, query: Option<&str>) -> (Way, Value) {
@@ -186,6 +190,7 @@ async fn try_again() {
     Way::Refuses(403),
     "Sluice may not get, list and watch bads in group controlplane.example.com"
 )]
+#[case::bug(Way::Panics, "its watch ended in a bug of Sluice")]
 #[case::broken(Way::Refuses(500), "bads in group controlplane.example.com cannot be listed")]
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_cannot_be_read_is_the_matter_of_its_clusters(#[case] bad: Way, #[case] why: &str) {
@@ -215,14 +220,12 @@ async fn a_kind_that_cannot_be_read_is_the_matter_of_its_clusters(#[case] bad: W
     while woken.next().now_or_never().is_some() {}
 
     server.set(|state| state.bad = Way::Answers);
-    if bad != Way::NeverAnswers {
-        try_again().await;
-        assert_eq!(planes.get(&cluster(), &reference(GROUP, "Bad")), Ok(None));
-        assert!(
-            woken.next().now_or_never().is_some(),
-            "it is woken when its kind can be read"
-        );
-    }
+    try_again().await;
+    assert_eq!(planes.get(&cluster(), &reference(GROUP, "Bad")), Ok(None));
+    assert!(
+        woken.next().now_or_never().is_some(),
+        "it is woken when its kind can be read"
+    );
 }
 
 #[rstest]
@@ -268,12 +271,15 @@ async fn a_definition_that_disappears_and_comes_back() {
     assert!(matches!(good(), Ok(Some(_))));
 }
 
+#[rstest]
+#[case::refusal(Way::Refuses(403))]
+#[case::bug(Way::Panics)]
 #[tokio::test(start_paused = true)]
-async fn one_refusal_of_a_watch_is_not_for_ever() {
+async fn one_failure_of_a_watch_is_not_for_ever(#[case] failure: Way) {
     let server = Server::new(Way::Answers);
     let planes = listed(&server).await;
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
-    server.set(|state| state.watch = Way::Refuses(403));
+    server.set(|state| state.watch = failure);
     sleep(Duration::from_secs(6)).await;
     server.set(|state| state.watch = Way::EndsLater);
     assert!(matches!(good(), Err(Unknown::Unreadable(_))));

@@ -166,6 +166,12 @@ impl Remote {
         self.watches.iter().find_map(given_up)
     }
 
+    /// Whether a store is not followed any more. Another connection has to be opened then.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.watches.iter().any(|watch| watch.task.is_finished())
+    }
+
     /// Whether the server has answered within `time`, whatever the watches know.
     #[must_use]
     pub fn has_answered_within(&self, time: Duration) -> bool {

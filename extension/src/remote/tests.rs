@@ -1,6 +1,6 @@
 use std::{
     convert::Infallible,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -275,4 +275,38 @@ async fn what_a_workload_shows_is_kept_up_to_a_size() {
         [None, much, None, much],
         "it is listed again, and again too much: {seen:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_is_filled_again() {
+    let (remotes, _woken) = remotes();
+    let panics = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&panics);
+    let remote = open(&remotes, &Server::default(), move || {
+        let panics = Arc::clone(&counted);
+        stream::unfold(0, move |number| {
+            let panics = Arc::clone(&panics);
+            async move {
+                sleep(Duration::from_secs(1)).await;
+                let bug = number > 0 && panics.load(Ordering::Relaxed) < 5;
+                if bug {
+                    panics.fetch_add(1, Ordering::Relaxed);
+                }
+                assert!(!bug, "a bug");
+                Some((event(number, 0), number + 1))
+            }
+        })
+    });
+    let began = Instant::now();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(remote.given_up(), Some(GivenUp::Panicked));
+    assert_eq!(remote.apps.state().len(), 0, "what may be half is forgotten");
+    while panics.load(Ordering::Relaxed) < 5 {
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert!(began.elapsed() > Duration::from_secs(20), "the delays are long");
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(remote.given_up(), None);
+    assert!(!remote.apps.state().is_empty());
+    assert!(!remote.has_ended());
 }

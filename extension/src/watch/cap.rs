@@ -111,11 +111,16 @@ impl io::Write for Counted {
 pub enum GivenUp {
     /// It would have held more than so many bytes.
     TooMuch(usize),
+    /// Following it ended in a panic.
+    Panicked,
 }
 
 impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Panicked => {
+                f.write_str("following them ended in a bug of Sluice; the log of Sluice says where")
+            }
             Self::TooMuch(limit) => write!(f, "they take more than {} MiB", limit / 1024 / 1024),
         }
     }

@@ -182,6 +182,9 @@ impl Packages {
     /// its stores are not theirs. The next pass opens another one, and everything is asked for again.
     async fn reach(&mut self, ctx: &Context, found: &Found) {
         let Some(remote) = &self.remote else { return };
+        if remote.has_ended() {
+            return self.lose(ctx, found);
+        }
         if let Contact::Silent(since) = remote.contact() {
             // A watch that resumes says nothing until something changes, but it was answered.
             let silent_for = Timestamp::now().duration_since(since);
