@@ -19,7 +19,7 @@ pub(super) struct FirstSeenRuns(Mutex<Noted>);
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// Each with the number of the list since which it was seen.
+    /// Each with the number of lists that came before it was seen last.
     runs: BTreeMap<String, (FirstSeenRun, u64)>,
     lists: u64,
 }
@@ -60,5 +60,41 @@ impl FirstSeenRuns {
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::ObjectMeta;
+    use sluice_crds::foreign::packaging::AppStatus;
+
+    use super::*;
+
+    #[test]
+    fn apps_that_are_listed_no_more_are_forgotten() {
+        let runs = FirstSeenRuns::default();
+        for list in 0..10 {
+            runs.note(&app(&format!("of-list-{list}")));
+            runs.note(&app("stays"));
+            runs.listed();
+        }
+        assert!(runs.get("stays").is_some());
+        assert_eq!(runs.noted().runs.len(), 2, "of ten lists");
+    }
+
+    fn app(name: &str) -> App {
+        App {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                uid: Some("uid".to_owned()),
+                generation: Some(1),
+                ..ObjectMeta::default()
+            },
+            status: Some(AppStatus {
+                observed_generation: Some(1),
+                ..AppStatus::default()
+            }),
+            ..App::default()
+        }
     }
 }
