@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
     api::ApiResource,
@@ -21,7 +20,7 @@ use sluice_core::{
 use sluice_crds::{foreign::cluster::ObjectReference, labels::label};
 
 use crate::{
-    controllers::served,
+    contract::Contract,
     kind_watch::{KindWatch, State},
     triggers::{ClusterRef, Triggers},
     watch::Seen,
@@ -74,8 +73,7 @@ pub enum Unknown {
 pub struct ControlPlanes {
     client: Client,
     triggers: Triggers,
-    /// Groups whose kinds need no label.
-    groups: Arc<[String]>,
+    contract: Contract,
     kinds: Mutex<HashMap<(String, String), Kind>>,
 }
 
@@ -113,9 +111,9 @@ impl ControlPlanes {
     #[must_use]
     pub fn new(client: Client, triggers: Triggers, groups: Vec<String>) -> Self {
         Self {
+            contract: Contract::new(client.clone(), groups),
             client,
             triggers,
-            groups: groups.into(),
             kinds: Mutex::default(),
         }
     }
@@ -157,9 +155,8 @@ impl ControlPlanes {
     fn watch(&self, (group, kind): &(String, String)) -> Kind {
         let waiting = Waiting::default();
         let find = {
-            let (client, groups) = (self.client.clone(), Arc::clone(&self.groups));
-            let (group, kind) = (group.clone(), kind.clone());
-            move || find(client.clone(), group.clone(), kind.clone(), Arc::clone(&groups))
+            let (contract, group, kind) = (self.contract.clone(), group.clone(), kind.clone());
+            move || contract.clone().find(group.clone(), kind.clone())
         };
         let scope = {
             let client = self.client.clone();
@@ -203,44 +200,5 @@ fn unreadable(reference: &ObjectReference, why: &str) -> Unknown {
     ))
 }
 
-/// How a kind is served that may be read: what a Cluster names is written by a tenant, and Sluice sees the objects of all of them.
-async fn find(
-    client: Client,
-    group: String,
-    kind: String,
-    groups: Arc<[String]>,
-) -> Result<Option<ApiResource>, String> {
-    let unanswered = |error: kube::Error| match error {
-        kube::Error::Api(status) => format!(
-            "the API server refused to say how it is served with {}",
-            status.code
-        ),
-        _ => "the API server does not answer".to_owned(),
-    };
-    let Some(resource) = served(&client, &group, &kind).await.map_err(unanswered)? else {
-        return Ok(None);
-    };
-    if groups.contains(&group) {
-        return Ok(Some(resource));
-    }
-    let name = format!("{}.{group}", resource.plural);
-    let definition = Api::<CustomResourceDefinition>::all(client)
-        .get_metadata_opt(&name)
-        .await
-        .map_err(unanswered)?;
-    if definition.is_some_and(|definition| definition.labels().keys().any(|key| is_contract(key))) {
-        return Ok(Some(resource));
-    }
-    Err(format!(
-        "CustomResourceDefinition {name} does not exist or has no label cluster.x-k8s.io/<contract version>; name a kind of a control plane provider, or start Sluice with --control-plane-group={group}"
-    ))
-}
-
-/// Whether a label of a definition says to which contract of Cluster API the kind keeps, such as `cluster.x-k8s.io/v1beta2`.
-fn is_contract(label: &str) -> bool {
-    let version = label.strip_prefix("cluster.x-k8s.io/v");
-    version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

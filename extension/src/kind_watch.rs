@@ -163,16 +163,20 @@ where
         self.state.borrow().clone()
     }
 
-    /// How far the watch is, as soon as that is known: after some seconds at most.
-    pub async fn settled(&self) -> State<K> {
+    /// What is readable, as soon as that is known: after some seconds at most. `None` if the API server does not serve the kind.
+    ///
+    /// # Errors
+    /// The kind cannot be read, and why: one line without any content of objects.
+    pub async fn settled(&self) -> Result<Option<(ApiResource, Store<K>)>, String> {
         let mut state = self.state.clone();
-        let settled = timeout(
-            FINDING + LISTING,
-            state.wait_for(|state| !matches!(state, State::Reading)),
-        );
-        match settled.await {
-            Ok(Ok(state)) => state.clone(),
-            _ => State::Unreadable("nothing was listed in time".to_owned()),
+        let settled = state.wait_for(|state| !matches!(state, State::Reading));
+        // What it came to is asked for again, because the task may have ended.
+        let _either_way = timeout(FINDING + LISTING, settled).await.is_ok();
+        match self.state() {
+            State::Readable { resource, store } => Ok(Some((resource, store))),
+            State::Unserved => Ok(None),
+            State::Unreadable(why) => Err(why),
+            State::Reading => Err("nothing was listed in time".to_owned()),
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod backoff;
 pub mod bounded;
 pub mod cli;
+pub mod contract;
 pub mod control_plane;
 pub mod controllers;
 pub mod events;

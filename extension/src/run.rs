@@ -255,14 +255,15 @@ async fn lead(
     };
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
     let wakes = triggers.listen();
-    let providers = Arc::new(providers::Context::new(
+    let providers = providers::Context::new(
         client.clone(),
         stores.clusters.clone(),
         dependents,
         parts.configurations,
         triggers.clone(),
         args.sync_period,
-    ));
+    );
+    let providers = Arc::new(providers.allowing(args.control_plane_groups.clone()));
     let context = Arc::new(bootstrap::Context::new(
         client.clone(),
         settings,

@@ -11,11 +11,11 @@ use tower::service_fn;
 use super::*;
 use crate::{bounded::bounded, run::REQUEST};
 
-const GROUP: &str = "controlplane.example.com";
+pub(crate) const GROUP: &str = "controlplane.example.com";
 
 /// What the API server does with the list of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     Answers,
     Refuses(u16),
     NeverAnswers,
@@ -27,9 +27,9 @@ enum Way {
 
 /// An API server with two kinds of control planes of one group, and Deployments.
 #[derive(Clone)]
-struct Server(Arc<Mutex<State>>);
+pub(crate) struct Server(Arc<Mutex<State>>);
 
-struct State {
+pub(crate) struct State {
     good: Way,
     bad: Way,
     /// What it does with a watch of a kind whose list is answered.
@@ -37,12 +37,12 @@ struct State {
     /// Whether the group is served at all.
     served: bool,
     /// Whether its definitions have a label.
-    labelled: bool,
+    pub(crate) labelled: bool,
     asked: Vec<String>,
 }
 
 impl Server {
-    fn new(bad: Way) -> Self {
+    pub(crate) fn new(bad: Way) -> Self {
         Self(Arc::new(Mutex::new(State {
             good: Way::Answers,
             bad,
@@ -53,11 +53,11 @@ impl Server {
         })))
     }
 
-    fn set(&self, edit: impl FnOnce(&mut State)) {
+    pub(crate) fn set(&self, edit: impl FnOnce(&mut State)) {
         edit(&mut self.0.lock().unwrap());
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let server = self.clone();
         let service = service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -144,7 +144,7 @@ impl Server {
         }
     }
 
-    fn asked_for(&self, path: &str) -> bool {
+    pub(crate) fn asked_for(&self, path: &str) -> bool {
         self.0.lock().unwrap().asked.iter().any(|asked| asked == path)
     }
 }
@@ -298,15 +298,4 @@ async fn a_group_of_the_operator_needs_no_label() {
         planes.get(&cluster(), &reference(GROUP, "Good")),
         Ok(Some(_))
     ));
-}
-
-#[rstest]
-#[case("cluster.x-k8s.io/v1beta2", true)]
-#[case("cluster.x-k8s.io/v1alpha4", true)]
-#[case("cluster.x-k8s.io/provider", false)]
-#[case("cluster.x-k8s.io/v", false)]
-#[case("cluster.x-k8s.io/vsphere", false)]
-#[case("app/v1beta2", false)]
-fn a_contract_is_a_version(#[case] label: &str, #[case] contract: bool) {
-    assert_eq!(is_contract(label), contract);
 }

@@ -23,6 +23,8 @@ reasons! {
     InfrastructureUnknown,
     /// The control plane object or its machine template does not exist.
     ControlPlaneNotFound,
+    /// The kind of the control plane is none of a control plane provider, or cannot be read.
+    ControlPlaneKindUnreadable,
     /// The Cluster has no range of addresses.
     CIDRMissing,
     /// The Cluster has more than two ranges of addresses.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
+use sluice_crds::foreign::cluster::ObjectReference;
 
 use super::problem::Problem;
 
@@ -20,6 +21,9 @@ pub enum Source {
         namespace: Option<String>,
         /// Its name.
         name: String,
+        /// Whether the Cluster says of which kind it is: then the kind is chosen by whoever may edit Clusters, and has to be one of
+        /// Cluster API before it is read.
+        kind_is_given: bool,
     },
     /// All objects of a kind of the whole cluster.
     Every {
@@ -39,6 +43,19 @@ impl Source {
             kind: kind.to_owned(),
             namespace: Some(namespace.to_owned()),
             name: name.to_owned(),
+            kind_is_given: false,
+        }
+    }
+
+    /// An object that a Cluster in its namespace refers to, kind and all.
+    #[must_use]
+    pub fn referred(namespace: &str, reference: &ObjectReference) -> Self {
+        Self::Object {
+            group: reference.group().to_owned(),
+            kind: reference.kind.clone(),
+            namespace: Some(namespace.to_owned()),
+            name: reference.name.clone(),
+            kind_is_given: true,
         }
     }
 
@@ -50,6 +67,7 @@ impl Source {
             kind: kind.to_owned(),
             namespace: None,
             name: name.to_owned(),
+            kind_is_given: false,
         }
     }
 
@@ -67,10 +85,22 @@ impl Source {
         }
     }
 
-    /// Whether it is a Secret: those are read by name and never watched.
+    /// Whether a Cluster says of which kind it is.
+    #[must_use]
+    pub fn kind_is_given(&self) -> bool {
+        matches!(
+            self,
+            Self::Object {
+                kind_is_given: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether it is a Secret of a known purpose: those are read by name and never watched.
     #[must_use]
     pub fn is_secret(&self) -> bool {
-        self.group_kind() == ("", "Secret")
+        self.group_kind() == ("", "Secret") && !self.kind_is_given()
     }
 }
 

@@ -13,12 +13,16 @@ use super::{
 /// Group of VSphereCluster and VSphereMachineTemplate where vCenter is spoken to.
 const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
+/// Group of VSphereCluster on a Supervisor.
+const SUPERVISOR_GROUP: &str = "vmware.infrastructure.cluster.x-k8s.io";
+
 /// The VSphereCluster.
 pub(super) fn vsphere_cluster<'a>(cluster: &Cluster, sources: &'a Sources) -> Result<&'a Value, Stop> {
     let reference = infrastructure(cluster)?;
-    if reference.kind != "VSphereCluster" {
+    let group = reference.group();
+    if reference.kind != "VSphereCluster" || ![GROUP, SUPERVISOR_GROUP].contains(&group) {
         let message = format!(
-            "spec.infrastructureRef of {} is of kind {:?}, not VSphereCluster",
+            "spec.infrastructureRef of {} is of kind {:?} in group {group:?}, not VSphereCluster in {GROUP} or {SUPERVISOR_GROUP}",
             named(cluster),
             reference.kind
         );
@@ -47,7 +51,7 @@ pub(super) fn control_plane<'a>(cluster: &Cluster, sources: &'a Sources) -> Resu
     let reference =
         reference.ok_or_else(|| missing(format!("{} has no spec.controlPlaneRef yet", named(cluster))))?;
     let namespace = cluster.namespace().unwrap_or_default();
-    let source = Source::namespaced(reference.group(), &reference.kind, &namespace, &reference.name);
+    let source = Source::referred(&namespace, reference);
     let found = sources.find(&source)?;
     found.ok_or_else(|| {
         missing(format!(
@@ -82,4 +86,45 @@ pub(super) fn machine_template<'a>(cluster: &Cluster, sources: &'a Sources) -> R
         );
         Problem::new(Reason::ControlPlaneNotFound, message).into()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(group: &str, kind: &str) -> Cluster {
+        let reference = json!({"apiGroup": group, "kind": kind, "name": "one"});
+        serde_json::from_value(json!({
+            "metadata": {"name": "c1", "namespace": "ns1"},
+            "spec": {"infrastructureRef": reference, "controlPlaneRef": reference},
+        }))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case(GROUP, "VSphereCluster", true)]
+    #[case(SUPERVISOR_GROUP, "VSphereCluster", true)]
+    #[case("apps", "VSphereCluster", false)]
+    #[case(GROUP, "VSphereMachine", false)]
+    fn infrastructure_is_of_known_kinds(#[case] group: &str, #[case] kind: &str, #[case] read: bool) {
+        match vsphere_cluster(&cluster(group, kind), &Sources::default()) {
+            Err(Stop::Unread(source)) => assert!(read, "{source}"),
+            Err(Stop::Problem(problem)) => {
+                assert!(!read, "{problem}");
+                assert_eq!(problem.reason, Reason::InfrastructureUnknown);
+            }
+            Ok(found) => panic!("{found}"),
+        }
+    }
+
+    #[test]
+    fn the_kind_of_a_control_plane_is_given_by_its_cluster() {
+        match control_plane(&cluster("any.group", "Any"), &Sources::default()) {
+            Err(Stop::Unread(source)) => assert!(source.kind_is_given()),
+            other => panic!("{other:?}"),
+        }
+    }
 }

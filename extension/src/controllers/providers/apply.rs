@@ -154,7 +154,7 @@ async fn beside(ctx: &OfKind, found: &Found, wanted: &Value) -> Result<(), Error
     }
     let Some(api) = api(ctx, &source).await? else {
         return Err(Error::Unreadable(
-            source.to_string(),
+            source.clone(),
             "the API server does not serve it".to_owned(),
         ));
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_core::providers::{Output, Problem, Source, Sources, Stop};
+use sluice_core::providers::{Output, Problem, Reason, Source, Sources, Stop};
 use sluice_crds::foreign::Cluster;
 
 use super::{Error, OfKind, dereference::Found};
@@ -31,7 +31,13 @@ pub(super) async fn run(ctx: &OfKind, found: &Found) -> Result<Evaluated, Error>
             Ok(output) => break Ok((Arc::clone(cluster), output)),
             Err(Stop::Problem(problem)) => break Err(problem),
             Err(Stop::Unread(source)) => {
-                let read = read(ctx, found, &source).await?;
+                let read = match read(ctx, found, &source).await {
+                    // It is woken when the kind can be read.
+                    Err(Error::Unreadable(source, why)) if source.kind_is_given() => {
+                        break Err(unreadable(&source, &why));
+                    }
+                    read => read?,
+                };
                 unwatched |= !read.watched;
                 sources.insert(source, read.objects);
             }
@@ -42,6 +48,15 @@ pub(super) async fn run(ctx: &OfKind, found: &Found) -> Result<Evaluated, Error>
         sources,
         unwatched,
     })
+}
+
+/// A kind that the Cluster names is its user's to put right, and no matter of others.
+fn unreadable(source: &Source, why: &str) -> Problem {
+    let (group, kind) = source.group_kind();
+    Problem::new(
+        Reason::ControlPlaneKindUnreadable,
+        format!("control plane kind {kind} in group {group:?} of spec.controlPlaneRef: {why}"),
+    )
 }
 
 /// What is there, and whether a change of it is noticed.

@@ -23,7 +23,7 @@ use kube::{
         watcher,
     },
 };
-use sluice_core::providers::Kind;
+use sluice_core::providers::{Kind, Source};
 use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -79,6 +79,13 @@ impl Context {
             sync_period,
         }
     }
+
+    /// Kinds of control planes in `groups` are read whatever their definitions say.
+    #[must_use]
+    pub fn allowing(mut self, groups: Vec<String>) -> Self {
+        self.watches.allow(groups);
+        self
+    }
 }
 
 /// A kind with what all kinds share.
@@ -101,7 +108,7 @@ pub enum Error {
     Management(#[from] kube::Error),
     /// A kind that values are computed from cannot be watched, and why.
     #[error("watch {0}: {1}")]
-    Unreadable(String, String),
+    Unreadable(Source, String),
     /// The pass was cut off or panicked.
     #[error(transparent)]
     Pass(#[from] PassError),

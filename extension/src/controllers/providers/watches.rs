@@ -16,8 +16,9 @@ use tracing::warn;
 
 use super::{Error, dependents::Dependents, evaluate::Read};
 use crate::{
+    contract::Contract,
     controllers::{chain, served},
-    kind_watch::{KindWatch, State},
+    kind_watch::KindWatch,
     watch::Seen,
 };
 
@@ -25,11 +26,12 @@ use crate::{
 pub(super) struct Watches {
     client: Client,
     dependents: Dependents,
-    /// By group, kind and, where only one object is watched, its namespace and name.
+    contract: Contract,
+    /// By group, kind, whether a Cluster names that and, where only one object is watched, its namespace and name.
     watched: Mutex<HashMap<Key, Arc<KindWatch<DynamicObject>>>>,
 }
 
-type Key = (String, String, Option<Single>);
+type Key = (String, String, bool, Option<Single>);
 
 #[derive(PartialEq, Eq, Hash)]
 struct Single {
@@ -40,10 +42,16 @@ struct Single {
 impl Watches {
     pub(super) fn new(client: Client, dependents: Dependents) -> Self {
         Self {
+            contract: Contract::new(client.clone(), Vec::new()),
             client,
             dependents,
             watched: Mutex::default(),
         }
+    }
+
+    /// Kinds of `groups` may be named by a Cluster whatever their definitions say.
+    pub(super) fn allow(&mut self, groups: Vec<String>) {
+        self.contract = Contract::new(self.client.clone(), groups);
     }
 
     /// What is there. Secrets are asked for by name; everything else is watched from the first time on. A kind that is not
@@ -58,16 +66,13 @@ impl Watches {
         {
             return self.secret(namespace, name).await;
         }
-        let (resource, store) = match self.watch(source).settled().await {
-            State::Readable { resource, store } => (resource, store),
-            State::Unserved => {
-                return Ok(Read {
-                    objects: Vec::new(),
-                    watched: false,
-                });
-            }
-            State::Unreadable(why) => return Err(Error::Unreadable(source.to_string(), why)),
-            State::Reading => return Err(Error::Unreadable(source.to_string(), "it is being listed".into())),
+        let settled = self.watch(source).settled().await;
+        let settled = settled.map_err(|why| Error::Unreadable(source.clone(), why))?;
+        let Some((resource, store)) = settled else {
+            return Ok(Read {
+                objects: Vec::new(),
+                watched: false,
+            });
         };
         let as_value = |object: &DynamicObject| {
             let mut value = serde_json::to_value(object).unwrap_or_default();
@@ -105,7 +110,12 @@ impl Watches {
     /// The watch that shows `source`.
     fn watch(&self, source: &Source) -> Arc<KindWatch<DynamicObject>> {
         let (group, kind) = source.group_kind();
-        let key = (group.to_owned(), kind.to_owned(), single(source));
+        let key = (
+            group.to_owned(),
+            kind.to_owned(),
+            source.kind_is_given(),
+            single(source),
+        );
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(watched.entry(key).or_insert_with(|| Arc::new(self.open(source))))
     }
@@ -113,14 +123,19 @@ impl Watches {
     fn open(&self, source: &Source) -> KindWatch<DynamicObject> {
         let (group, kind) = source.group_kind();
         let (group, kind) = (group.to_owned(), kind.to_owned());
+        let kind_is_given = source.kind_is_given();
         let find = {
-            let (client, group, kind) = (self.client.clone(), group.clone(), kind.clone());
+            let (client, contract) = (self.client.clone(), self.contract.clone());
+            let (group, kind) = (group.clone(), kind.clone());
             move || {
-                let (client, group, kind) = (client.clone(), group.clone(), kind.clone());
+                let (client, contract) = (client.clone(), contract.clone());
+                let (group, kind) = (group.clone(), kind.clone());
                 async move {
-                    served(&client, &group, &kind)
-                        .await
-                        .map_err(|error| chain(&error))
+                    if kind_is_given {
+                        return contract.find(group, kind).await;
+                    }
+                    let found = served(&client, &group, &kind).await;
+                    found.map_err(|error| chain(&error))
                 }
             }
         };
@@ -153,6 +168,7 @@ impl Watches {
                         kind: kind.clone(),
                         namespace: object.namespace(),
                         name: object.name_any(),
+                        kind_is_given,
                     });
                 }
                 Seen::Failed(error) => warn!(kind, %error, "Watching what configurations depend on"),
@@ -179,6 +195,7 @@ fn single(source: &Source) -> Option<Single> {
             kind,
             namespace,
             name,
+            ..
         } if (group.is_empty() && kind != "Namespace") || group == "rbac.authorization.k8s.io" => {
             Some(Single {
                 namespace: namespace.clone(),
@@ -186,5 +203,55 @@ fn single(source: &Source) -> Option<Single> {
             })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_crds::foreign::cluster::ObjectReference;
+
+    use super::*;
+    use crate::control_plane::tests::{GROUP, Server, Way};
+
+    fn reference(group: &str, kind: &str) -> Source {
+        let reference = json!({"apiGroup": group, "kind": kind, "name": "one"});
+        let reference: ObjectReference = serde_json::from_value(reference).unwrap();
+        Source::referred("team-a", &reference)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_a_cluster_names_has_to_keep_to_a_contract() {
+        let server = Server::new(Way::Answers);
+        let watches = Watches::new(server.client(), Dependents::default());
+        let (good, deployment) = (reference(GROUP, "Good"), reference("apps", "Deployment"));
+        assert_eq!(watches.read(&good).await.unwrap().objects.len(), 1);
+        let read = watches.read(&deployment).await.map(|read| read.objects);
+        assert!(matches!(read, Err(Error::Unreadable(..))), "{read:?}");
+        let secret = watches.read(&reference("", "Secret")).await;
+        assert!(
+            secret.is_ok_and(|read| read.objects.is_empty()),
+            "nothing is known of it"
+        );
+        assert!(!server.asked_for("/api/v1/namespaces/team-a/secrets/one"));
+        assert!(!server.asked_for("/apis/apps/v1/deployments"));
+        let known = Source::namespaced("apps", "Deployment", "team-a", "one");
+        let _not_listed_here = watches.read(&known).await;
+        assert!(
+            server.asked_for("/apis/apps/v1/deployments"),
+            "a kind that Sluice names"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_of_the_operator_needs_no_label() {
+        let server = Server::new(Way::Answers);
+        server.set(|state| state.labelled = false);
+        let mut watches = Watches::new(server.client(), Dependents::default());
+        let good = reference(GROUP, "Good");
+        assert!(watches.read(&good).await.is_err());
+        watches.watched = Mutex::default();
+        watches.allow(vec![GROUP.to_owned()]);
+        assert!(watches.read(&good).await.is_ok());
     }
 }
