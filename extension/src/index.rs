@@ -1,12 +1,13 @@
 //! What hooks are answered from: the stores of this replica, read without waiting for anything.
 
 mod answers;
+mod held;
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -18,19 +19,18 @@ use sluice_core::{
     hold::{Hold, HoldReason},
     hook_call::HookCall,
     retry::RetryPolicy,
+    stuck::{Counted, Standings},
     unsynced::Unsynced,
 };
-use sluice_crds::{
-    labels::{annotation, label},
-    run::ClusterBootstrap,
-};
+use sluice_crds::labels::{annotation, label};
 use sluice_hooks::Gate;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::answers::Answers;
 use crate::stores::Stores;
 
-/// How often the number of held clusters is counted. It only sets how soon Cluster API asks again.
+/// How often held clusters are counted. It only sets how soon Cluster API asks again.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// The gate of every hook. Cheap to clone; all clones are one.
@@ -45,7 +45,9 @@ struct Inner {
     synced: AtomicBool,
     /// Whether it was said last that the stores are too old.
     stale: AtomicBool,
-    held: AtomicU32,
+    /// From here on the time is measured for which Clusters make no progress.
+    began: Instant,
+    held: RwLock<Counted>,
     /// What keeps a Cluster from having a record at all, by UID. Only the leader knows.
     notes: RwLock<HashMap<String, Hold>>,
     answers: Answers,
@@ -61,7 +63,8 @@ impl Index {
             stores: OnceLock::new(),
             synced: AtomicBool::new(false),
             stale: AtomicBool::new(false),
-            held: AtomicU32::new(0),
+            began: Instant::now(),
+            held: RwLock::default(),
             notes: RwLock::default(),
             answers: Answers::default(),
         }))
@@ -72,15 +75,18 @@ impl Index {
         let stores = self.0.stores.get_or_init(|| stores);
         stores.synced().await;
         self.0.synced.store(true, Ordering::Release);
+        let mut standings = Standings::default();
         let mut tick = tokio::time::interval(COUNT_EVERY);
         loop {
             tick.tick().await;
             // Says that the age is over its limit also when no call asks.
             self.unsynced(stores);
-            let held = stores.bootstraps.state_filter(is_held).len();
-            self.0
-                .held
-                .store(u32::try_from(held).unwrap_or(u32::MAX), Ordering::Relaxed);
+            let counted = standings.look(self.0.began.elapsed(), self.held_clusters(stores));
+            let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
+            let before = std::mem::replace(&mut *held, counted);
+            drop(held);
+            // Not while a hook may wait for the lock.
+            drop(before);
         }
     }
 
@@ -125,18 +131,26 @@ impl Index {
         unsynced
     }
 
-    fn policy(&self) -> RetryPolicy {
-        let held = self.0.held.load(Ordering::Relaxed);
-        RetryPolicy {
+    /// What sets the wait of a Cluster: the policy for all, and for how long this one is stuck.
+    fn pace(&self, uid: &str) -> (RetryPolicy, Duration) {
+        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+        let policy = RetryPolicy {
+            stuck: u32::try_from(held.stuck.len()).unwrap_or(u32::MAX),
             deletion_limit: self.0.deletion_limit,
-            ..RetryPolicy::with_held(held)
-        }
+            ..RetryPolicy::with_held(held.moving)
+        };
+        let still = held.stuck.get(uid);
+        let still = still.map_or(Duration::ZERO, |since| {
+            self.0.began.elapsed().saturating_sub(*since)
+        });
+        (policy, still)
     }
 
     fn judge(&self, call: &HookCall<'_>) -> Decision {
+        let (policy, still) = self.pace(call.uid);
         let stores = match self.knowledge() {
             Ok(stores) => stores,
-            Err(unsynced) => return decide(call, &Knowledge::Unsynced(unsynced), &self.policy()),
+            Err(unsynced) => return decide(call, &Knowledge::Unsynced(unsynced), &policy),
         };
         let bootstrap = stores
             .bootstraps
@@ -158,14 +172,15 @@ impl Index {
                     .annotations()
                     .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
             }),
-            missing: self.missing(stores, call, release.is_some()),
+            missing: self.missing(stores, call.label, call.uid, release.is_some()),
+            still,
         };
-        decide(call, &Knowledge::synced(call.label, known), &self.policy())
+        decide(call, &Knowledge::synced(call.label, known), &policy)
     }
 
     /// What keeps a record from being made at all.
-    fn missing(&self, stores: &Stores, call: &HookCall<'_>, released: bool) -> Option<Hold> {
-        let label = call.label.filter(|label| !label.is_empty())?;
+    fn missing(&self, stores: &Stores, label: Option<&str>, uid: &str, released: bool) -> Option<Hold> {
+        let label = label.filter(|label| !label.is_empty())?;
         if !released {
             return Some(tkr_not_found(label));
         }
@@ -178,7 +193,7 @@ impl Index {
             .notes
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .get(call.uid)
+            .get(uid)
             .cloned()
     }
 }
@@ -232,14 +247,6 @@ pub fn template_not_found(namespace: &str, release: &str) -> Hold {
         HoldReason::TemplateNotFound,
         format!("ClusterBootstrapTemplate {namespace}/{release} of the release does not exist"),
     )
-}
-
-fn is_held(bootstrap: &ClusterBootstrap) -> bool {
-    let record = bootstrap
-        .status
-        .as_ref()
-        .and_then(|status| status.upgrade.as_ref());
-    record.is_some_and(|record| record.outcome.is_none())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The decision of one hook call: a pure function of the call and of what this replica knows.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
 
@@ -50,6 +52,8 @@ pub struct Known<'a> {
     pub custom: bool,
     /// What the index misses for a record to be possible: the release or its template.
     pub missing: Option<Hold>,
+    /// For how long the Cluster was held without progress, if that is long; see [`stuck`](crate::stuck).
+    pub still: Duration,
 }
 
 impl<'a> Knowledge<'a> {
@@ -93,10 +97,18 @@ fn decide_by(
     match hold {
         None => Decision::Release,
         Some(hold) => Decision::Hold {
-            retry_after: policy.retry_after(call.uid),
+            retry_after: policy.retry_after(call.uid, still(knowledge, hold.reason)),
             reason: hold.reason,
             message: hold.to_string(),
         },
+    }
+}
+
+/// For how long nothing has moved that could open the gate.
+fn still(knowledge: &Knowledge<'_>, reason: HoldReason) -> Duration {
+    match knowledge {
+        Knowledge::Managed(known) if !reason.is_passing() => known.still,
+        _ => Duration::ZERO,
     }
 }
 

@@ -157,6 +157,30 @@ impl HoldReason {
     pub const fn is_of_the_replica(self) -> bool {
         matches!(self, Self::Starting | Self::ReplicaStale)
     }
+
+    /// Whether the reason is about to pass: what is known is behind the call, or Cluster API has not asked while it was the
+    /// reason. How long nothing moved before says nothing then.
+    #[must_use]
+    pub const fn is_passing(self) -> bool {
+        self.is_of_the_replica()
+            || matches!(
+                self,
+                Self::NoRecord
+                    | Self::RecordSchemaUnknown
+                    | Self::RecordOfAnotherCluster
+                    | Self::RecordBehindCluster
+                    | Self::RecordBehindBootstrap
+                    | Self::RecordBehindLabel
+                    | Self::RecordOfAnotherTarget
+                    | Self::VersionNotPlanned
+                    | Self::ClusterPaused
+                    | Self::StartHeldByAnnotation
+                    | Self::ClusterDeleting
+                    | Self::ControlPlaneCreating
+                    | Self::ControlPlaneUpgrading
+                    | Self::WorkersUpgrading
+            )
+    }
 }
 
 /// A reason to hold, and the object it is about.

@@ -18,6 +18,7 @@ pub mod proof;
 pub mod providers;
 pub mod record;
 pub mod retry;
+pub mod stuck;
 pub mod tkr;
 pub mod unsynced;
 pub mod version;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::stuck::STUCK_AFTER;
+
 /// Seconds after which Cluster API may ask again; at least one.
 ///
 /// Since Cluster API 1.12 this is a floor: nothing makes it ask sooner, so it is as small as the load allows.
@@ -31,8 +33,10 @@ impl RetryAfter {
 pub struct RetryPolicy {
     /// Calls per second that all held clusters together may make.
     pub budget: u32,
-    /// Clusters that are held at the moment.
-    pub held: u32,
+    /// Clusters that are held at the moment and made progress lately, so that their gates could open.
+    pub moving: u32,
+    /// Clusters that are held and stuck; see [`stuck`](crate::stuck).
+    pub stuck: u32,
     /// Seconds after which the deletion of a cluster is let go although packages are still there.
     pub deletion_limit: u32,
 }
@@ -44,29 +48,69 @@ impl RetryPolicy {
     /// Seconds after which a deletion is let go, unless configured: the addons-manager's ten minutes.
     pub const DELETION_LIMIT: u32 = 600;
 
-    /// The policy with the default budget for a number of held clusters.
+    /// Up to so many clusters whose gates could open, none of them waits longer than [`PROMISED`](Self::PROMISED).
+    pub const FEW: u32 = 600;
+
+    /// The longest wait, in seconds, of one of a [`FEW`](Self::FEW) clusters whose gates could open.
+    pub const PROMISED: u32 = 30;
+
+    /// The waits of stuck clusters, in seconds.
+    pub const STUCK: std::ops::RangeInclusive<u32> = 30..=300;
+
+    /// A stuck cluster is released late by this part of the time that it was stuck, or by the shortest wait of
+    /// [`STUCK`](Self::STUCK).
+    const LATE: u32 = 20;
+
+    /// Stuck clusters have this part of the budget.
+    const STUCK_PART: u32 = 4;
+
+    /// The policy with the default budget for a number of held clusters whose gates could open.
     #[must_use]
-    pub const fn with_held(held: u32) -> Self {
+    pub const fn with_held(moving: u32) -> Self {
         Self {
             budget: Self::BUDGET,
-            held,
+            moving,
+            stuck: 0,
             deletion_limit: Self::DELETION_LIMIT,
         }
     }
 
-    /// The wait for the Cluster with this UID.
-    ///
+    /// The wait for the Cluster with this UID, which has made no progress for `still`.
+    #[must_use]
+    pub fn retry_after(&self, uid: &str, still: Duration) -> RetryAfter {
+        if still < STUCK_AFTER {
+            self.of_moving(uid)
+        } else {
+            self.of_stuck(uid, still)
+        }
+    }
+
     /// With more held clusters than calls per second the waits are spread by the UID over half as much again, so that
     /// clusters that were edited together do not come back together.
-    #[must_use]
-    pub fn retry_after(&self, uid: &str) -> RetryAfter {
-        let seconds = self.held.div_ceil(self.budget.max(1)).max(RetryAfter::SHORTEST.0);
-        let spread = if seconds > 1 {
-            bucket(uid, seconds / 2 + 1)
-        } else {
-            0
-        };
+    fn of_moving(&self, uid: &str) -> RetryAfter {
+        let seconds = self
+            .moving
+            .div_ceil(self.budget.max(1))
+            .max(RetryAfter::SHORTEST.0);
+        let mut room = if seconds > 1 { seconds / 2 } else { 0 };
+        if self.moving <= Self::FEW {
+            room = room.min(Self::PROMISED.saturating_sub(seconds));
+        }
+        let spread = bucket(uid, room + 1);
         RetryAfter(seconds.saturating_add(spread).min(RetryAfter::LONGEST.0))
+    }
+
+    /// Nothing makes Cluster API ask sooner than it was told to, so the wait is in proportion to how long the cluster was stuck,
+    /// and longer only if there are many. It is spread by the UID over a quarter less, since all are asked together after a
+    /// restart of Cluster API.
+    fn of_stuck(&self, uid: &str, still: Duration) -> RetryAfter {
+        let (shortest, longest) = (*Self::STUCK.start(), *Self::STUCK.end());
+        let in_proportion = u32::try_from(still.as_secs() / u64::from(Self::LATE)).unwrap_or(u32::MAX);
+        let of_all = self.stuck.div_ceil((self.budget / Self::STUCK_PART).max(1));
+        let of_moving = self.moving.div_ceil(self.budget.max(1));
+        let seconds = in_proportion.max(of_all).max(of_moving).clamp(shortest, longest);
+        let room = (seconds / 4).min(seconds - shortest);
+        RetryAfter(seconds - bucket(uid, room + 1))
     }
 }
 
@@ -102,20 +146,68 @@ mod tests {
     #[case::within_budget(20, 1, 1)]
     #[case::above_budget(21, 2, 3)]
     #[case::hundred(100, 5, 7)]
+    #[case::four_hundred(400, 20, 30)]
+    #[case::five_hundred(500, 25, 30)]
+    #[case::few(600, 30, 30)]
+    #[case::more(601, 31, 46)]
     #[case::thousand(1000, 50, 75)]
     fn the_wait_grows_with_the_held_clusters(#[case] held: u32, #[case] least: u32, #[case] most: u32) {
         let policy = RetryPolicy::with_held(held);
         for uid in 0..200 {
-            let seconds = policy.retry_after(&uid.to_string()).seconds();
-            assert!((least..=most).contains(&seconds), "{seconds} for {uid}");
+            for still in [Duration::ZERO, Duration::from_millis(599_999)] {
+                let seconds = policy.retry_after(&uid.to_string(), still).seconds();
+                assert!((least..=most).contains(&seconds), "{seconds} for {uid}");
+            }
         }
+    }
+
+    #[rstest]
+    #[case::just_stuck(1, 10, 30, 30)]
+    #[case::half_an_hour(1, 30, 68, 90)]
+    #[case::an_hour(1, 60, 135, 180)]
+    #[case::long(1, 100, 225, 300)]
+    #[case::for_ever(1, 1_000_000, 225, 300)]
+    #[case::as_many_as_the_shortest_wait_serves(150, 10, 30, 30)]
+    #[case::more(1_000, 10, 150, 200)]
+    #[case::a_whole_fleet(100_000, 10, 225, 300)]
+    fn a_stuck_cluster_waits_in_proportion(
+        #[case] stuck: u32,
+        #[case] minutes: u64,
+        #[case] least: u32,
+        #[case] most: u32,
+    ) {
+        let policy = RetryPolicy {
+            stuck,
+            ..RetryPolicy::with_held(1)
+        };
+        let still = Duration::from_mins(minutes);
+        let seen: std::collections::BTreeSet<u32> = (0..2_000)
+            .map(|uid| policy.retry_after(&uid.to_string(), still).seconds())
+            .collect();
+        assert_eq!(seen, (least..=most).collect());
+    }
+
+    #[test]
+    fn stuck_clusters_do_not_slow_the_others() {
+        let policy = RetryPolicy {
+            stuck: 100_000,
+            ..RetryPolicy::with_held(20)
+        };
+        assert_eq!(policy.retry_after("uid", Duration::ZERO), RetryAfter::SHORTEST);
+    }
+
+    #[test]
+    fn a_stuck_cluster_is_not_asked_before_those_whose_gates_could_open() {
+        let policy = RetryPolicy::with_held(4_000);
+        let stuck = policy.retry_after("uid", STUCK_AFTER).seconds();
+        assert!((150..=200).contains(&stuck), "{stuck}");
     }
 
     #[test]
     fn a_spread_uses_every_second_it_has() {
         let policy = RetryPolicy::with_held(200);
         let seen: std::collections::BTreeSet<u32> = (0..500)
-            .map(|uid| policy.retry_after(&uid.to_string()).seconds())
+            .map(|uid| policy.retry_after(&uid.to_string(), Duration::ZERO).seconds())
             .collect();
         assert_eq!(seen, (10..=15).collect());
     }
@@ -139,11 +231,34 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wait_is_never_zero_and_never_too_long(budget: u32, held: u32, uid: String) {
-            let policy = RetryPolicy { budget, held, deletion_limit: 0 };
-            let wait = policy.retry_after(&uid);
+        fn a_wait_is_never_zero_and_never_too_long(budget: u32, moving: u32, stuck: u32, uid: String, seconds: u64) {
+            let policy = RetryPolicy { budget, moving, stuck, deletion_limit: 0 };
+            let still = Duration::from_secs(seconds);
+            let wait = policy.retry_after(&uid, still);
             prop_assert!(wait >= RetryAfter::SHORTEST && wait <= RetryAfter::LONGEST);
-            prop_assert_eq!(wait, policy.retry_after(&uid));
+            prop_assert_eq!(wait, policy.retry_after(&uid, still));
+            if still >= STUCK_AFTER {
+                prop_assert!(RetryPolicy::STUCK.contains(&wait.seconds()));
+            }
+        }
+
+        /// Nothing wakes Cluster API before its wait is over, so this is how late a stuck cluster is released.
+        #[test]
+        fn a_few_stuck_clusters_are_released_late_by_a_twentieth_of_their_time(
+            stuck in 0_u32..=150,
+            moving in 0_u32..=600,
+            uid: String,
+            still in 600_u64..1_000_000,
+        ) {
+            let policy = RetryPolicy { stuck, ..RetryPolicy::with_held(moving) };
+            let late = policy.retry_after(&uid, Duration::from_secs(still)).seconds();
+            prop_assert!(u64::from(late) <= (still / 20).max(30), "{late} s after {still} s");
+        }
+
+        #[test]
+        fn a_few_clusters_whose_gates_could_open_wait_half_a_minute_at_most(moving in 0_u32..=600, stuck: u32, uid: String) {
+            let policy = RetryPolicy { stuck, ..RetryPolicy::with_held(moving) };
+            prop_assert!(policy.retry_after(&uid, Duration::ZERO).seconds() <= 30);
         }
     }
 }

@@ -62,7 +62,7 @@ mod tests {
 
     fn hold(message: &str) -> Decision {
         Decision::Hold {
-            retry_after: RetryPolicy::default().retry_after("uid"),
+            retry_after: RetryPolicy::default().retry_after("uid", std::time::Duration::ZERO),
             reason: HoldReason::PackagesNotReady,
             message: message.to_owned(),
         }

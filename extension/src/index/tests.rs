@@ -72,6 +72,13 @@ fn reason(index: &Index) -> Option<HoldReason> {
 
 /// An index that follows a server of [`items`], and the tasks behind it.
 async fn followed(frozen: &Frozen) -> (Index, [tokio::task::JoinHandle<()>; 2]) {
+    followed_with(frozen, items).await
+}
+
+async fn followed_with(
+    frozen: &Frozen,
+    items: fn(&str) -> Vec<Value>,
+) -> (Index, [tokio::task::JoinHandle<()>; 2]) {
     let index = Index::new("tkg-system".into(), Duration::from_mins(10));
     let triggers = Triggers::default();
     let client = frozen.client(items);
@@ -174,5 +181,68 @@ async fn a_legacy_release_leaves_only_clusters_without_bootstrap_alone() {
         panic!("released")
     };
     assert_eq!(reason, HoldReason::TKRLegacy);
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Cluster `one` is held by a package, Cluster `two` by its release, which does not exist.
+fn held_items(path: &str) -> Vec<Value> {
+    let mut items = items(path);
+    match path.rsplit('/').next().unwrap() {
+        "clusters" => {
+            let mut two = items[0].clone();
+            two["metadata"]["name"] = json!("two");
+            two["metadata"]["uid"] = json!("uid of two");
+            two["metadata"]["labels"] = json!({label::TKR: "missing"});
+            items.push(two);
+        }
+        "clusterbootstraps" => {
+            let gate = &mut items[0]["status"]["upgrade"]["gates"][0];
+            gate["open"] = json!(false);
+            gate["reason"] = json!("PackagesNotReady");
+        }
+        _ => {}
+    }
+    items
+}
+
+/// The wait of a call, which is held.
+fn wait(index: &Index, call: &HookCall<'_>) -> u32 {
+    match index.decide(call) {
+        Decision::Hold { retry_after, .. } => retry_after.seconds(),
+        Decision::Release => panic!("released"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_stands_still_is_asked_rarely() {
+    let (index, tasks) = followed_with(&Frozen::new(), held_items).await;
+    let (one, two) = (
+        call(),
+        HookCall {
+            name: "two",
+            uid: "uid of two",
+            label: Some("missing"),
+            ..call()
+        },
+    );
+    sleep(Duration::from_mins(9)).await;
+    assert_eq!((wait(&index, &one), wait(&index, &two)), (1, 1));
+
+    sleep(Duration::from_hours(2)).await;
+    for still in [&one, &two] {
+        let seconds = wait(&index, still);
+        assert!((225..=300).contains(&seconds), "{}: {seconds} s", still.name);
+    }
+    let edited = HookCall { generation: 2, ..one };
+    assert_eq!(wait(&index, &edited), 1, "the edit is about to be seen");
+    let another = HookCall {
+        uid: "uid of a third",
+        ..two
+    };
+    assert_eq!(
+        wait(&index, &another),
+        1,
+        "nothing is known of how long it stands still"
+    );
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -5,6 +5,8 @@ use sluice_crds::run::Gate;
 
 use super::*;
 
+mod stuck;
+
 const POLICY: RetryPolicy = RetryPolicy::with_held(1);
 const DELETED_AT: i64 = 1_000_000;
 
@@ -66,6 +68,7 @@ struct Scene {
     legacy: bool,
     custom: bool,
     missing: Option<Hold>,
+    still: Duration,
 }
 
 impl Scene {
@@ -84,6 +87,7 @@ impl Scene {
             legacy: false,
             custom: false,
             missing: None,
+            still: Duration::ZERO,
         }
     }
 
@@ -98,6 +102,7 @@ impl Scene {
             legacy: self.legacy,
             custom: self.custom,
             missing: self.missing.clone(),
+            still: self.still,
         };
         decide_by(
             clauses,
