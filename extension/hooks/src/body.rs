@@ -15,62 +15,119 @@ pub(crate) const MAX_BODY: usize = 20 * 1024 * 1024;
 /// Under the 3 s that are advertised, so that a caller gets an answer instead of a timeout.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Up to here a body is a small one. A usual one has 3 to 15 KB, so it never waits for the large ones of others.
-const SMALL: usize = 64 * 1024;
+/// Up to here a body is a small one. A usual one has 3 to 15 KB and hardly one over 100, so it never waits for the large ones of
+/// others.
+const SMALL: usize = 128 * 1024;
 
 /// What small bodies may take together.
 const SMALL_KIB: usize = 8 * 1024;
 
+/// What small bodies of one peer may take together: a quarter, and with it more bodies of 100 KB at once than Cluster API sends by
+/// default. More wait until these are answered.
+const SMALL_KIB_OF_PEER: usize = 2 * 1024;
+
 /// What large bodies may take together, whole. Both make the 32 MiB that requests may take in all.
 const LARGE_KIB: usize = 24 * 1024;
 
+/// What large bodies of one peer may take together: as much as the largest one.
+const LARGE_KIB_OF_PEER: usize = MAX_BODY / 1024;
+
 /// The memory for bodies, counted from their first byte.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct Budget(Parts);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Parts::of(SMALL_KIB, LARGE_KIB))
+    }
+}
+
+/// What the bodies of one peer may take of the memory for all. A request has it among its extensions; without, it is a peer of
+/// its own. All clones are one.
+#[derive(Clone, Debug)]
+pub struct PeerBudget(Parts);
+
+impl Default for PeerBudget {
+    fn default() -> Self {
+        Self(Parts::of(SMALL_KIB_OF_PEER, LARGE_KIB_OF_PEER))
+    }
+}
+
+/// Memory in KiB.
+#[derive(Clone, Debug)]
+struct Parts {
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
+impl Parts {
+    fn of(small: usize, large: usize) -> Self {
         Self {
-            small: Arc::new(Semaphore::new(SMALL_KIB)),
-            large: Arc::new(Semaphore::new(LARGE_KIB)),
+            small: Arc::new(Semaphore::new(small)),
+            large: Arc::new(Semaphore::new(large)),
         }
+    }
+
+    async fn take(&self, large: bool, kib: usize) -> Result<SemaphorePermit<'_>, Unread> {
+        let part = if large { &self.large } else { &self.small };
+        let permits = u32::try_from(kib).unwrap_or(u32::MAX);
+        part.acquire_many(permits).await.map_err(|_| Unread::Late)
     }
 }
 
-/// What one body has taken of the budget.
+/// Where one body takes its memory from.
+#[derive(Clone, Copy)]
+struct Budgets<'a> {
+    all: &'a Budget,
+    peer: &'a PeerBudget,
+}
+
+/// What one body has taken of one budget.
 #[derive(Default)]
-struct Share<'a> {
+struct Taken<'a> {
     kib: usize,
-    large: bool,
     permit: Option<SemaphorePermit<'a>>,
 }
 
-impl<'a> Share<'a> {
-    /// Waits until the budget has room for a body of `total` bytes so far. One that turns out to be large gives back what it had
-    /// as a small one.
-    async fn cover(&mut self, total: usize, budget: &'a Budget) -> Result<(), Unread> {
-        if total > SMALL && !self.large {
-            *self = Self {
-                large: true,
-                ..Self::default()
-            };
-        }
-        let more = total.div_ceil(1024).saturating_sub(self.kib);
+impl<'a> Taken<'a> {
+    async fn reach(&mut self, bytes: usize, of: &'a Parts, large: bool) -> Result<(), Unread> {
+        let more = bytes.div_ceil(1024).saturating_sub(self.kib);
         if more == 0 {
             return Ok(());
         }
-        let part = if self.large { &budget.large } else { &budget.small };
-        let permits = u32::try_from(more).unwrap_or(u32::MAX);
-        let permit = part.acquire_many(permits).await.map_err(|_| Unread::Late)?;
+        let permit = of.take(large, more).await?;
         self.kib += more;
         match &mut self.permit {
             Some(taken) => taken.merge(permit),
             taken => *taken = Some(permit),
         }
         Ok(())
+    }
+}
+
+/// What one body has taken of both budgets.
+#[derive(Default)]
+struct Share<'a> {
+    large: bool,
+    of_peer: Taken<'a>,
+    of_all: Taken<'a>,
+}
+
+impl<'a> Share<'a> {
+    /// Waits until there is room for a body of `total` bytes so far that will have `announced` ones. One that turns out to be large
+    /// gives back what it had as a small one.
+    ///
+    /// The peer's part is taken whole: bodies that have a part of it each, and wait for the rest of it, would wait for one another.
+    async fn cover(&mut self, total: usize, announced: usize, budgets: Budgets<'a>) -> Result<(), Unread> {
+        let whole = total.max(announced);
+        if whole > SMALL && !self.large {
+            *self = Self {
+                large: true,
+                ..Self::default()
+            };
+        }
+        self.of_peer.reach(whole, &budgets.peer.0, self.large).await?;
+        self.of_all.reach(total, &budgets.all.0, self.large).await
     }
 }
 
@@ -85,13 +142,14 @@ pub(crate) enum Unread {
 /// Reads a body and hands it to `answer`; its share of the budget is held until then.
 pub(crate) async fn with_body<T>(
     body: Body,
-    budget: &Budget,
+    all: &Budget,
+    peer: &PeerBudget,
     answer: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, Unread> {
     let mut body = body;
     let mut share = Share::default();
     let until = Instant::now() + DEADLINE;
-    let read = timeout_at(until, read(&mut body, budget, &mut share)).await;
+    let read = timeout_at(until, read(&mut body, Budgets { all, peer }, &mut share)).await;
     if matches!(read, Ok(Err(Unread::TooLarge))) {
         // A peer that is still sending hears of a closed connection before it hears the answer.
         drop(share);
@@ -113,8 +171,10 @@ async fn discard(body: &mut Body) {
     }
 }
 
-async fn read<'a>(body: &mut Body, budget: &'a Budget, share: &mut Share<'a>) -> Result<Bytes, Unread> {
-    if http_body::Body::size_hint(body).lower() > MAX_BODY as u64 {
+async fn read<'a>(body: &mut Body, budgets: Budgets<'a>, share: &mut Share<'a>) -> Result<Bytes, Unread> {
+    let announced = http_body::Body::size_hint(body).lower();
+    let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+    if announced > MAX_BODY {
         return Err(Unread::TooLarge);
     }
     let mut first = Bytes::new();
@@ -127,7 +187,7 @@ async fn read<'a>(body: &mut Body, budget: &'a Budget, share: &mut Share<'a>) ->
         if total > MAX_BODY {
             return Err(Unread::TooLarge);
         }
-        share.cover(total, budget).await?;
+        share.cover(total, announced, budgets).await?;
         // A usual body comes in one piece, and is not copied.
         if first.is_empty() {
             first = data;

@@ -11,6 +11,7 @@ mod reply;
 mod request;
 mod router;
 
+pub use self::body::PeerBudget;
 pub use self::discovery::{DiscoveryResponse, TIMEOUT_SECONDS};
 pub use self::gate::{Answer, Endpoint, Gate, Observer, Outcome};
 pub use self::profile::{Profile, handler};

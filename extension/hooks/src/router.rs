@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::Body;
+use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use sluice_core::decision::Decision;
 use tracing::{error, warn};
 
-use crate::body::{self, Budget, Unread};
+use crate::body::{self, Budget, PeerBudget, Unread};
 use crate::discovery::DiscoveryResponse;
 use crate::gate::{Answer, Endpoint, Gate, Observer, Outcome};
 use crate::profile::{Profile, handler};
@@ -56,14 +56,13 @@ type Route = axum::routing::MethodRouter;
 fn discovery<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile) -> Route {
     let server = Arc::clone(server);
     let list = Bytes::from(serde_json::to_vec(&DiscoveryResponse::of(profile)).unwrap_or_default());
-    any(move |method: Method, body: Body| {
+    any(move |request: HttpRequest| {
         let (server, list) = (Arc::clone(&server), list.clone());
         async move {
             server
                 .answer(
                     Endpoint::Discovery,
-                    &method,
-                    body,
+                    request,
                     |bytes| match request::parse_discovery(bytes) {
                         Ok(()) => (reply::json(list), Outcome::Released),
                         Err(error) => not_understood(Endpoint::Discovery, &error),
@@ -76,11 +75,11 @@ fn discovery<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile)
 
 fn lifecycle<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile, hook: Hook) -> Route {
     let server = Arc::clone(server);
-    any(move |method: Method, body: Body| {
+    any(move |request: HttpRequest| {
         let server = Arc::clone(&server);
         async move {
             server
-                .answer(Endpoint::Hook(hook), &method, body, |bytes| {
+                .answer(Endpoint::Hook(hook), request, |bytes| {
                     decide(&server.gate, profile, hook, bytes)
                 })
                 .await
@@ -98,15 +97,16 @@ impl<G: Gate, O: Observer> Server<G, O> {
     async fn answer(
         &self,
         endpoint: Endpoint,
-        method: &Method,
-        body: Body,
+        request: HttpRequest,
         compute: impl FnOnce(&[u8]) -> (Response, Outcome),
     ) -> Response {
         let began = Instant::now();
-        let (response, outcome) = if method == Method::POST {
+        let (head, body) = request.into_parts();
+        let (response, outcome) = if head.method == Method::POST {
             // A panic ends this request only, and the next one finds everything as it was: nothing is changed here.
             let compute = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| compute(bytes)));
-            match body::with_body(body, &self.budget, compute).await {
+            let peer = head.extensions.get::<PeerBudget>().cloned().unwrap_or_default();
+            match body::with_body(body, &self.budget, &peer, compute).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => {
                     error!(hook = endpoint.as_str(), "Answering a hook panicked");

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
+use sluice_hooks::PeerBudget;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -40,11 +41,13 @@ pub(super) struct Shared {
     pub(super) abort: CancellationToken,
 }
 
-/// Serves one accepted connection to its end. `number` spreads the ages of connections.
+/// Serves one accepted connection to its end. `bodies` is what the bodies of its requests may take, `number` spreads the ages of
+/// connections.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     tcp: TcpStream,
     serving: Option<watch::Receiver<Identity>>,
+    bodies: PeerBudget,
     number: u64,
 ) {
     // Without it the last bytes of an answer wait for the peer's delayed acknowledgement, 40 ms.
@@ -52,7 +55,7 @@ pub(super) async fn serve(
         return;
     }
     let Some(mut serving) = serving else {
-        return http(&shared, tcp, false, None, number).await;
+        return http(&shared, tcp, false, None, bodies, number).await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&serving.borrow_and_update().server));
     let handshake = timeout(shared.limits.handshake, acceptor.accept(tcp));
@@ -68,11 +71,17 @@ pub(super) async fn serve(
         },
     };
     let h2 = tls.get_ref().1.alpn_protocol() == Some(tls::H2);
-    http(&shared, tls, h2, Some(serving), number).await;
+    http(&shared, tls, h2, Some(serving), bodies, number).await;
 }
 
-async fn http<T>(shared: &Shared, io: T, h2: bool, serving: Option<watch::Receiver<Identity>>, number: u64)
-where
+async fn http<T>(
+    shared: &Shared,
+    io: T,
+    h2: bool,
+    serving: Option<watch::Receiver<Identity>>,
+    bodies: PeerBudget,
+    number: u64,
+) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Arc::new(Activity::new(h2));
@@ -83,6 +92,7 @@ where
     let service = Service {
         router: shared.router.clone(),
         activity: Arc::clone(&activity),
+        bodies,
     };
     let lease = Lease {
         serving,
@@ -178,6 +188,7 @@ async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: 
 struct Service {
     router: Router,
     activity: Arc<Activity>,
+    bodies: PeerBudget,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -185,8 +196,9 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Error = std::convert::Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let in_flight = self.activity.begin();
+        request.extensions_mut().insert(self.bodies.clone());
         let answer = self.router.clone().oneshot(request.map(Body::new));
         Box::pin(async move {
             let mut response = answer.await?;

@@ -158,7 +158,7 @@ async fn accept(
         let serving = serving.clone();
         tasks.spawn(async move {
             let open = shared.metrics.connection_opened();
-            connection::serve(shared, tcp, serving, number).await;
+            connection::serve(shared, tcp, serving, share.bodies().clone(), number).await;
             drop((open, share, slot));
         });
     }

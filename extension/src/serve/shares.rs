@@ -1,4 +1,4 @@
-//! How many connections each peer address has.
+//! What each peer address has: connections, and memory for the bodies of its requests.
 
 use std::{
     collections::HashMap,
@@ -7,15 +7,31 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Open connections by address; addresses without any take no memory.
+use sluice_hooks::PeerBudget;
+
+/// Peers by address; addresses without a connection take no memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shares(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub(super) struct Shares(Arc<Mutex<HashMap<IpAddr, Peer>>>);
+
+#[derive(Debug, Default)]
+struct Peer {
+    connections: usize,
+    bodies: PeerBudget,
+}
 
 /// One connection of an address. Dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Shares,
     address: IpAddr,
+    bodies: PeerBudget,
+}
+
+impl Share {
+    /// What the bodies of all connections of the address may take.
+    pub(super) const fn bodies(&self) -> &PeerBudget {
+        &self.bodies
+    }
 }
 
 impl Shares {
@@ -23,19 +39,21 @@ impl Shares {
     pub(super) fn take(&self, peer: io::Result<SocketAddr>, limit: usize) -> Option<Share> {
         let address = peer.ok()?.ip().to_canonical();
         let mut open = self.open();
-        let count = open.entry(address).or_default();
-        if *count >= limit {
+        let peer = open.entry(address).or_default();
+        if peer.connections >= limit {
             return None;
         }
-        *count += 1;
+        peer.connections += 1;
+        let bodies = peer.bodies.clone();
         drop(open);
         Some(Share {
             of: self.clone(),
             address,
+            bodies,
         })
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, Peer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -43,9 +61,9 @@ impl Shares {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut open = self.of.open();
-        if let Some(count) = open.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(peer) = open.get_mut(&self.address) {
+            peer.connections -= 1;
+            if peer.connections == 0 {
                 open.remove(&self.address);
             }
         }

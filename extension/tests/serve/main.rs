@@ -8,6 +8,7 @@
 )]
 
 mod authority;
+mod bodies;
 mod certificates;
 mod drain;
 mod hooks;

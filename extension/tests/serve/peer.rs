@@ -229,6 +229,14 @@ impl Connection {
         matches!(self.sender, Sender::H2(_))
     }
 
+    /// The means to send on it several requests at once.
+    pub(crate) fn h2(&self) -> http2::SendRequest<Full<Bytes>> {
+        match &self.sender {
+            Sender::H1(_) => panic!("the connection speaks HTTP/1.1"),
+            Sender::H2(sender) => sender.clone(),
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         match &self.sender {
             Sender::H1(sender) => sender.is_closed(),

@@ -9,9 +9,9 @@ use futures::{StreamExt, stream};
 use rstest::rstest;
 use sluice_core::decision::Decision;
 use sluice_core::hook_call::HookCall;
-use sluice_hooks::{Endpoint, Gate, Hook, Outcome, router};
+use sluice_hooks::{Endpoint, Gate, Hook, Outcome, PeerBudget, router};
 
-use crate::caller::{Seen, call, changed, recorded, releasing};
+use crate::caller::{Seen, call, call_from, changed, recorded, releasing};
 
 /// Fails for one cluster.
 struct Fails;
@@ -128,4 +128,45 @@ async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
         call(&router, Hook::BeforeClusterUpgrade, after).await.releases(),
         "the memory was given back"
     );
+}
+
+/// More small bodies than there is memory for, which do not end.
+#[tokio::test(start_paused = true)]
+async fn bodies_of_one_peer_wait_for_each_other_and_those_of_another_for_nobody() {
+    const BEGUN: usize = 60 << 10;
+    let (router, seen) = releasing();
+    let greedy = PeerBudget::default();
+    let chunk = Bytes::from(vec![b' '; BEGUN]);
+    for _ in 0..400 {
+        let (router, peer, chunk) = (router.clone(), greedy.clone(), chunk.clone());
+        let body = Body::from_stream(stream::iter([Ok::<_, std::io::Error>(chunk)]).chain(stream::pending()));
+        tokio::spawn(async move { call_from(&router, &peer, Hook::BeforeClusterUpgrade, body).await });
+    }
+    tokio::time::sleep(Duration::from_millis(10)).await;
+
+    let began = tokio::time::Instant::now();
+    let usual = || recorded(Hook::BeforeClusterUpgrade);
+    let other = PeerBudget::default();
+    assert!(
+        call_from(&router, &other, Hook::BeforeClusterUpgrade, usual())
+            .await
+            .releases()
+    );
+    assert!(
+        began.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        began.elapsed()
+    );
+
+    let own = call_from(&router, &greedy, Hook::BeforeClusterUpgrade, usual()).await;
+    assert!(own.releases(), "once those before it were given up: {own:?}");
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+    let late = seen
+        .0
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|(_, outcome)| *outcome == Outcome::Late)
+        .count();
+    assert!(late > 0, "bodies were given up");
 }

@@ -1,0 +1,140 @@
+//! Peers that take the memory for request bodies.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures::future;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use sluice::serve::{Metrics, Server, TlsConfig};
+use sluice_core::decision::Decision;
+use sluice_core::hook_call::HookCall;
+use sluice_hooks::{Gate, router};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::authority::{Authority, Mount};
+use crate::peer::{Peer, loopback, quick, soon, tls};
+
+const BODY: &str = include_str!("../../hooks/tests/hooks/requests/BeforeClusterUpgrade.json");
+const PATH: &str = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclusterupgrade/before-cluster-upgrade";
+
+/// Requests at once: more than the default workers of Cluster API, and with bodies of [`BEGUN`] more than the memory for all small
+/// ones.
+const AT_ONCE: usize = 200;
+
+/// Bytes of a body that does not end.
+const BEGUN: usize = 60 * 1024;
+
+struct Releases;
+
+impl Gate for Releases {
+    fn decide(&self, _: &HookCall<'_>) -> Decision {
+        Decision::Release
+    }
+}
+
+/// A listener of hooks; plain without a certificate.
+async fn serve(certificate: Option<TlsConfig>) -> (SocketAddr, DropGuard) {
+    let server = Server::bind(loopback(certificate, quick()), Metrics::default())
+        .await
+        .unwrap();
+    let address = server.local_addr();
+    let stop = CancellationToken::new();
+    tokio::spawn(server.run(router(Releases, ()), stop.clone()));
+    (address, stop.drop_guard())
+}
+
+/// The usual request, made `bytes` long.
+fn padded(bytes: usize) -> Bytes {
+    let mut body = BODY.to_owned();
+    body.push_str(&" ".repeat(bytes.saturating_sub(body.len())));
+    body.into()
+}
+
+fn post(body: Bytes) -> Request<Full<Bytes>> {
+    Request::post(format!("https://localhost{PATH}"))
+        .header("host", "localhost")
+        .body(Full::new(body))
+        .unwrap()
+}
+
+async fn json(answer: Response<Incoming>) -> Value {
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+/// Begins bodies and does not end them, on many connections from an address of its own, again and again. Counts the answers, which
+/// come when the listener has given up a body.
+async fn take_everything(listener: SocketAddr, answered: Arc<AtomicUsize>) {
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        BEGUN + 1
+    );
+    let begun = Bytes::from([head.into_bytes(), vec![b' '; BEGUN]].concat());
+    future::join_all((0..AT_ONCE).map(|_| async {
+        loop {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into()).unwrap();
+            let mut tcp = socket.connect(listener).await.unwrap();
+            // Where a body finds no room it is not read.
+            if tcp.write_all(&begun).await.is_ok() && tcp.read(&mut [0; 64]).await.is_ok() {
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_peer_does_not_take_the_memory_of_all_others() {
+    let (listener, _stop) = serve(None).await;
+    let answered = Arc::<AtomicUsize>::default();
+    let attack = tokio::spawn(take_everything(listener, Arc::clone(&answered)));
+    let tcp = soon("a connection", TcpStream::connect(listener)).await.unwrap();
+    let (mut good, connection) = http1::handshake(TokioIo::new(tcp)).await.unwrap();
+    tokio::spawn(connection);
+
+    // None of the bodies ends, so each answer says that all of them were held for two seconds.
+    let mut asked = 0;
+    soon("the attack to have lasted", async {
+        while answered.load(Ordering::Relaxed) < 2 * AT_ONCE {
+            for size in [BODY.len(), 100 * 1024] {
+                good.ready().await.unwrap();
+                let answer = json(good.send_request(post(padded(size))).await.unwrap()).await;
+                assert_eq!(answer["retryAfterSeconds"], 0, "request {asked}: {answer}");
+                asked += 1;
+            }
+        }
+    })
+    .await;
+    attack.abort();
+}
+
+#[tokio::test]
+async fn what_cluster_api_sends_at_once_is_all_answered() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let (listener, _stop) = serve(Some(tls(&mount))).await;
+    let connection = Peer::trusting(&authority)
+        .offering(&["h2"])
+        .connect(listener)
+        .await;
+    let connection = connection.unwrap().h2();
+    for size in [15 * 1024, 100 * 1024] {
+        let answers = (0..AT_ONCE / 2).map(|_| {
+            let mut connection = connection.clone();
+            async move { json(connection.send_request(post(padded(size))).await.unwrap()).await }
+        });
+        for answer in soon("the answers", future::join_all(answers)).await {
+            assert_eq!(answer["retryAfterSeconds"], 0, "{size} bytes: {answer}");
+        }
+    }
+}
