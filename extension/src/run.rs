@@ -35,6 +35,7 @@ use crate::{
     remote::Remotes,
     serve::{self, CertificateFiles, Limits, Server, TlsConfig},
     stores::Stores,
+    telemetry::Log,
     triggers::Triggers,
 };
 
@@ -74,7 +75,7 @@ const RECONCILE_GRACE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// What keeps the process from serving: one line that names the file, address or object.
-pub fn main(args: Args) -> anyhow::Result<()> {
+pub fn main(args: Args, log: &Log) -> anyhow::Result<()> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| anyhow!("another TLS provider is installed already"))?;
@@ -89,17 +90,18 @@ pub fn main(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the runtime of hooks")?;
-    let outcome = runtime.block_on(run(args, serving.handle()));
+    let outcome = runtime.block_on(run(args, log, serving.handle()));
     serving.shutdown_background();
     outcome
 }
 
-async fn run(args: Args, serving: &Handle) -> anyhow::Result<()> {
+async fn run(args: Args, log: &Log, serving: &Handle) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
     let index = Index::new(args.system_namespace.clone(), args.cluster_delete_timeout);
     let health = Health::default();
     let mut registry = Registry::default();
+    log.register(&mut registry);
 
     // Discovery needs nothing but this listener: Cluster API gives up after a minute without it.
     let hooks = hooks(&args.webhook, serving, &health, &mut registry).await?;

@@ -1,32 +1,212 @@
 //! The log of the process.
+//!
+//! A line is handed to a thread that writes it, so that nobody waits for standard error: a node whose log collector stands still
+//! fills the pipe, and the next one to write would stand still as well, with the hooks behind it. Lines that find no room are
+//! dropped and counted.
 
-use tracing_subscriber::{EnvFilter, fmt};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    fmt,
+    io::Write,
+    panic::PanicHookInfo,
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::counter::ConstCounter,
+    registry::Registry,
+};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::{EnvFilter, fmt as lines};
 
 use crate::cli::LogFormat;
 
-/// Starts logging to standard error. `RUST_LOG` wins over `verbosity` (0 errors … 5 everything).
-pub fn init(format: LogFormat, verbosity: u8) {
-    let level = match verbosity {
-        0 => "error",
-        1 => "warn",
-        2 | 3 => "info",
-        4 => "debug",
-        _ => "trace",
-    };
-    // kube logs each failed try as an error; what failed and what follows from it is said by the caller.
-    let own = format!("warn,kube_client=off,sluice={level},sluice_hooks={level},sluice_core={level}");
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(own));
-    let builder = fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false);
-    match format {
-        LogFormat::Json => builder
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .init(),
-        LogFormat::Text => builder.init(),
+/// So many lines wait to be written: minutes at a usual pace, and a few megabytes.
+const WAITING_LINES: usize = 8 * 1024;
+
+/// The log. Dropping it writes what waits, for about a second at most.
+#[derive(Debug)]
+pub struct Log {
+    writer: NonBlocking,
+    _flush: WorkerGuard,
+}
+
+impl Log {
+    fn to(destination: impl Write + Send + 'static) -> Self {
+        let (writer, flush) = NonBlockingBuilder::default()
+            .buffered_lines_limit(WAITING_LINES)
+            .lossy(true)
+            .thread_name("log")
+            .finish(destination);
+        Self {
+            writer,
+            _flush: flush,
+        }
+    }
+
+    /// Starts logging to standard error. `RUST_LOG` wins over `verbosity` (0 errors … 5 everything).
+    #[must_use]
+    pub fn start(format: LogFormat, verbosity: u8) -> Self {
+        let log = Self::to(std::io::stderr());
+        let level = match verbosity {
+            0 => "error",
+            1 => "warn",
+            2 | 3 => "info",
+            4 => "debug",
+            _ => "trace",
+        };
+        // kube logs each failed try as an error; what failed and what follows from it is said by the caller.
+        let own = format!("warn,kube_client=off,sluice={level},sluice_hooks={level},sluice_core={level}");
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(own));
+        let builder = lines()
+            .with_env_filter(filter)
+            .with_writer(log.writer.clone())
+            .with_target(false);
+        match format {
+            LogFormat::Json => builder
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .with_span_list(false)
+                .init(),
+            LogFormat::Text => builder.init(),
+        }
+        // The standard hook waits for standard error, and whatever panics next waits for it.
+        let writer = log.writer.clone();
+        std::panic::set_hook(Box::new(move |panic| panicked(writer.clone(), panic)));
+        log
+    }
+
+    /// One line as it is, whatever the format and the verbosity.
+    pub fn line(&self, line: fmt::Arguments<'_>) {
+        write_whole(self.writer.clone(), &format!("{line}\n"));
+    }
+
+    /// Makes the number of dropped lines visible.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(Dropped(self.writer.error_counter())));
+    }
+}
+
+/// A line that finds no room is dropped, and there is no other error.
+fn write_whole(mut writer: NonBlocking, text: &str) {
+    let _ = writer.write_all(text.as_bytes());
+}
+
+/// Says what the standard hook says.
+fn panicked(writer: NonBlocking, panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let mut text = format!("\nthread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        text.push_str("stack backtrace:\n");
+        text.push_str(&backtrace.to_string());
+    }
+    write_whole(writer, &text);
+}
+
+#[derive(Debug)]
+struct Dropped(ErrorCounter);
+
+impl Collector for Dropped {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let lines = ConstCounter::new(u64::try_from(self.0.dropped_lines()).unwrap_or(u64::MAX));
+        let encoder = encoder.encode_descriptor(
+            "sluice_log_lines_dropped",
+            "Lines of the log that were dropped because standard error was not read",
+            None,
+            lines.metric_type(),
+        )?;
+        lines.encode(encoder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex, mpsc};
+
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    /// Takes lines once it is let.
+    struct Stuck {
+        written: Arc<Mutex<Vec<u8>>>,
+        let_go: mpsc::Receiver<()>,
+    }
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            // Also goes on once nobody holds it any more.
+            let _ = self.let_go.recv();
+            self.written.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn stuck() -> (Log, Arc<Mutex<Vec<u8>>>, mpsc::Sender<()>) {
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let (hold, let_go) = mpsc::channel();
+        let log = Log::to(Stuck {
+            written: Arc::clone(&written),
+            let_go,
+        });
+        (log, written, hold)
+    }
+
+    fn shown(log: &Log) -> String {
+        let mut registry = Registry::default();
+        log.register(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn nobody_waits_for_a_log_that_is_not_read_and_what_is_lost_is_counted() {
+        let (log, _written, hold) = stuck();
+        assert!(shown(&log).contains("sluice_log_lines_dropped_total 0\n"));
+
+        let lines = 3 * WAITING_LINES;
+        for number in 0..lines {
+            log.line(format_args!("line {number}"));
+        }
+
+        let text = shown(&log);
+        let dropped = text
+            .lines()
+            .find_map(|line| line.strip_prefix("sluice_log_lines_dropped_total "))
+            .unwrap();
+        let dropped: usize = dropped.parse().unwrap();
+        // The writer has taken one line, or none yet.
+        assert!(
+            (lines - WAITING_LINES - 1..=lines - WAITING_LINES).contains(&dropped),
+            "{dropped}"
+        );
+        drop(hold);
+    }
+
+    #[test]
+    fn the_end_writes_what_waits() {
+        let (log, written, hold) = stuck();
+        log.line(format_args!("first"));
+        log.line(format_args!("last"));
+        drop(hold);
+        drop(log);
+        assert_eq!(String::from_utf8_lossy(&written.lock().unwrap()), "first\nlast\n");
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_ever() {
+        let (log, written, hold) = stuck();
+        log.line(format_args!("first"));
+        drop(log);
+        assert!(written.lock().unwrap().is_empty());
+        drop(hold);
     }
 }

@@ -1,4 +1,4 @@
-//! The TLS listener, met by real peers over loopback.
+//! The TLS listener and the process around it, met by real peers over loopback.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,4 +14,6 @@ mod drain;
 mod hooks;
 mod limits;
 mod peer;
+mod process;
 mod protocols;
+mod replica;

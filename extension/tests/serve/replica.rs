@@ -1,0 +1,251 @@
+//! The binary as a process, with an API server that is none or an empty one.
+
+use std::convert::Infallible;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use futures::stream;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::authority::{Authority, Mount};
+use crate::peer::{Connection, Peer, soon, until};
+
+const BODY: &str = include_str!("../../hooks/tests/hooks/requests/BeforeClusterUpgrade.json");
+const PATH: &str = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclusterupgrade/before-cluster-upgrade";
+
+/// What the process reads its objects from.
+pub(crate) enum Api {
+    /// Accepts connections and says nothing.
+    Silent,
+    /// Has no objects.
+    Empty,
+}
+
+/// A running process.
+pub(crate) struct Replica {
+    process: Process,
+    pub(crate) started: Instant,
+    hooks: SocketAddr,
+    probes: SocketAddr,
+    peer: Peer,
+    lines: Lines,
+    _files: (Mount, TempDir),
+}
+
+/// Ends with its owner.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The log, read as far as it is asked for.
+struct Lines {
+    stderr: Option<BufReader<ChildStderr>>,
+    read: Vec<Value>,
+}
+
+impl Lines {
+    /// Reads on until a line is wanted. At the end of the log, which is that of the process, there is none.
+    fn find(&mut self, wanted: impl Fn(&Value) -> bool) -> Option<Value> {
+        let stderr = self.stderr.as_mut()?;
+        let mut line = String::new();
+        while stderr.read_line(&mut line).unwrap() > 0 {
+            let read: Value = serde_json::from_str(&line).unwrap_or_else(|_| json!(line));
+            self.read.push(read.clone());
+            if wanted(&read) {
+                return Some(read);
+            }
+            line.clear();
+        }
+        None
+    }
+}
+
+impl Replica {
+    /// Starts a process and waits until it listens. Its log is not read any further.
+    pub(crate) async fn start(api: Api, arguments: &[&str]) -> Self {
+        let server = serve(api).await;
+        let authority = Authority::new();
+        let mount = Mount::new(&authority.sign());
+        let files = tempfile::tempdir().unwrap();
+        let kubeconfig = files.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, self::kubeconfig(server)).unwrap();
+        let started = Instant::now();
+        let child = Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .args(["--webhook-host", "127.0.0.1", "--webhook-port", "0"])
+            .args(["--health-addr", "127.0.0.1:0", "--logging-format", "json"])
+            .arg("--webhook-cert-dir")
+            .arg(mount.path())
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .args(arguments)
+            .env_clear()
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut process = Process(child);
+        let mut lines = Lines {
+            stderr: process.0.stderr.take().map(BufReader::new),
+            read: Vec::new(),
+        };
+        let (tell, told) = mpsc::channel();
+        let reading = tokio::task::spawn_blocking(move || {
+            for _ in 0..2 {
+                let line = lines.find(|line| line["message"] == "Listening");
+                tell.send(line.unwrap_or_else(|| panic!("{:?}", lines.read)))
+                    .unwrap();
+            }
+            lines
+        });
+        let lines = soon("both listeners", reading).await.unwrap();
+        let listening: Vec<(bool, SocketAddr)> = told
+            .iter()
+            .map(|line| {
+                let address = line["address"].as_str().unwrap().parse().unwrap();
+                (line["tls"].as_bool().unwrap(), address)
+            })
+            .collect();
+        let of = |tls| listening.iter().find(|(is, _)| *is == tls).unwrap().1;
+        Self {
+            process,
+            started,
+            hooks: of(true),
+            probes: of(false),
+            peer: Peer::trusting(&authority).offering(&["h2"]),
+            lines,
+            _files: (mount, files),
+        }
+    }
+
+    /// The status and text of a probe.
+    pub(crate) async fn probe(&self, path: &str) -> (u16, String) {
+        let stream = soon("the probe port", TcpStream::connect(self.probes))
+            .await
+            .unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(path).header("host", "localhost");
+        let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
+        let answer = soon(path, sender.send_request(request)).await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Asks until a probe is answered with `status`.
+    pub(crate) async fn until(&self, path: &str, status: u16) -> String {
+        let what = format!("{path} to be answered with {status}");
+        until(&what, || self.probe(path), |answer| answer.0 == status)
+            .await
+            .1
+    }
+
+    pub(crate) async fn connect(&self) -> Connection {
+        soon("the hook port", self.peer.connect(self.hooks))
+            .await
+            .unwrap()
+    }
+
+    /// Asks whether the Cluster of this name may be upgraded, on a connection of its own.
+    pub(crate) async fn ask(&self, cluster: &str) -> Value {
+        ask(&mut self.connect().await, cluster).await
+    }
+
+    pub(crate) fn terminate(&self) {
+        let process = i32::try_from(self.process.0.id()).unwrap();
+        kill(Pid::from_raw(process), Signal::SIGTERM).unwrap();
+    }
+
+    /// Waits for the end of the process while nothing reads its log.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(40);
+        loop {
+            if let Some(status) = self.process.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the process does not end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Every line of the log of a process that has ended.
+    pub(crate) fn log(&mut self) -> &[Value] {
+        let end = self.lines.find(|_| false);
+        assert_eq!(end, None);
+        &self.lines.read
+    }
+}
+
+/// Asks whether the Cluster of this name may be upgraded.
+pub(crate) async fn ask(connection: &mut Connection, cluster: &str) -> Value {
+    let mut body: Value = serde_json::from_str(BODY).unwrap();
+    body["cluster"]["metadata"]["name"] = json!(cluster);
+    body["cluster"]["metadata"]["uid"] = json!(format!("uid of {cluster}"));
+    let request = Request::post(format!("https://localhost{PATH}"))
+        .header("host", "localhost")
+        .body(Full::new(body.to_string().into()))
+        .unwrap();
+    let answer = soon("an answer", connection.send(request)).await.unwrap();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn kubeconfig(server: SocketAddr) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {"server": format!("http://{server}")}}],
+        "users": [{"name": "it", "user": {}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    })
+    .to_string()
+}
+
+async fn serve(api: Api) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    match api {
+        Api::Silent => {
+            tokio::spawn(async move {
+                let mut held = Vec::new();
+                while let Ok((peer, _)) = listener.accept().await {
+                    held.push(peer);
+                }
+            });
+        }
+        Api::Empty => {
+            let router = Router::new().fallback(|uri: Uri| async move { empty(&uri) });
+            tokio::spawn(async move { axum::serve(listener, router).await });
+        }
+    }
+    address
+}
+
+/// Lists are empty, watches bring nothing.
+fn empty(uri: &Uri) -> Response {
+    if uri.query().is_some_and(|query| query.contains("watch=true")) {
+        return Response::new(Body::from_stream(stream::pending::<
+            Result<bytes::Bytes, Infallible>,
+        >()));
+    }
+    let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
+    Response::new(Body::from(list.to_string()))
+}
