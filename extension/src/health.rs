@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, Query, State};
@@ -15,6 +15,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -94,6 +95,15 @@ impl Heartbeat {
     /// The task goes round.
     pub fn beat(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Beats for as long as it is polled: a runtime that is stuck polls nothing.
+    pub async fn keep(self, every: Duration) {
+        let mut tick = tokio::time::interval(every);
+        loop {
+            tick.tick().await;
+            self.beat();
+        }
     }
 
     fn last(&self) -> Instant {
@@ -287,6 +297,38 @@ mod tests {
             (503, "[+]fast ok\n[-]stuck failed: no progress for 0 s\n")
         );
         drop(stuck);
+    }
+
+    /// Asks until `path` is answered with `status`.
+    async fn until(health: &Health, path: &str, status: u16) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let answer = get(health, path).await;
+            if answer.0 == status {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{path}: no {status}, but {answer:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_runtime_that_is_stuck_is_seen_by_another_one() {
+        let health = Health::default();
+        let heart = health.heartbeat("runtime", Duration::from_millis(300));
+        let watched = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .unwrap();
+        watched.spawn(heart.keep(Duration::from_millis(20)));
+        let (go_on, blocked) = std::sync::mpsc::channel::<()>();
+        watched.spawn(async move { blocked.recv() });
+        until(&health, "/livez/runtime", 503).await;
+
+        drop(go_on);
+        until(&health, "/livez/runtime", 200).await;
+        watched.shutdown_background();
     }
 
     #[tokio::test]

@@ -121,13 +121,7 @@ async fn run(args: Args, log: &Log, serving: &Handle) -> anyhow::Result<()> {
         }
     });
     let heart = health.heartbeat("runtime", SILENT_RUNTIME);
-    let _heart = AbortOnDrop(tokio::spawn(async move {
-        let mut tick = tokio::time::interval(BEAT);
-        loop {
-            tick.tick().await;
-            heart.beat();
-        }
-    }));
+    let _heart = AbortOnDrop(tokio::spawn(heart.keep(BEAT)));
     let probes = bind(serving, plain(args.health_addr), serve::Metrics::default()).await?;
     let drained = CancellationToken::new();
     let hooks = serving.spawn(hooks.run(sluice_hooks::router(index.clone(), hook_metrics), drained.clone()));
@@ -430,3 +424,6 @@ impl Drop for AbortOnDrop {
         self.0.abort();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,92 @@
-//! What the process shows of itself.
+//! What the process shows of itself: that it is ready, alive, and what it has answered.
+
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::replica::{Api, Replica, ask};
 
+/// Between listening and being ready without having read anything.
+const STARTING: Duration = Duration::from_secs(5);
+
 /// More lines than a pipe that is not read takes, many times.
 const MORE_LINES: usize = 1_500;
+
+/// The answers that the log tells of one Cluster.
+fn answers<'a>(log: &'a [Value], cluster: &str) -> Vec<&'a Value> {
+    log.iter()
+        .filter(|line| line["message"] == "answered hook" && line["cluster"] == cluster)
+        .collect()
+}
+
+/// A replica that has read nothing, and what `/readyz` said within the first five seconds.
+async fn starting() -> (Replica, (u16, String)) {
+    for _ in 0..10 {
+        let replica = Replica::start(Api::Silent, &[]).await;
+        let early = replica.probe("/readyz").await;
+        // On a machine that is too busy for this it is another try.
+        if replica.started.elapsed() < STARTING {
+            return (replica, early);
+        }
+    }
+    panic!("the process was never asked within {STARTING:?}")
+}
+
+#[tokio::test]
+async fn a_replica_that_has_read_nothing_holds_and_is_ready_soon_and_until_it_ends() {
+    let (mut replica, (status, text)) = starting().await;
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("[-]index failed: not synced"), "{text}");
+    let held = |answer: &Value| answer["status"] == "Success" && answer["retryAfterSeconds"] == 1;
+    let before = replica.ask("one").await;
+    assert!(held(&before) && before["message"] == "Starting", "{before}");
+
+    replica.until("/readyz", 200).await;
+    let after = replica.ask("one").await;
+    assert_eq!(after, before, "ready, and it still has read nothing");
+    assert_eq!(replica.probe("/livez/runtime").await, (200, "ok".to_owned()));
+
+    replica.terminate();
+    let text = replica.until("/readyz", 503).await;
+    assert!(text.contains("[-]running failed: terminating"), "{text}");
+    let last = replica.ask("two").await;
+    assert!(held(&last), "hooks are answered until callers have gone: {last}");
+
+    let ended = replica.ended().await;
+    assert!(ended.success(), "{ended}");
+    let log = replica.log();
+    let one = answers(log, "one");
+    assert_eq!(one.len(), 1, "one line for each change of an answer: {one:?}");
+    assert_eq!(
+        (&one[0]["answer"], &one[0]["reason"]),
+        (&"hold".into(), &"Starting".into())
+    );
+    assert_eq!(answers(log, "two").len(), 1);
+}
+
+#[tokio::test]
+async fn a_replica_that_has_read_everything_is_ready_and_watches_its_reconciler() {
+    let replica = Replica::start(Api::Empty, &[]).await;
+
+    replica.until("/livez/reconciler", 200).await;
+
+    assert_eq!(replica.probe("/readyz").await, (200, "ok".to_owned()));
+    let (_, live) = replica.probe("/livez?verbose").await;
+    assert_eq!(live, "[+]runtime ok\n[+]reconciler ok\n");
+    let answer = replica.ask("one").await;
+    assert_ne!(answer["message"], "Starting", "{answer}");
+}
+
+#[tokio::test]
+async fn every_call_is_logged_where_that_is_asked_for() {
+    let mut replica = Replica::start(Api::Silent, &["--v", "4"]).await;
+    for _ in 0..3 {
+        replica.ask("one").await;
+    }
+    replica.terminate();
+    replica.ended().await;
+    assert_eq!(answers(replica.log(), "one").len(), 3);
+}
 
 #[tokio::test]
 async fn a_log_that_is_not_read_stalls_nothing() {

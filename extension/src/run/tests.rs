@@ -1,0 +1,76 @@
+use tokio::time::sleep;
+
+use super::*;
+use crate::freshness::tests::Frozen;
+
+const CHECK: &str = "/livez/reconciler";
+
+/// A reconciler over an API server without objects, and what its liveness is asked of.
+fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
+    let client = frozen.client(|_| Vec::new());
+    let triggers = Triggers::default();
+    let (stores, following) = Stores::open(
+        &client,
+        "tkg-system",
+        &triggers,
+        &providers::Dependents::default(),
+    );
+    let settings = bootstrap::Settings {
+        system_namespace: "tkg-system".into(),
+        sync_period: Duration::from_mins(10),
+        delete_timeout: Duration::from_mins(10),
+        concurrency: 1,
+    };
+    let wakes = triggers.listen();
+    let context = Arc::new(bootstrap::Context::new(
+        client.clone(),
+        settings,
+        stores.clone(),
+        ControlPlanes::new(client, triggers.clone(), Vec::new()),
+        Remotes::new("tkg-system".into(), triggers, Fence::open()),
+        Index::new("tkg-system".into(), Duration::from_mins(10)),
+        PassMetrics::default(),
+    ));
+    let health = Health::default();
+    let heart = health.heartbeat("reconciler", SILENT_RECONCILER);
+    let following = AbortOnDrop(tokio::spawn(following));
+    let running = AbortOnDrop(tokio::spawn(async move {
+        stores.synced().await;
+        bootstrap::run(context, wakes, heart, CancellationToken::new()).await;
+    }));
+    (health, following, running)
+}
+
+async fn alive(health: &Health) -> bool {
+    use tower::ServiceExt as _;
+    let request = http::Request::get(CHECK).body(axum::body::Body::empty()).unwrap();
+    let answer = health::router(health.clone(), Arc::default())
+        .oneshot(request)
+        .await;
+    match answer.unwrap().status().as_u16() {
+        200 => true,
+        503 => false,
+        other => panic!("{CHECK} is answered with {other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_without_a_cluster_is_alive() {
+    let (health, _following, _running) = reconciler(&Frozen::new());
+    for minute in 0..60 {
+        assert!(alive(&health).await, "after {minute} min");
+        sleep(Duration::from_mins(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_of_which_no_pass_ends_is_not_alive() {
+    let (health, _following, running) = reconciler(&Frozen::new());
+    sleep(Duration::from_mins(10)).await;
+    assert!(alive(&health).await);
+
+    // What a reconciler that is never polled again, and one whose passes never end, have in common.
+    drop(running);
+    sleep(SILENT_RECONCILER).await;
+    assert!(!alive(&health).await);
+}
