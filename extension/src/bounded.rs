@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    error::Error,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -12,7 +13,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use kube::{Client, client::Body};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::{BoxError, service_fn};
 
 use crate::freshness::is_watch;
@@ -28,8 +29,10 @@ pub struct Bounds {
     pub time: Duration,
     /// Bytes of an answer, or of one event of a watch.
     pub answer: usize,
-    /// Bytes of all pages of a list.
+    /// Bytes of all pages of a list, or of all events of a watch. Watches are short, and begin again.
     pub list: usize,
+    /// Bytes of events that a watch may bring each second since it began. What is more is left with the server until then.
+    pub pace: usize,
 }
 
 /// The server did not answer a request in full within this time.
@@ -55,7 +58,7 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
                 sleep(watches.wait(&page.path)).await;
                 let answer = client.send(request).await.map_err(BoxError::from)?;
                 if answer.status().is_success() {
-                    return Ok(answer.map(|body| with_short_events(body, bounds.answer)));
+                    return Ok(answer.map(|body| with_few_events(body, bounds)));
                 }
                 // A refusal is read like any other answer.
                 Either::Left(std::future::ready(Ok(answer)))
@@ -92,20 +95,36 @@ fn too_long(error: BoxError, limit: usize) -> BoxError {
 /// An answer of either sort.
 type Answer = UnsyncBoxBody<Bytes, BoxError>;
 
-/// The body of a watch, which ends at an event that is longer than `limit`.
-fn with_short_events(body: Body, limit: usize) -> Answer {
-    let chunks = body.into_data_stream();
-    let events = stream::try_unfold((chunks, 0), move |(mut chunks, open)| async move {
+/// Whether a server answered with more than it may.
+#[must_use]
+pub fn is_too_long(error: &(dyn Error + 'static)) -> bool {
+    let mut sources = std::iter::successors(Some(error), |error| (**error).source());
+    sources.any(<dyn Error>::is::<TooLong>)
+}
+
+/// The body of a watch at the pace of `bounds`, which ends at an event that is too long, or at one too many.
+fn with_few_events(body: Body, bounds: Bounds) -> Answer {
+    let (chunks, began) = (body.into_data_stream(), Instant::now());
+    let events = stream::try_unfold((chunks, 0, 0), move |(mut chunks, open, all)| async move {
         let Some(chunk) = chunks.next().await.transpose()? else {
             return Ok::<_, BoxError>(None);
         };
-        let open = open_after(open, &chunk);
-        if open > limit {
-            return Err(TooLong(limit).into());
+        let (open, all) = (open_after(open, &chunk), all + chunk.len());
+        for (bytes, limit) in [(open, bounds.answer), (all, bounds.list)] {
+            if bytes > limit {
+                return Err(TooLong(limit).into());
+            }
         }
-        Ok(Some((Frame::data(chunk), (chunks, open))))
+        sleep_until(began + time_of(all, bounds.pace)).await;
+        Ok(Some((Frame::data(chunk), (chunks, open, all))))
     });
     StreamBody::new(events).boxed_unsync()
+}
+
+/// How long so many bytes take at a pace.
+fn time_of(bytes: usize, pace: usize) -> Duration {
+    let millis = bytes.saturating_mul(1000) / pace.max(1);
+    Duration::from_millis(millis.try_into().unwrap_or(u64::MAX))
 }
 
 /// Bytes since the last end of a line, of which `open` came before `chunk`.
@@ -168,7 +187,7 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{convert::Infallible, future::ready};
 
     use super::*;
     use rstest::rstest;
@@ -177,6 +196,7 @@ mod tests {
         time: Duration::from_secs(10),
         answer: 1000,
         list: 1500,
+        pace: usize::MAX,
     };
 
     /// A server that sends the head of its answer after `head`, and never the end of it if `drips`.
@@ -254,9 +274,10 @@ mod tests {
     #[rstest]
     #[case::an_answer("limit=500", 1000, 1000, true)]
     #[case::a_long_answer("limit=500", 1001, 1001, false)]
-    #[case::many_events("watch=true", 5000, 900, true)]
-    #[case::a_long_event("watch=true", 5000, 1200, false)]
-    #[case::an_event_without_end("watch=true", 5000, 6000, false)]
+    #[case::many_events("watch=true", 1500, 900, true)]
+    #[case::too_many_events("watch=true", 1501, 900, false)]
+    #[case::a_long_event("watch=true", 1500, 1200, false)]
+    #[case::an_event_without_end("watch=true", 1500, 6000, false)]
     #[case::a_long_refusal_of_a_watch("watch=true&refused", 5000, 900, false)]
     #[tokio::test]
     async fn an_answer_has_a_longest_length(
@@ -276,6 +297,23 @@ mod tests {
             assert!(reads(&client, "watch=true").await);
         }
         assert_eq!(began.elapsed(), BETWEEN_WATCHES * 9);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_come_at_a_pace() {
+        let client = bounded(long(1500, 100), Bounds { pace: 100, ..BOUNDS });
+        let began = Instant::now();
+        assert!(reads(&client, "watch=true").await);
+        assert_eq!(began.elapsed(), Duration::from_secs(15));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_long_is_known_by_its_error() {
+        let client = bounded(long(1501, 100), BOUNDS);
+        let request = Request::get("/api?watch=true").body(Vec::new()).unwrap();
+        let events = client.request_events::<serde_json::Value>(request).await.unwrap();
+        let errors: Vec<kube::Error> = events.filter_map(|event| ready(event.err())).collect().await;
+        assert!(errors.iter().any(|error| is_too_long(error)), "{errors:?}");
     }
 
     #[tokio::test]

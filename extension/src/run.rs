@@ -48,6 +48,7 @@ pub(crate) const REQUEST: Bounds = Bounds {
     time: Duration::from_secs(30),
     answer: usize::MAX,
     list: usize::MAX,
+    pace: usize::MAX,
 };
 
 /// How long the management API server may send nothing while something is waited for.

@@ -21,6 +21,7 @@ use cap::Cap;
 
 use crate::{
     backoff::Backoff,
+    bounded::is_too_long,
     freshness::{Freshness, RELIST_AFTER, WATCH_SECONDS},
     metrics::watch_panicked,
 };
@@ -221,6 +222,10 @@ where
                 }
                 Err(error) => {
                     self.not_before = Instant::now() + self.backoff.failed();
+                    if is_too_long(&error) {
+                        // What it has brought so far fills the store. A list says what of it is there.
+                        events = watcher(self.api.clone(), self.config.clone()).boxed();
+                    }
                     if let Some(age) = &mut self.age {
                         age.fail();
                     }

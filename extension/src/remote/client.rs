@@ -16,6 +16,7 @@ const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(10),
     answer: 32 * 1024 * 1024,
     list: 64 * 1024 * 1024,
+    pace: 2 * 1024 * 1024,
 };
 
 /// A connection on which nothing arrives for this long while something is waited for is given up. Longer than a watch lasts.
