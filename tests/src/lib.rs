@@ -12,6 +12,7 @@ pub mod demo;
 mod edit;
 pub mod etcd;
 pub mod extension;
+pub mod fault_server;
 mod hook_call;
 pub mod kapp_controller;
 pub mod kubelet;

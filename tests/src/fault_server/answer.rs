@@ -1,0 +1,258 @@
+//! What the server that misbehaves answers.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Request, Response, StatusCode, header};
+use axum::serve::Listener as _;
+use axum::{Json, Router};
+use futures::stream::{self, Stream};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use super::fault::Fault;
+use crate::apiserver::ApiServer;
+use crate::stack::SYSTEM_NAMESPACE;
+use crate::tls::Tls;
+
+/// Between two bytes of an answer that drips.
+const DRIP: Duration = Duration::from_millis(200);
+
+/// Bytes of one part of an answer that never ends.
+const PART: usize = 64 * 1024;
+
+/// What a list of a billion bytes says of its length.
+const BILLION: u64 = 1_000_000_000;
+
+/// Objects of one page of a list that never ends, and of one part of a watch that does not.
+const PAGE: u64 = 100;
+
+/// Characters of an annotation of each of these objects: real ones have some KiB.
+const ANNOTATION: usize = 4 * 1024;
+
+/// The longest request that is passed on to the real server.
+const LONGEST_REQUEST: usize = 8 * 1024 * 1024;
+
+/// The lists and watches that a fault may concern, by the end of their path.
+const LISTED: [&str; 2] = ["packageinstalls", "apps"];
+
+/// Shakes hands with everybody and answers as `fault` wants it, in place of `server`. Returns the port, and the task to abort.
+pub(super) async fn serve(
+    server: &ApiServer,
+    fault: Fault,
+    asked: Arc<AtomicU64>,
+) -> Result<(u16, AbortHandle)> {
+    let listener = Tls::bind(&server.pki().server_certificate()?, &[]).await?;
+    let port = listener.local_addr()?.port();
+    let real = Real {
+        client: server.admin_client(),
+        fault,
+        asked,
+    };
+    let router = Router::new().fallback(answer).with_state(real);
+    let serving = async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::warn!("the server with fault {fault:?}: {error}");
+        }
+    };
+    Ok((port, tokio::spawn(serving).abort_handle()))
+}
+
+/// The real server, and what is wrong in front of it.
+#[derive(Clone)]
+struct Real {
+    client: Client,
+    fault: Fault,
+    asked: Arc<AtomicU64>,
+}
+
+type Answer = Response<Body>;
+
+async fn answer(State(real): State<Real>, request: Request<Body>) -> Answer {
+    real.asked.fetch_add(1, Ordering::Relaxed);
+    let path = request.uri().path().to_owned();
+    let listed = LISTED
+        .into_iter()
+        .find(|plural| path.ends_with(&format!("/{plural}")) && request.method() == "GET");
+    let watches = request
+        .uri()
+        .query()
+        .is_some_and(|query| query.contains("watch="));
+    match (real.fault, listed, watches) {
+        (Fault::Silent, ..) => pending().await,
+        (Fault::Drips, ..) => streamed(stream::unfold((), |()| async {
+            sleep(DRIP).await;
+            Some((Bytes::from_static(b" "), ()))
+        })),
+        (Fault::Endless, ..) => streamed(stream::repeat(spaces())),
+        (Fault::TooManyRequests, ..) => refusal(StatusCode::TOO_MANY_REQUESTS, Some("86400")),
+        (Fault::Unavailable, ..) => refusal(StatusCode::SERVICE_UNAVAILABLE, None),
+        // The front resets the connection before anything of this arrives.
+        (Fault::Resets, ..) => refusal(StatusCode::INTERNAL_SERVER_ERROR, None),
+        (Fault::HalfAnswers, ..) => {
+            promised(4096, stream::iter([Bytes::from_static(b"{\"kind\":\"List\",")]))
+        }
+        (Fault::BillionBytes, Some(plural), false) => promised(
+            BILLION,
+            stream::unfold(0, move |page| async move {
+                let items = objects(plural, page);
+                let text = if page == 0 {
+                    format!("{{\"metadata\":{{\"resourceVersion\":\"1\"}},\"items\":[{items}")
+                } else {
+                    format!(",{items}")
+                };
+                Some((Bytes::from(text), page + 1))
+            }),
+        ),
+        (Fault::EndlessPages, Some(plural), false) => {
+            let page = real.asked.load(Ordering::Relaxed);
+            let items = objects(plural, page);
+            let list = format!(
+                "{{\"metadata\":{{\"resourceVersion\":\"1\",\"continue\":\"{page}\"}},\"items\":[{items}]}}"
+            );
+            streamed(stream::iter([Bytes::from(list)]))
+        }
+        // So that it is listed again.
+        (Fault::BillionBytes | Fault::EndlessPages | Fault::ExpiredWatch, Some(_), true) => {
+            streamed(stream::iter([expired()]))
+        }
+        (Fault::MuteWatch, Some(_), true) => streamed(stream::pending()),
+        (Fault::ReorderedWatch, Some(plural), true) => match reordered(&real.client, &path, plural).await {
+            Ok(events) => streamed(stream::iter([events, expired()])),
+            Err(error) => failed(&error),
+        },
+        (Fault::EndlessWatch, Some(plural), true) => streamed(stream::unfold(0, move |page| async move {
+            let events =
+                (page * PAGE..(page + 1) * PAGE).map(|number| event("ADDED", &object(plural, number)));
+            Some((Bytes::from(events.collect::<String>()), page + 1))
+        })),
+        _ => pass_on(&real.client, request)
+            .await
+            .unwrap_or_else(|error| failed(&error)),
+    }
+}
+
+/// The answer of the real server.
+async fn pass_on(client: &Client, request: Request<Body>) -> Result<Answer> {
+    let (mut head, body) = request.into_parts();
+    let kept: HeaderMap = [header::ACCEPT, header::CONTENT_TYPE]
+        .into_iter()
+        .filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())))
+        .collect();
+    head.headers = kept;
+    let body = to_bytes(body, LONGEST_REQUEST).await?;
+    let request = Request::from_parts(head, kube::client::Body::from(body));
+    let (mut head, body) = client.send(request).await?.into_parts();
+    // This connection frames the answer in its own way.
+    head.headers.remove(header::TRANSFER_ENCODING);
+    Ok(Response::from_parts(head, Body::new(body)))
+}
+
+fn streamed(parts: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+    let parts = futures::StreamExt::map(parts, Ok::<_, std::convert::Infallible>);
+    let mut answer = Response::new(Body::from_stream(parts));
+    let json = header::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer
+}
+
+/// An answer that promises so many bytes. Where there are fewer, the connection is closed after them.
+fn promised(length: u64, parts: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+    let mut answer = streamed(parts);
+    answer.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+    answer
+}
+
+fn refusal(code: StatusCode, retry_after: Option<&'static str>) -> Answer {
+    let mut answer = axum::response::IntoResponse::into_response((code, Json(status(code, "ServerFault"))));
+    if let Some(seconds) = retry_after {
+        let seconds = header::HeaderValue::from_static(seconds);
+        answer.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    answer
+}
+
+/// The real server cannot be reached, which is no fault that was asked for.
+fn failed(error: &anyhow::Error) -> Answer {
+    tracing::warn!("behind the server that misbehaves: {error:#}");
+    refusal(StatusCode::BAD_GATEWAY, None)
+}
+
+fn status(code: StatusCode, reason: &str) -> Value {
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "reason": reason,
+        "message": "made by the fault server",
+        "code": code.as_u16(),
+    })
+}
+
+fn event(kind: &str, object: &Value) -> String {
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn expired() -> Bytes {
+    event("ERROR", &status(StatusCode::GONE, "Expired")).into()
+}
+
+/// Events of the objects that are there: the last one first, each as if it were gone, new, and as it never was.
+async fn reordered(client: &Client, path: &str, plural: &str) -> Result<Bytes> {
+    let list: Value = client.request(Request::get(path).body(Vec::new())?).await?;
+    let mut events = String::new();
+    for item in list["items"]
+        .as_array()
+        .context("a list without items")?
+        .iter()
+        .rev()
+    {
+        let mut item = item.clone();
+        item["apiVersion"] = object(plural, 0)["apiVersion"].clone();
+        item["kind"] = object(plural, 0)["kind"].clone();
+        events += &event("DELETED", &item);
+        item["metadata"]["resourceVersion"] = json!("1");
+        events += &event("MODIFIED", &item);
+        events += &event("ADDED", &item);
+    }
+    Ok(events.into())
+}
+
+/// A page of objects as the items of a list.
+fn objects(plural: &str, page: u64) -> String {
+    let items: Vec<String> = (page * PAGE..(page + 1) * PAGE)
+        .map(|number| object(plural, number).to_string())
+        .collect();
+    items.join(",")
+}
+
+/// An object that the real server does not have.
+fn object(plural: &str, number: u64) -> Value {
+    let (api_version, kind) = match plural {
+        "apps" => ("kappctrl.k14s.io/v1alpha1", "App"),
+        _ => ("packaging.carvel.dev/v1alpha1", "PackageInstall"),
+    };
+    json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": format!("fault-{number}"),
+            "namespace": SYSTEM_NAMESPACE,
+            "uid": format!("00000000-0000-0000-0000-{number:012}"),
+            "resourceVersion": (number + 2).to_string(),
+            "annotations": {"fault": "x".repeat(ANNOTATION)},
+        },
+        "spec": {},
+    })
+}
+
+fn spaces() -> Bytes {
+    Bytes::from(vec![b' '; PART])
+}

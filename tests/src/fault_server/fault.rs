@@ -1,0 +1,50 @@
+//! The ways in which an API server misbehaves.
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It shakes hands and never answers.
+    Silent,
+    /// Every answer arrives seconds late.
+    Late,
+    /// An answer begins at once and arrives byte by byte.
+    Drips,
+    /// An answer never ends, as fast as it is read.
+    Endless,
+    /// 429, to be asked again in a day.
+    TooManyRequests,
+    /// 503.
+    Unavailable,
+    /// Connections are reset as soon as something is asked.
+    Resets,
+    /// An answer is cut off in its middle.
+    HalfAnswers,
+    /// A list of a billion bytes.
+    BillionBytes,
+    /// A list of which every page says that another one follows.
+    EndlessPages,
+    /// A list is answered, and its watch never says anything.
+    MuteWatch,
+    /// Every watch has expired as soon as it begins.
+    ExpiredWatch,
+    /// A watch shows objects in the wrong order, as they were before and as if they were gone, and expires.
+    ReorderedWatch,
+    /// A watch shows objects that were never listed, one after the other and without end.
+    EndlessWatch,
+}
+
+impl Fault {
+    /// Whether no answer comes to its end. Connections that are open when it begins stay so; with every other fault they are reset.
+    pub(super) const fn never_ends(self) -> bool {
+        matches!(self, Self::Silent | Self::Drips | Self::Endless)
+    }
+
+    /// Whether Sluice promises to say `WorkloadUnreachable`. What still answers within its bounds is reachable.
+    #[must_use]
+    pub const fn makes_unreachable(self) -> bool {
+        !matches!(
+            self,
+            Self::Late | Self::MuteWatch | Self::ExpiredWatch | Self::ReorderedWatch | Self::EndlessWatch
+        )
+    }
+}
