@@ -9,7 +9,7 @@ HALF ?= 0
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 # Tests that start real components, and all others.
-REAL := stack crds cleanup missing extension configurations leader standby
+REAL := stack crds cleanup missing extension configurations leader standby walls
 TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
          $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))
 PURE := $(sort $(filter-out $(REAL) scenarios,$(TESTS)))

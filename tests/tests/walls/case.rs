@@ -1,0 +1,203 @@
+//! One fault on some Clusters, and what is asked of Sluice meanwhile.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use sluice_tests::extension::Replica;
+use sluice_tests::fault_server::Fault;
+use sluice_tests::notice::notice;
+use sluice_tests::stack::Stack;
+use sluice_tests::wait;
+
+use crate::SLOTS;
+use crate::figures::Figures;
+use crate::hundred::{CLUSTERS, Hundred};
+use crate::memory::{MEBIBYTE, Memory};
+
+/// Time that a round gets. What is not written by then is not waited for any longer, and counts as that long.
+const ROUND: Duration = Duration::from_secs(40);
+
+/// Time that a fault gets to be noticed.
+const NOTICED: Duration = Duration::from_mins(1);
+
+/// Time that the Clusters which were hit get to be as all others again: a server is left alone for a minute at most.
+const RECOVERED: Duration = Duration::from_mins(2);
+
+/// Memory that the trouble of one Cluster may take: two lists of 64 MiB, as they come and as they are kept.
+const GROWTH: u64 = 256 * MEBIBYTE;
+
+const REASON: &str = "WorkloadUnreachable";
+
+/// A fault, and how many Clusters it hits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) fault: Fault,
+    pub(crate) hits: usize,
+}
+
+impl Case {
+    pub(crate) const fn one(fault: Fault) -> Self {
+        Self { fault, hits: 1 }
+    }
+
+    pub(crate) const fn every_slot(fault: Fault) -> Self {
+        Self { fault, hits: SLOTS }
+    }
+}
+
+/// Hears the cases in turn. A complaint ends none of them, so that one run tells all.
+pub(crate) struct Judge<'a> {
+    stack: &'a Stack,
+    replica: &'a Replica,
+    hundred: Hundred,
+    memory: Memory,
+    without: Vec<Duration>,
+    heard: usize,
+    /// How many Clusters were hit so far; they are the first ones.
+    hit: usize,
+    complaints: Vec<String>,
+}
+
+impl<'a> Judge<'a> {
+    pub(crate) async fn new(stack: &'a Stack, replica: &'a Replica, mut hundred: Hundred) -> Result<Self> {
+        // The first writes to each workload bring more than the values.
+        hundred.round(0..CLUSTERS, RECOVERED).await?;
+        let without = hundred.some(0..CLUSTERS, ROUND).await?;
+        Ok(Self {
+            memory: Memory::of_sluice(stack)?,
+            stack,
+            replica,
+            hundred,
+            without,
+            heard: 0,
+            hit: 0,
+            complaints: Vec::new(),
+        })
+    }
+
+    pub(crate) fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    /// One round with the fault, between two without.
+    pub(crate) async fn hear(&mut self, case: &Case) -> Result<()> {
+        let began = Instant::now();
+        let hit = self.hit..self.hit + case.hits;
+        let others = hit.end..CLUSTERS;
+        (self.hit, self.heard) = (hit.end, self.heard + 1);
+        let complaints = self.complaints.len();
+        let title = format!("{:?} on {}", case.fault, case.hits);
+
+        let before = self.memory.begin()?;
+        self.hundred.server(self.heard - 1).strike();
+        self.hundred.edit(hit.clone()).await?;
+        let noticed = self.is_noticed(case, hit.clone()).await;
+        self.complain(&title, noticed);
+        self.hundred.edit(hit).await?;
+        let with = Figures::of(self.hundred.some(others.clone(), ROUND).await?);
+        let growth = self.memory.highest().saturating_sub(before);
+        let asked = self.hundred.server(self.heard - 1).asked();
+        self.hundred.server(self.heard - 1).heal();
+
+        // What a fault leaves behind is none of its own round, so the round after it is only one half of what it is compared with.
+        let after = self.hundred.some(others, ROUND).await?;
+        let mut without = std::mem::replace(&mut self.without, after.clone());
+        without.extend(after);
+        let without = Figures::of(without);
+        notice(format_args!(
+            "{title}: others {with} with it, {without} without (median, nine of ten), ratio {}; memory +{} MiB; asked {asked} times; {:.0} s",
+            with.ratio(&without),
+            growth / MEBIBYTE,
+            began.elapsed().as_secs_f64(),
+        ));
+        let as_long = || {
+            ensure!(
+                with.are_as(&without),
+                "others took {with} with it and {without} without"
+            );
+            Ok(())
+        };
+        self.complain(&title, as_long());
+        let little = || {
+            ensure!(growth < GROWTH, "memory grew by {} MiB", growth / MEBIBYTE);
+            Ok(())
+        };
+        self.complain(&title, little());
+        self.complain(&title, self.memory.process_is_the_same(self.stack));
+        if self.complaints.len() > complaints {
+            // The next fault is judged by itself.
+            self.replica.restart().await?;
+            self.memory = Memory::of_sluice(self.stack)?;
+            self.hundred.round(self.hit..CLUSTERS, RECOVERED).await?;
+            self.without = self.hundred.some(self.hit..CLUSTERS, ROUND).await?;
+        }
+        Ok(())
+    }
+
+    /// Every Cluster that was hit takes values again, and none waits for its server any more.
+    pub(crate) async fn all_recover(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let took = self.hundred.round(0..CLUSTERS, RECOVERED).await?;
+        for (index, took) in took.iter().enumerate().filter(|(_, took)| **took >= RECOVERED) {
+            let reasons = self.hundred.reasons(index).await?;
+            self.complaints.push(format!(
+                "Cluster {index} has not recovered after {took:?}: {reasons:?}"
+            ));
+        }
+        if self.complaints.is_empty() {
+            self.none_is_held().await?;
+        }
+        notice(format_args!(
+            "all of them recovered: {:.0} s",
+            began.elapsed().as_secs_f64()
+        ));
+        Ok(())
+    }
+
+    async fn none_is_held(&self) -> Result<()> {
+        let hundred = &self.hundred;
+        wait::until("no Cluster to be unreachable", RECOVERED, || async {
+            for index in 0..self.hit {
+                let reasons = hundred.reasons(index).await?;
+                if reasons.iter().any(|reason| reason == REASON) {
+                    return wait::not_yet(format!("Cluster {index}: {reasons:?}"));
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// The Clusters that are hit say so, if Sluice promises that; otherwise the server was asked at least.
+    async fn is_noticed(&self, case: &Case, hit: Range<usize>) -> Result<()> {
+        let (hundred, server) = (&self.hundred, self.hundred.server(self.heard - 1));
+        let what = format!("the Clusters that are hit to be held with {REASON}");
+        let hit = &hit;
+        wait::until(what, NOTICED, || async move {
+            if !case.fault.makes_unreachable() {
+                return if server.asked() > 0 {
+                    Ok(())
+                } else {
+                    wait::not_yet("the server was not asked")
+                };
+            }
+            for index in hit.clone() {
+                let reasons = hundred.reasons(index).await?;
+                if !reasons.iter().any(|reason| reason == REASON) {
+                    return wait::not_yet(format!("Cluster {index}: {reasons:?}"));
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    fn complain(&mut self, title: &str, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            self.complaints.push(format!("{title}: {error:#}"));
+        }
+    }
+}

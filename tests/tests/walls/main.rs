@@ -1,0 +1,78 @@
+//! One Cluster's trouble stays its own: a hundred Clusters, and the workload API server of some of them misbehaves in one way after
+//! the other. All others take as long as without, in the same run.
+
+mod case;
+mod figures;
+mod hundred;
+mod memory;
+
+use anyhow::{Result, ensure};
+use sluice_tests::extension::{Replica, Settings};
+use sluice_tests::fault_server::Fault;
+use sluice_tests::notice::notice;
+use sluice_tests::provider;
+use sluice_tests::scenario::sluice_definitions;
+use sluice_tests::stack::{Options, Stack};
+
+use case::{Case, Judge};
+use hundred::Hundred;
+
+/// How many Clusters Sluice looks at once. Few, so that the hit ones can take them all.
+const SLOTS: usize = 4;
+
+/// Each fault on one Cluster, or on as many as there are slots: once they are known to give trouble they have half of them.
+const CASES: [Case; 15] = [
+    Case::one(Fault::Silent),
+    Case::every_slot(Fault::Silent),
+    Case::one(Fault::Late),
+    Case::every_slot(Fault::Drips),
+    Case::one(Fault::Endless),
+    Case::every_slot(Fault::TooManyRequests),
+    Case::every_slot(Fault::Unavailable),
+    Case::every_slot(Fault::Resets),
+    Case::one(Fault::HalfAnswers),
+    Case::one(Fault::BillionBytes),
+    Case::one(Fault::EndlessPages),
+    Case::one(Fault::MuteWatch),
+    Case::one(Fault::ExpiredWatch),
+    Case::one(Fault::ReorderedWatch),
+    Case::one(Fault::EndlessWatch),
+];
+
+/// Only the cases of this number, counted from one, separated by commas.
+const ONLY: &str = "WALLS_ONLY";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_clusters_trouble_stays_its_own() -> Result<()> {
+    let definitions = sluice_definitions()?.into_iter().chain(provider::definitions());
+    let stack = Stack::start(Options::new("walls").crds(definitions)).await?;
+    let mut settings = Settings::new("sluice");
+    settings.arguments = vec![format!("--cluster-concurrency={SLOTS}")];
+    let replica = Replica::start(&stack, settings).await?;
+    let cases: Vec<Case> = CASES
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| is_chosen(index + 1))
+        .map(|(_, case)| case)
+        .collect();
+    let hundred = Hundred::make(&stack, &cases).await?;
+
+    let mut judge = Judge::new(&stack, &replica, hundred).await?;
+    for case in &cases {
+        judge.hear(case).await?;
+    }
+    judge.all_recover().await?;
+    for complaint in judge.complaints() {
+        notice(complaint);
+    }
+    ensure!(judge.complaints().is_empty(), "{}", judge.complaints().join("\n"));
+
+    stack.check()?;
+    stack.stop().await
+}
+
+fn is_chosen(number: usize) -> bool {
+    std::env::var(ONLY).map_or(true, |only| {
+        only.split(',').any(|each| each.trim() == number.to_string())
+    })
+}
