@@ -9,13 +9,13 @@ HALF ?= 0
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 # Tests that start real components, and all others.
-REAL := stack crds cleanup missing extension configurations leader standby walls
+REAL := stack crds cleanup missing extension configurations leader standby
 TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
          $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))
-PURE := $(sort $(filter-out $(REAL) scenarios,$(TESTS)))
+PURE := $(sort $(filter-out $(REAL) walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit real scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate
+.PHONY: help build lint test unit real walls scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,6 +35,9 @@ unit: build ## Unit, property and model tests; no cluster is needed
 
 real: build ## Tests of the harness: real components come up, and nothing stays behind
 	$(CARGO) test --release --workspace $(addprefix --test ,$(REAL)) -- --test-threads 1
+
+walls: build ## A hundred Clusters, some of them on a workload API server that misbehaves
+	$(CARGO) test --release --workspace --test walls -- --nocapture
 
 scenarios: build ## Every scenario on the real stack
 	$(CARGO) test --release --workspace --test scenarios
