@@ -255,13 +255,14 @@ where
 
     /// Empties the store. It is filled again after a delay.
     fn give_up(&mut self, why: GivenUp) {
+        // First, because an empty store says that nothing is there.
+        (self.on)(Seen::GivenUp(why));
         self.writer.apply_watcher_event(&Event::Init);
         self.writer.apply_watcher_event(&Event::InitDone);
         if let Some(cap) = &mut self.cap {
             cap.clear();
         }
         self.not_before = Instant::now() + self.empty.failed();
-        (self.on)(Seen::GivenUp(why));
     }
 }
 
