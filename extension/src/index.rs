@@ -18,11 +18,15 @@ use sluice_core::{
     decision::{Decision, Knowledge, Known, decide},
     hold::{Hold, HoldReason},
     hook_call::HookCall,
+    record::of_cluster,
     retry::RetryPolicy,
-    stuck::{Counted, Standings},
+    stuck::{Counted, Standing, Standings, Stuck},
     unsynced::Unsynced,
 };
-use sluice_crds::labels::{annotation, label};
+use sluice_crds::{
+    labels::{annotation, label},
+    run::UpgradeRecord,
+};
 use sluice_hooks::Gate;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -131,23 +135,19 @@ impl Index {
         unsynced
     }
 
-    /// What sets the wait of a Cluster: the policy for all, and for how long this one is stuck.
-    fn pace(&self, uid: &str) -> (RetryPolicy, Duration) {
+    /// What sets the wait of a Cluster: the policy for all, and where this one is stuck, if it is.
+    fn pace(&self, uid: &str) -> (RetryPolicy, Option<Stuck>) {
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
         let policy = RetryPolicy {
             stuck: u32::try_from(held.stuck.len()).unwrap_or(u32::MAX),
             deletion_limit: self.0.deletion_limit,
             ..RetryPolicy::with_held(held.moving)
         };
-        let still = held.stuck.get(uid);
-        let still = still.map_or(Duration::ZERO, |since| {
-            self.0.began.elapsed().saturating_sub(*since)
-        });
-        (policy, still)
+        (policy, held.stuck.get(uid).copied())
     }
 
     fn judge(&self, call: &HookCall<'_>) -> Decision {
-        let (policy, still) = self.pace(call.uid);
+        let (policy, stuck) = self.pace(call.uid);
         let stores = match self.knowledge() {
             Ok(stores) => stores,
             Err(unsynced) => return decide(call, &Knowledge::Unsynced(unsynced), &policy),
@@ -161,10 +161,17 @@ impl Index {
         let release = call
             .label
             .and_then(|label| stores.releases.get(&ObjectRef::new(label)));
+        let record = bootstrap
+            .as_ref()
+            .and_then(|b| b.status.as_ref()?.upgrade.as_ref());
+        let missing = self.missing(stores, call.label, call.uid, release.is_some());
+        // Not by the last look: the Cluster may have moved since.
+        let still = stuck.and_then(|stuck| {
+            let standing = standing(call, record, missing.as_ref())?;
+            Some(stuck.still(standing, self.0.began.elapsed()))
+        });
         let known = Known {
-            record: bootstrap
-                .as_ref()
-                .and_then(|b| b.status.as_ref()?.upgrade.as_ref()),
+            record,
             bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
             legacy: release.as_deref().is_some_and(is_legacy),
             custom: cluster.is_some_and(|cluster| {
@@ -172,8 +179,8 @@ impl Index {
                     .annotations()
                     .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
             }),
-            missing: self.missing(stores, call.label, call.uid, release.is_some()),
-            still,
+            missing,
+            still: still.unwrap_or_default(),
         };
         decide(call, &Knowledge::synced(call.label, known), &policy)
     }
@@ -196,6 +203,14 @@ impl Index {
             .get(uid)
             .cloned()
     }
+}
+
+/// How far the Cluster of a call is; see [`held`].
+fn standing(call: &HookCall<'_>, record: Option<&UpgradeRecord>, missing: Option<&Hold>) -> Option<Standing> {
+    if let Some(record) = of_cluster(record, call.uid) {
+        return Some(Standing::of_record(record));
+    }
+    missing.map(|hold| Standing::of_hold(call.label.unwrap_or_default(), hold))
 }
 
 impl Gate for Index {

@@ -100,7 +100,7 @@ impl RetryPolicy {
         RetryAfter(seconds.saturating_add(spread).min(RetryAfter::LONGEST.0))
     }
 
-    /// Nothing makes Cluster API ask sooner than it was told to, so the wait is in proportion to how long the cluster was stuck,
+    /// Nothing makes Cluster API ask sooner than it was answered, so the wait is in proportion to how long the cluster was stuck,
     /// and longer only if there are many. It is spread by the UID over a quarter less, since all are asked together after a
     /// restart of Cluster API.
     fn of_stuck(&self, uid: &str, still: Duration) -> RetryAfter {

@@ -1,7 +1,7 @@
 //! Which held Clusters make progress, and which are stuck.
 //!
 //! A Cluster that nothing moves any more is asked about rarely, so that Cluster API has its time for those whose gate could
-//! open. What Cluster API is told cannot be taken back (since 1.12 nothing makes it ask sooner), so the time after which it
+//! open. An answer to Cluster API cannot be taken back (since 1.12 nothing makes it ask sooner), so the time after which it
 //! asks a stuck Cluster grows with the time that the Cluster has been stuck.
 
 use std::{
@@ -118,8 +118,27 @@ struct Seen {
 pub struct Counted {
     /// Held Clusters with a record that made progress within the last ten minutes.
     pub moving: u32,
-    /// All others that are held, with the time since which they stand still.
-    pub stuck: HashMap<String, Duration>,
+    /// All others that are held.
+    pub stuck: HashMap<String, Stuck>,
+}
+
+/// How far a Cluster was when it was last looked at, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    standing: Standing,
+    since: Duration,
+}
+
+impl Stuck {
+    /// For how long the Cluster has made no progress by `now`, if it is as far as it was.
+    #[must_use]
+    pub fn still(&self, standing: Standing, now: Duration) -> Duration {
+        if standing == self.standing {
+            now.saturating_sub(self.since)
+        } else {
+            Duration::ZERO
+        }
+    }
 }
 
 impl Standings {
@@ -154,7 +173,11 @@ impl Standings {
         self.seen.retain(|_, seen| seen.look == look);
         let stands_still = |seen: &&Seen| now.saturating_sub(seen.since) >= STUCK_AFTER;
         let stuck = self.seen.iter().filter(|(_, seen)| stands_still(seen));
-        counted.stuck = stuck.map(|(uid, seen)| (uid.clone(), seen.since)).collect();
+        let stuck = stuck.map(|(uid, Seen { standing, since, .. })| {
+            let (standing, since) = (*standing, *since);
+            (uid.clone(), Stuck { standing, since })
+        });
+        counted.stuck = stuck.collect();
         counted
     }
 }

@@ -92,8 +92,12 @@ const fn minutes(minutes: u64) -> Duration {
     Duration::from_mins(minutes)
 }
 
-fn stuck<const N: usize>(of: [(&str, Duration); N]) -> HashMap<String, Duration> {
-    of.map(|(uid, since)| (uid.to_owned(), since)).into()
+fn stuck<const N: usize>(of: [(&str, u64, Duration); N]) -> HashMap<String, Stuck> {
+    of.map(|(uid, standing, since)| {
+        let standing = Standing(standing);
+        (uid.to_owned(), Stuck { standing, since })
+    })
+    .into()
 }
 
 #[test]
@@ -109,12 +113,24 @@ fn ten_minutes_without_progress_are_stuck_and_progress_ends_it() {
         counted(2, stuck([]))
     );
     let now = standings.look(minutes(15), [held("one", 1), held("two", 8)]);
-    assert_eq!(now, counted(1, stuck([("one", minutes(5))])));
+    assert_eq!(now, counted(1, stuck([("one", 1, minutes(5))])));
     let now = standings.look(minutes(60), [held("one", 1), held("two", 8)]);
-    assert_eq!(now, counted(0, stuck([("one", minutes(5)), ("two", almost)])));
+    assert_eq!(
+        now,
+        counted(0, stuck([("one", 1, minutes(5)), ("two", 8, almost)]))
+    );
 
     let now = standings.look(minutes(61), [held("one", 2), held("two", 8)]);
-    assert_eq!(now, counted(1, stuck([("two", almost)])), "one has moved");
+    assert_eq!(now, counted(1, stuck([("two", 8, almost)])), "one has moved");
+}
+
+#[test]
+fn a_cluster_that_has_moved_since_the_last_look_is_not_stuck() {
+    let mut standings = Standings::default();
+    standings.look(minutes(0), [held("one", 1)]);
+    let stuck = standings.look(minutes(10), [held("one", 1)]).stuck["one"];
+    assert_eq!(stuck.still(Standing(1), minutes(12)), minutes(12));
+    assert_eq!(stuck.still(Standing(2), minutes(12)), Duration::ZERO);
 }
 
 #[test]
@@ -139,5 +155,5 @@ fn a_cluster_without_a_record_slows_no_other_and_may_be_stuck() {
         Counted::default()
     );
     let now = standings.look(minutes(10), [unrecorded]);
-    assert_eq!((now.moving, now.stuck), (0, stuck([("one", minutes(0))])));
+    assert_eq!((now.moving, now.stuck), (0, stuck([("one", 1, minutes(0))])));
 }
