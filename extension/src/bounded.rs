@@ -21,6 +21,15 @@ use crate::freshness::is_watch;
 /// A watch is opened at most this often, also when the server ends it at once.
 const BETWEEN_WATCHES: Duration = Duration::from_millis(500);
 
+/// What an item with fields takes in memory, empty or not.
+const ITEM: usize = 128;
+
+/// What any other element of a list takes.
+const ELEMENT: usize = 32;
+
+/// Bytes of an answer that refuses. Its message is logged and shown.
+const REFUSAL: usize = 64 * 1024;
+
 /// What a request may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -29,6 +38,9 @@ pub struct Bounds {
     pub time: Duration,
     /// Bytes of an answer, or of one event of a watch.
     pub answer: usize,
+    /// About how many bytes an answer, or one event, takes when it is read: `{}` takes three in a list, and a hundred times as much
+    /// as a field of Rust.
+    pub memory: usize,
     /// Bytes of all pages of a list, or of all events of a watch. Watches are short, and begin again.
     pub list: usize,
     /// Bytes of events that a watch may bring each second since it began. What is more is left with the server until then.
@@ -42,7 +54,7 @@ pub struct NoAnswer(Duration);
 
 /// The server answered with more than anything that is asked for can need.
 #[derive(Debug, thiserror::Error)]
-#[error("an answer of more than {0} bytes")]
+#[error("an answer that takes more than {0} bytes")]
 pub struct TooLong(usize);
 
 /// `client` with `bounds` on each request.
@@ -67,8 +79,16 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
             };
             let whole = async {
                 let (head, body) = answer.await?.into_parts();
-                let body = Limited::new(body, bounds.answer).collect().await;
-                let body = body.map_err(|error| too_long(error, bounds.answer))?.to_bytes();
+                let limit = if head.status.is_success() {
+                    bounds.answer
+                } else {
+                    bounds.answer.min(REFUSAL)
+                };
+                let body = Limited::new(body, limit).collect().await;
+                let body = body.map_err(|error| too_long(error, limit))?.to_bytes();
+                if memory_of(&body) > bounds.memory {
+                    return Err(TooLong(bounds.memory).into());
+                }
                 if pages.add(page, body.len()) > bounds.list {
                     return Err(TooLong(bounds.list).into());
                 }
@@ -105,19 +125,27 @@ pub fn is_too_long(error: &(dyn Error + 'static)) -> bool {
 /// The body of a watch at the pace of `bounds`, which ends at an event that is too long, or at one too many.
 fn with_few_events(body: Body, bounds: Bounds) -> Answer {
     let (chunks, began) = (body.into_data_stream(), Instant::now());
-    let events = stream::try_unfold((chunks, 0, 0), move |(mut chunks, open, all)| async move {
-        let Some(chunk) = chunks.next().await.transpose()? else {
-            return Ok::<_, BoxError>(None);
-        };
-        let (open, all) = (open_after(open, &chunk), all + chunk.len());
-        for (bytes, limit) in [(open, bounds.answer), (all, bounds.list)] {
-            if bytes > limit {
-                return Err(TooLong(limit).into());
+    let events = stream::try_unfold(
+        (chunks, Open::default(), 0),
+        move |(mut chunks, mut open, all)| async move {
+            let Some(chunk) = chunks.next().await.transpose()? else {
+                return Ok::<_, BoxError>(None);
+            };
+            open.add(&chunk);
+            let all = all + chunk.len();
+            for (bytes, limit) in [
+                (open.bytes, bounds.answer),
+                (open.memory, bounds.memory),
+                (all, bounds.list),
+            ] {
+                if bytes > limit {
+                    return Err(TooLong(limit).into());
+                }
             }
-        }
-        sleep_until(began + time_of(all, bounds.pace)).await;
-        Ok(Some((Frame::data(chunk), (chunks, open, all))))
-    });
+            sleep_until(began + time_of(all, bounds.pace)).await;
+            Ok(Some((Frame::data(chunk), (chunks, open, all))))
+        },
+    );
     StreamBody::new(events).boxed_unsync()
 }
 
@@ -127,12 +155,33 @@ fn time_of(bytes: usize, pace: usize) -> Duration {
     Duration::from_millis(millis.try_into().unwrap_or(u64::MAX))
 }
 
-/// Bytes since the last end of a line, of which `open` came before `chunk`.
-fn open_after(open: usize, chunk: &Bytes) -> usize {
-    match chunk.iter().rposition(|byte| *byte == b'\n') {
-        Some(end) => chunk.len() - end - 1,
-        None => open + chunk.len(),
+/// What has come since the last end of a line.
+#[derive(Default)]
+struct Open {
+    bytes: usize,
+    memory: usize,
+}
+
+impl Open {
+    fn add(&mut self, chunk: &Bytes) {
+        let begins = chunk.iter().rposition(|byte| *byte == b'\n');
+        if begins.is_some() {
+            *self = Self::default();
+        }
+        let open = &chunk[begins.map_or(0, |end| end + 1)..];
+        self.bytes += open.len();
+        self.memory += memory_of(open);
     }
+}
+
+/// About how many bytes JSON takes when it is read: its own, and what items of lists and maps take beside their content.
+pub(crate) fn memory_of(json: &[u8]) -> usize {
+    let structure = json.iter().map(|byte| match byte {
+        b'{' => ITEM,
+        b',' => ELEMENT,
+        _ => 0,
+    });
+    json.len() + structure.sum::<usize>()
 }
 
 /// Which part of which list a request asks for.
@@ -195,6 +244,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds {
         time: Duration::from_secs(10),
         answer: 1000,
+        memory: 1000 * (1 + ITEM),
         list: 1500,
         pace: usize::MAX,
     };
@@ -287,6 +337,50 @@ mod tests {
         #[case] read: bool,
     ) {
         assert_eq!(reads(&bounded(long(length, line), BOUNDS), query).await, read);
+    }
+
+    /// A server that answers with so many empty items, as a list or as one event.
+    fn empty_items(count: usize) -> Client {
+        let service = service_fn(move |_: Request<Body>| async move {
+            let chunks: Vec<_> = (0..count)
+                .map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{},"))))
+                .collect();
+            Ok::<_, Infallible>(Response::new(StreamBody::new(stream::iter(chunks))))
+        });
+        Client::new(service, "default")
+    }
+
+    #[rstest]
+    #[case::list("limit=500")]
+    #[case::watch("watch=true")]
+    #[tokio::test]
+    async fn what_takes_more_memory_than_bytes_is_counted(#[case] query: &str) {
+        let bounds = Bounds {
+            memory: 10_000,
+            ..BOUNDS
+        };
+        assert!(reads(&bounded(empty_items(61), bounds), query).await);
+        assert!(!reads(&bounded(empty_items(62), bounds), query).await);
+    }
+
+    #[rstest]
+    #[case::success(200, true)]
+    #[case::refusal(403, false)]
+    #[tokio::test]
+    async fn a_refusal_is_short(#[case] status: u16, #[case] read: bool) {
+        let service = service_fn(move |_: Request<Body>| async move {
+            let body = Full::new(Bytes::from(vec![b' '; REFUSAL + 1]));
+            let answer = Response::builder().status(status);
+            Ok::<_, Infallible>(answer.body(body).unwrap())
+        });
+        let bounds = Bounds {
+            answer: usize::MAX,
+            memory: usize::MAX,
+            list: usize::MAX,
+            ..BOUNDS
+        };
+        let client = bounded(Client::new(service, "default"), bounds);
+        assert_eq!(reads(&client, "limit=500").await, read);
     }
 
     #[tokio::test(start_paused = true)]

@@ -47,6 +47,7 @@ const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
 pub(crate) const REQUEST: Bounds = Bounds {
     time: Duration::from_secs(30),
     answer: usize::MAX,
+    memory: usize::MAX,
     list: usize::MAX,
     pace: usize::MAX,
 };

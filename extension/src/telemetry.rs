@@ -18,12 +18,15 @@ use prometheus_client::{
     registry::Registry,
 };
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::{EnvFilter, fmt as lines};
+use tracing_subscriber::{EnvFilter, fmt as lines, fmt::MakeWriter};
 
 use crate::cli::LogFormat;
 
-/// So many lines wait to be written: minutes at a usual pace, and a few megabytes.
-const WAITING_LINES: usize = 8 * 1024;
+/// So many lines wait to be written: minutes at a usual pace, and 32 MiB at most.
+const WAITING_LINES: usize = 2 * 1024;
+
+/// Bytes of a line; what is longer is cut off. API servers choose how long their messages are.
+const LONGEST_LINE: usize = 16 * 1024;
 
 /// The log. Dropping it writes what waits, for about a second at most.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ impl Log {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(own));
         let builder = lines()
             .with_env_filter(filter)
-            .with_writer(log.writer.clone())
+            .with_writer(Lines(log.writer.clone()))
             .with_target(false);
         match format {
             LogFormat::Json => builder
@@ -90,8 +93,36 @@ impl Log {
 }
 
 /// A line that finds no room is dropped, and there is no other error.
-fn write_whole(mut writer: NonBlocking, text: &str) {
-    let _ = writer.write_all(text.as_bytes());
+fn write_whole(writer: NonBlocking, text: &str) {
+    let _ = Lines(writer).write_all(text.as_bytes());
+}
+
+/// Hands over lines, each of which is one write.
+#[derive(Clone)]
+struct Lines(NonBlocking);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        if line.len() <= LONGEST_LINE {
+            self.0.write_all(line)?;
+        } else {
+            let beginning = String::from_utf8_lossy(&line[..LONGEST_LINE]);
+            self.0.write_all(format!("{beginning}…\n").as_bytes())?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
 }
 
 /// Says what the standard hook says.
@@ -189,6 +220,19 @@ mod tests {
             "{dropped}"
         );
         drop(hold);
+    }
+
+    #[test]
+    fn a_line_has_a_longest_length() {
+        let (log, written, hold) = stuck();
+        log.line(format_args!("{}", "ä".repeat(LONGEST_LINE)));
+        log.line(format_args!("short"));
+        drop(hold);
+        drop(log);
+        let written = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = written.lines().collect();
+        assert!(lines[0].len() < LONGEST_LINE + 10, "{}", lines[0].len());
+        assert_eq!(lines[1..], ["short"]);
     }
 
     #[test]

@@ -14,8 +14,9 @@ use crate::bounded::{Bounds, bounded};
 /// KiB, so that these bounds are far from what PackageInstalls and Apps of one namespace need.
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(10),
-    answer: 32 * 1024 * 1024,
-    list: 64 * 1024 * 1024,
+    answer: 8 * 1024 * 1024,
+    memory: 32 * 1024 * 1024,
+    list: 16 * 1024 * 1024,
     pace: 2 * 1024 * 1024,
 };
 

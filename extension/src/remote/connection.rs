@@ -41,8 +41,8 @@ const MIN_DELAY: Duration = Duration::from_millis(200);
 /// The longest one.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
-/// What each store may take, in bytes: as much as a page that is listed may have. Real ones take some hundred KiB.
-pub(super) const LARGEST_STORE: usize = 32 * 1024 * 1024;
+/// About what each store may take, in bytes. Real ones take some hundred KiB.
+pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
 
 /// Whether the workload API server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

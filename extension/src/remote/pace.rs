@@ -166,7 +166,7 @@ impl Drop for Passing {
         let (shared, now) = (&self.pace.0.shared, Instant::now());
         let mut state = shared.state();
         let quiet = now.duration_since(state.news) / PART;
-        // As long as the pass took, so that passes that events ask for do not take more than half of a slot.
+        // As long as the pass took, so that short passes that events ask for do not take more than half of a slot.
         let rest = quiet.max(now.duration_since(self.began));
         state.rests_until = now + rest.clamp(MIN_REST, MAX_REST);
         state.passing = false;

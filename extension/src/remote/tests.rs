@@ -12,7 +12,7 @@ use hyper::body::Frame;
 use kube::{client::Body, runtime::reflector::ObjectRef};
 use rstest::rstest;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};
 
 use super::{
@@ -217,7 +217,8 @@ async fn a_connection_that_is_opened_again_keeps_its_pace() {
         let remote = open(&remotes, &server, stream::pending);
         sleep(Duration::from_millis(10)).await;
         drop(passing);
-        assert!(woken.next().await.is_some());
+        let woke = timeout(Duration::from_mins(1), woken.next()).await;
+        assert!(woke.is_ok_and(|cluster| cluster.is_some()));
         while woken.next().now_or_never().is_some() {}
         passes += 1;
         drop(remote);
@@ -302,6 +303,10 @@ async fn a_store_that_panics_is_filled_again() {
     assert_eq!(remote.given_up(), Some(GivenUp::Panicked));
     assert_eq!(remote.apps.state().len(), 0, "what may be half is forgotten");
     while panics.load(Ordering::Relaxed) < 5 {
+        assert!(
+            began.elapsed() < Duration::from_hours(1),
+            "it is not filled again"
+        );
         sleep(Duration::from_secs(1)).await;
     }
     assert!(began.elapsed() > Duration::from_secs(20), "the delays are long");

@@ -5,14 +5,10 @@ use std::{collections::HashMap, fmt, io};
 use kube::{Resource, ResourceExt, runtime::watcher::Event};
 use serde::Serialize;
 
+use crate::bounded::memory_of;
+
 /// What an object takes beside its content, so that many small ones count too.
 const OVERHEAD: usize = 1024;
-
-/// What an item with fields takes, empty or not.
-const ITEM: usize = 128;
-
-/// What any other element of a list takes.
-const ELEMENT: usize = 32;
 
 /// Counts what a store holds, and what is listed for it meanwhile.
 pub(super) struct Cap<K> {
@@ -92,12 +88,7 @@ struct Counted(usize);
 
 impl io::Write for Counted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let structure = bytes.iter().map(|byte| match byte {
-            b'{' => ITEM,
-            b',' => ELEMENT,
-            _ => 0,
-        });
-        self.0 += bytes.len() + structure.sum::<usize>();
+        self.0 += memory_of(bytes);
         Ok(bytes.len())
     }
 

@@ -436,7 +436,7 @@ fn write_refused(planned: &Planned, server: &str, status: &Status) -> Hold {
         shortened(&status.message)
     } else {
         // Its text may name ports and times, and the message of a hold must not change from try to try.
-        warn!(package, message = status.message, "Writing a package");
+        warn!(package, message = shortened(&status.message), "Writing a package");
         format!("error {}, see the log", status.code)
     };
     Hold::new(
