@@ -109,6 +109,19 @@ impl Extension {
         others.next().context("all replicas lead")
     }
 
+    /// Kills the leader and starts it again once the other replica leads.
+    pub async fn take_over(&self) -> Result<()> {
+        let before = self.leader().await?;
+        before.kill().await?;
+        let after = self.leader().await;
+        before.restart().await?;
+        ensure!(
+            !std::ptr::eq(before, after?),
+            "the leader that was killed leads without a process"
+        );
+        Ok(())
+    }
+
     /// Kills the leader and starts it again after `away`: the other replica takes over, or it comes back before.
     pub async fn kill_leader(&self, away: Duration) -> Result<()> {
         let leader = self.leader().await?;
@@ -117,12 +130,12 @@ impl Extension {
         leader.restart().await
     }
 
-    /// Stops the leader where it stands for `time`.
-    pub async fn freeze_leader(&self, time: Duration) -> Result<()> {
+    /// Stops the leader where it stands for `time`; see [`Self::thaw`].
+    pub async fn freeze_leader(&self, time: Duration) -> Result<Option<ExitStatus>> {
         let leader = self.leader().await?;
         leader.freeze().await?;
         sleep(time).await;
-        self.thaw(leader).await.map(drop)
+        self.thaw(leader).await
     }
 
     /// Lets a leader that was stopped go on. If it lost its lease meanwhile it has to end by itself; then it is started again, and

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use axum::serve::Listener;
@@ -9,10 +10,14 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::pki::KeyedCertificate;
+
+/// How long a handshake may take, since the next one waits for it.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// Connections with TLS on a port of 127.0.0.1.
 pub struct Tls {
@@ -47,8 +52,8 @@ impl Listener for Tls {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, peer) = Listener::accept(&mut self.listener).await;
-            // A peer that does not speak TLS is sent away.
-            if let Ok(stream) = self.acceptor.accept(stream).await {
+            // A peer that does not speak TLS, or not soon, is sent away.
+            if let Ok(Ok(stream)) = timeout(HANDSHAKE, self.acceptor.accept(stream)).await {
                 return (stream, peer);
             }
         }

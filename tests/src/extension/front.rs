@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use crate::pki::ClusterPki;
 use crate::tls::Tls;
 
-/// Passes calls on until it is dropped.
+/// Passes calls on. Dropping it ends the listener, and connections that are open at their end.
 pub(super) struct Front {
     url: String,
     server: AbortHandle,
@@ -61,7 +61,7 @@ impl Drop for Front {
     }
 }
 
-/// A client that asks once: whoever calls is the one that tries again.
+/// A client that asks once: its caller tries again.
 fn client(pki: &ClusterPki, url: &str) -> Result<Client> {
     let mut config = Config::new(url.parse()?);
     let authority = CertificateDer::from_pem_slice(pki.ca().as_bytes()).context("read the authority")?;

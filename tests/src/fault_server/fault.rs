@@ -44,7 +44,7 @@ impl Fault {
     pub const fn makes_unreachable(self) -> bool {
         !matches!(
             self,
-            Self::Late | Self::MuteWatch | Self::ExpiredWatch | Self::ReorderedWatch | Self::EndlessWatch
+            Self::Late | Self::MuteWatch | Self::ExpiredWatch | Self::ReorderedWatch
         )
     }
 }

@@ -77,7 +77,10 @@ async fn happen(
         }
         Kind::LeaderFrozen => {
             let _alone = subject.shared.lock().await;
-            subject.world().extension()?.freeze_leader(lasts).await.map(none)
+            {
+                let ended = subject.world().extension()?.freeze_leader(lasts).await;
+                ended.map(|_| Vec::new())
+            }
         }
         Kind::ClusterApiRestart => {
             let _alone = subject.shared.lock().await;

@@ -24,8 +24,8 @@ const NOTICED: Duration = Duration::from_mins(1);
 /// Time that the Clusters which were hit get to be as all others again: a server is left alone for a minute at most.
 const RECOVERED: Duration = Duration::from_mins(2);
 
-/// Memory that the trouble of one Cluster may take: two lists of 64 MiB, as they come and as they are kept.
-const GROWTH: u64 = 256 * MEBIBYTE;
+/// Memory that the trouble of one Cluster may take: half of what the shipped Deployment lets a replica have.
+const GROWTH: u64 = 128 * MEBIBYTE;
 
 const REASON: &str = "WorkloadUnreachable";
 
