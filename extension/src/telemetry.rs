@@ -1,6 +1,6 @@
 //! The log of the process.
 //!
-//! A line is handed to a thread that writes it, so that nobody waits for standard error: a node whose log collector stands still
+//! A line is handed to a thread that writes it, so that nothing waits for standard error: a node whose log collector stands still
 //! fills the pipe, and the next one to write would stand still as well, with the hooks behind it. Lines that find no room are
 //! dropped and counted.
 
@@ -169,7 +169,7 @@ mod tests {
 
     impl Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            // Also goes on once nobody holds it any more.
+            // Also goes on once the other end is gone.
             let _ = self.let_go.recv();
             self.written.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_log_that_is_not_read_and_what_is_lost_is_counted() {
+    fn nothing_waits_for_a_log_that_is_not_read_and_what_is_lost_is_counted() {
         let (log, _written, hold) = stuck();
         assert!(shown(&log).contains("sluice_log_lines_dropped_total 0\n"));
 

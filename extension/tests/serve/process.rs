@@ -12,7 +12,7 @@ const STARTING: Duration = Duration::from_secs(5);
 /// More lines than a pipe that is not read takes, many times.
 const MORE_LINES: usize = 1_500;
 
-/// The answers that the log tells of one Cluster.
+/// The answers to one Cluster in the log.
 fn answers<'a>(log: &'a [Value], cluster: &str) -> Vec<&'a Value> {
     log.iter()
         .filter(|line| line["message"] == "answered hook" && line["cluster"] == cluster)

@@ -107,17 +107,18 @@ impl Replica {
             stderr: process.0.stderr.take().map(BufReader::new),
             read: Vec::new(),
         };
-        let (tell, told) = mpsc::channel();
+        let (sender, addresses) = mpsc::channel();
         let reading = tokio::task::spawn_blocking(move || {
             for _ in 0..2 {
                 let line = lines.find(|line| line["message"] == "Listening");
-                tell.send(line.unwrap_or_else(|| panic!("{:?}", lines.read)))
+                sender
+                    .send(line.unwrap_or_else(|| panic!("{:?}", lines.read)))
                     .unwrap();
             }
             lines
         });
         let lines = soon("both listeners", reading).await.unwrap();
-        let listening: Vec<(bool, SocketAddr)> = told
+        let listening: Vec<(bool, SocketAddr)> = addresses
             .iter()
             .map(|line| {
                 let address = line["address"].as_str().unwrap().parse().unwrap();

@@ -43,7 +43,7 @@ const LONGEST_REQUEST: usize = 8 * 1024 * 1024;
 /// The lists and watches that a fault may concern, by the end of their path.
 const LISTED: [&str; 2] = ["packageinstalls", "apps"];
 
-/// Shakes hands with everybody and answers as `fault` wants it, in place of `server`. Returns the port, and the task to abort.
+/// Shakes hands with every peer and answers as `fault` wants it, in place of `server`. Returns the port, and the task to abort.
 pub(super) async fn serve(
     server: &ApiServer,
     fault: Fault,

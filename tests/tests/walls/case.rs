@@ -46,14 +46,14 @@ impl Case {
     }
 }
 
-/// Hears the cases in turn. A complaint ends none of them, so that one run tells all.
+/// Judges the cases in turn. A complaint ends none of them, so that one run shows all.
 pub(crate) struct Judge<'a> {
     stack: &'a Stack,
     replica: &'a Replica,
     hundred: Hundred,
     memory: Memory,
     without: Vec<Duration>,
-    heard: usize,
+    judged: usize,
     /// How many Clusters were hit so far; they are the first ones.
     hit: usize,
     complaints: Vec<String>,
@@ -70,7 +70,7 @@ impl<'a> Judge<'a> {
             replica,
             hundred,
             without,
-            heard: 0,
+            judged: 0,
             hit: 0,
             complaints: Vec::new(),
         })
@@ -81,24 +81,24 @@ impl<'a> Judge<'a> {
     }
 
     /// One round with the fault, between two without.
-    pub(crate) async fn hear(&mut self, case: &Case) -> Result<()> {
+    pub(crate) async fn judge(&mut self, case: &Case) -> Result<()> {
         let began = Instant::now();
         let hit = self.hit..self.hit + case.hits;
         let others = hit.end..CLUSTERS;
-        (self.hit, self.heard) = (hit.end, self.heard + 1);
+        (self.hit, self.judged) = (hit.end, self.judged + 1);
         let complaints = self.complaints.len();
         let title = format!("{:?} on {}", case.fault, case.hits);
 
         let before = self.memory.begin()?;
-        self.hundred.server(self.heard - 1).strike();
+        self.hundred.server(self.judged - 1).strike();
         self.hundred.edit(hit.clone()).await?;
         let noticed = self.is_noticed(case, hit.clone()).await;
         self.complain(&title, noticed);
         self.hundred.edit(hit).await?;
         let with = Figures::of(self.hundred.some(others.clone(), ROUND).await?);
         let growth = self.memory.highest().saturating_sub(before);
-        let asked = self.hundred.server(self.heard - 1).asked();
-        self.hundred.server(self.heard - 1).heal();
+        let asked = self.hundred.server(self.judged - 1).asked();
+        self.hundred.server(self.judged - 1).heal();
 
         // What a fault leaves behind is none of its own round, so the round after it is only one half of what it is compared with.
         let after = self.hundred.some(others, ROUND).await?;
@@ -172,7 +172,7 @@ impl<'a> Judge<'a> {
 
     /// The Clusters that are hit say so, if Sluice promises that; otherwise the server was asked at least.
     async fn is_noticed(&self, case: &Case, hit: Range<usize>) -> Result<()> {
-        let (hundred, server) = (&self.hundred, self.hundred.server(self.heard - 1));
+        let (hundred, server) = (&self.hundred, self.hundred.server(self.judged - 1));
         let what = format!("the Clusters that are hit to be held with {REASON}");
         let hit = &hit;
         wait::until(what, NOTICED, || async move {

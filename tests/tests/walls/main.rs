@@ -59,7 +59,7 @@ async fn one_clusters_trouble_stays_its_own() -> Result<()> {
 
     let mut judge = Judge::new(&stack, &replica, hundred).await?;
     for case in &cases {
-        judge.hear(case).await?;
+        judge.judge(case).await?;
     }
     judge.all_recover().await?;
     for complaint in judge.complaints() {

@@ -49,8 +49,8 @@ fn client(events: &Events) -> Client {
             let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
             let (name, reason) = (text("/regarding/name"), text("/reason"));
             assert_ne!((name, reason), ("bad", "TKRNotFound"), "a bug");
-            let told = (name.to_owned(), reason.to_owned());
-            events.lock().unwrap().push(told);
+            let event = (name.to_owned(), reason.to_owned());
+            events.lock().unwrap().push(event);
             let request = Request::from_parts(head, Body::from(body.to_vec()));
             Ok::<_, BoxError>(server.send(request).await?)
         }
@@ -93,9 +93,9 @@ async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
 
     assert!(!running.is_finished(), "reconciling goes on");
     let events = events.lock().unwrap().clone();
-    let told = |name: &str, reason: &str| events.contains(&(name.to_owned(), reason.to_owned()));
-    assert!(told("bad", "PassPanicked"), "{events:?}");
-    assert!(told("good", "TKRNotFound"), "{events:?}");
+    let published = |name: &str, reason: &str| events.contains(&(name.to_owned(), reason.to_owned()));
+    assert!(published("bad", "PassPanicked"), "{events:?}");
+    assert!(published("good", "TKRNotFound"), "{events:?}");
     let mut shown = String::new();
     text::encode(&mut shown, &registry).unwrap();
     let count = shown
