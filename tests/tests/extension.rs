@@ -8,7 +8,7 @@ use sluice_tests::extension::{Extension, Scope, Settings};
 use sluice_tests::stack::{Options, Stack};
 
 /// How long the harness's leases last.
-const LEASE: Duration = Duration::from_secs(9);
+const LEASE: Duration = Duration::from_secs(12);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_release_binary_is_discovered_and_ends_in_good_order() -> Result<()> {

@@ -26,8 +26,8 @@ const READY: Duration = Duration::from_secs(30);
 /// The flags of an election. Its times are shorter than those that we ship, so that the death of a leader costs seconds.
 const ELECTION: [&str; 4] = [
     "--leader-elect",
-    "--leader-elect-lease-duration=9s",
-    "--leader-elect-renew-deadline=6s",
+    "--leader-elect-lease-duration=12s",
+    "--leader-elect-renew-deadline=9s",
     "--leader-elect-retry-period=1s",
 ];
 
