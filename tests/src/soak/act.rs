@@ -19,6 +19,9 @@ use crate::edit;
 use crate::objects::{self, TKR};
 use crate::observer::Revision;
 
+/// Time that the replicas get to end in good order.
+const GRACE: Duration = Duration::from_secs(20);
+
 /// Keeps Cluster API from starting an upgrade while it is set.
 const START_HELD: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/soak";
 
@@ -69,7 +72,10 @@ async fn happen(
     package: &'static str,
 ) -> Result<Vec<Withdrawal>> {
     match kind {
-        Kind::ExtensionRestart => extension_away(subject, Duration::ZERO).await.map(none),
+        Kind::ExtensionRestart => {
+            let _alone = subject.shared.lock().await;
+            subject.world().extension()?.restart().await.map(none)
+        }
         Kind::ExtensionDown => extension_away(subject, lasts).await.map(none),
         Kind::LeaderKilled => {
             let _alone = subject.shared.lock().await;
@@ -245,7 +251,7 @@ async fn there_and_back(
 async fn extension_away(subject: &Subject, lasts: Duration) -> Result<()> {
     let _alone = subject.shared.lock().await;
     let extension = subject.world().extension()?;
-    extension.kill().await?;
+    extension.terminate(GRACE).await?;
     sleep(lasts).await;
     extension.restart().await
 }

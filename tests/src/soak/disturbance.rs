@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum Kind {
     /// All replicas of the extension are killed and started again.
     ExtensionRestart,
-    /// All replicas of the extension are killed and stay away.
+    /// All replicas of the extension are asked to end, and stay away.
     ExtensionDown,
     /// The leader is killed, and comes back some time later.
     LeaderKilled,
