@@ -20,6 +20,7 @@ use crate::stack::Stack;
 use crate::{registration, wait};
 pub use ask::HookReply;
 use front::Front;
+use replica::granted;
 pub use replica::{BINARY, Replica, Settings};
 
 /// Name of the lease.
@@ -44,12 +45,13 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Starts two replicas, `<name>-a` and `<name>-b`, and waits until both are ready.
+    /// Applies `manifests/base`, starts two replicas, `<name>-a` and `<name>-b`, and waits until both are ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
+        let token = granted(stack).await?;
         let replica = |letter: char| {
             let name = format!("{}-{letter}", settings.name);
             let settings = settings.clone();
-            Replica::start(stack, Settings { name, ..settings })
+            Replica::start_with(stack, Settings { name, ..settings }, &token)
         };
         let replicas = try_join_all(['a', 'b'].map(replica)).await?;
         let pki = stack.management().pki();

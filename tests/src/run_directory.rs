@@ -260,7 +260,9 @@ pub fn marked_processes(directory: &Path) -> Vec<u32> {
         .collect()
 }
 
-fn resident(id: u32) -> Option<Resident> {
+/// What a process takes now; none where there is no such process.
+#[must_use]
+pub fn resident(id: u32) -> Option<Resident> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let field = |name: &str| {
         status

@@ -89,8 +89,8 @@ async fn pass_on(State(turns): State<Arc<Turns>>, head: Parts, body: Bytes) -> R
 
 async fn ask(replica: &Client, head: &Parts, body: &Bytes) -> Result<Response> {
     let path = head.uri.path_and_query().context("a call without path")?;
-    let mut request = Request::post(path.as_str()).body(body.to_vec().into())?;
-    *request.method_mut() = head.method.clone();
+    let request = Request::builder().method(head.method.clone());
+    let request = request.uri(path.as_str()).body(body.to_vec().into())?;
     let answer = replica.send(request).await?;
     let mut passed = Response::new(());
     *passed.status_mut() = answer.status();

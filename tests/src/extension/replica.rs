@@ -15,7 +15,7 @@ use crate::manifests::Base;
 use crate::ports::Port;
 use crate::probe::Probe;
 use crate::process::{Launch, Process};
-use crate::run_directory::target_directory;
+use crate::run_directory::{resident, target_directory};
 use crate::stack::{SYSTEM_NAMESPACE, Stack, StackCore};
 
 /// Path of the binary; by default `release/sluice` in Cargo's target directory.
@@ -73,11 +73,12 @@ impl Replica {
     /// Applies `manifests/base`, starts the binary with a token of the ServiceAccount in it, and waits
     /// until it is ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
-        let base = Base::read()?;
-        base.apply(&stack.client()).await?;
-        let identity = base.identity()?;
-        let token = token(&stack.client(), &identity.namespace, &identity.service_account).await?;
-        let replica = Self::prepare(stack, settings, &token)?;
+        Self::start_with(stack, settings, &granted(stack).await?).await
+    }
+
+    /// Starts the binary with `token` and waits until it is ready.
+    pub(super) async fn start_with(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
+        let replica = Self::prepare(stack, settings, token)?;
         replica.restart().await?;
         Ok(replica)
     }
@@ -217,11 +218,8 @@ impl Replica {
     pub async fn memory(&self) -> Result<u64> {
         let process = self.process.lock().await;
         let id = process.as_ref().context("the replica does not run")?.id();
-        let running = self.core.directory().memory();
-        let resident = running.into_iter().find(|resident| resident.id == id);
-        resident
-            .map(|resident| resident.bytes)
-            .context("the replica has ended")
+        let resident = resident(id).context("the replica has ended")?;
+        Ok(resident.bytes)
     }
 
     /// Its log file.
@@ -246,6 +244,14 @@ impl Replica {
             .args(["--leader-elect-identity", &self.settings.name])
             .args(&self.settings.arguments)
     }
+}
+
+/// Applies `manifests/base`. Returns a token of the ServiceAccount in it.
+pub(super) async fn granted(stack: &Stack) -> Result<String> {
+    let base = Base::read()?;
+    base.apply(&stack.client()).await?;
+    let identity = base.identity()?;
+    token(&stack.client(), &identity.namespace, &identity.service_account).await
 }
 
 fn binary() -> Result<PathBuf> {

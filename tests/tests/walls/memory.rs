@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use sluice_tests::run_directory::{Resident, resident};
 use sluice_tests::stack::Stack;
 use tokio::task::AbortHandle;
 
@@ -23,15 +24,15 @@ pub(crate) struct Memory {
 impl Memory {
     /// Of the one process that is Sluice.
     pub(crate) fn of_sluice(stack: &Stack) -> Result<Self> {
-        let id = process(stack)?;
-        let highest = Arc::new(AtomicU64::new(resident(id)?));
+        let Resident { id, bytes, .. } = sluice(stack)?;
+        let highest = Arc::new(AtomicU64::new(bytes));
         let noted = Arc::clone(&highest);
         let looking = async move {
             let mut tick = tokio::time::interval(PERIOD);
             loop {
                 tick.tick().await;
-                if let Ok(bytes) = resident(id) {
-                    noted.fetch_max(bytes, Ordering::Relaxed);
+                if let Some(now) = resident(id) {
+                    noted.fetch_max(now.bytes, Ordering::Relaxed);
                 }
             }
         };
@@ -44,7 +45,7 @@ impl Memory {
 
     /// Forgets what was. Returns what it is now.
     pub(crate) fn begin(&self) -> Result<u64> {
-        let bytes = resident(self.id)?;
+        let Resident { bytes, .. } = resident(self.id).context("Sluice has ended")?;
         self.highest.store(bytes, Ordering::Relaxed);
         Ok(bytes)
     }
@@ -56,7 +57,7 @@ impl Memory {
 
     /// Fails if the process has ended, also when another one has taken its place.
     pub(crate) fn process_is_the_same(&self, stack: &Stack) -> Result<()> {
-        let now = process(stack)?;
+        let now = sluice(stack)?.id;
         ensure!(now == self.id, "process {} of Sluice has ended", self.id);
         Ok(())
     }
@@ -68,16 +69,9 @@ impl Drop for Memory {
     }
 }
 
-fn process(stack: &Stack) -> Result<u32> {
+/// The one process that is Sluice.
+fn sluice(stack: &Stack) -> Result<Resident> {
     let all = stack.core().directory().memory();
-    let sluice = all.iter().find(|process| process.program == "sluice");
-    Ok(sluice.context("no process of Sluice runs")?.id)
-}
-
-fn resident(id: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB"));
-    let kibibytes: u64 = kibibytes.context("no VmRSS in its status")?.trim().parse()?;
-    Ok(kibibytes * 1024)
+    let mut sluice = all.into_iter().filter(|process| process.program == "sluice");
+    sluice.next().context("no process of Sluice runs")
 }
