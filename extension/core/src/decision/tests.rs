@@ -6,6 +6,7 @@ use sluice_crds::run::Gate;
 use super::*;
 
 mod stuck;
+mod without_bootstrap;
 
 const POLICY: RetryPolicy = RetryPolicy::with_held(1);
 const DELETED_AT: i64 = 1_000_000;
@@ -439,27 +440,6 @@ fn age_lets_nothing_go_but_a_deletion() {
             "{hook}"
         );
     }
-}
-
-#[test]
-fn a_deletion_without_bootstrap_has_nothing_to_wait_for() {
-    let mut scene = Scene::released(Hook::BeforeClusterDelete);
-    scene.record = None;
-    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
-    scene.bootstrap_generation = None;
-    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
-}
-
-#[test]
-fn a_custom_cluster_is_created_before_its_user_made_the_bootstrap() {
-    let mut scene = Scene::released(Hook::BeforeClusterCreate);
-    scene.record = None;
-    scene.bootstrap_generation = None;
-    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
-    scene.custom = true;
-    assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
-    scene.call.hook = Hook::BeforeClusterUpgrade;
-    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
 }
 
 proptest! {
