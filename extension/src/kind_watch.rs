@@ -3,7 +3,6 @@
 //! Each has a task of its own, so that a kind that cannot be read is the matter of the objects that name it.
 
 use std::{
-    fmt::Debug,
     panic::AssertUnwindSafe,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -18,7 +17,6 @@ use kube::{
         watcher::{self, Error},
     },
 };
-use serde::de::DeserializeOwned;
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
@@ -28,7 +26,7 @@ use tokio::{
 use crate::{
     backoff::Backoff,
     metrics::watch_panicked,
-    watch::{Seen, follow_at},
+    watch::{Followed, Seen, follow_at},
 };
 
 /// How long the API server may take to say how a kind is served.
@@ -92,7 +90,7 @@ where
 
 impl<K> KindWatch<K>
 where
-    K: Resource<DynamicType = ApiResource> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: Followed + Resource<DynamicType = ApiResource>,
 {
     /// Watches what `find` finds, as `scope` says, for as long as the answer lives. `find` returns how the kind is served, nothing
     /// if it is not, or why it may not be read. `on` is called for each event, and `changed` when the state has changed.
@@ -199,7 +197,7 @@ async fn follow_until_refused<K>(
     set: &(impl Fn(State<K>) + Send + Sync),
 ) -> bool
 where
-    K: Resource<DynamicType = ApiResource> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: Followed + Resource<DynamicType = ApiResource>,
 {
     let backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
     let (filled, refused) = (Notify::new(), Notify::new());

@@ -2,8 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt::Debug,
-    hash::Hash,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
@@ -17,7 +15,6 @@ use kube::{
         watcher,
     },
 };
-use serde::de::DeserializeOwned;
 use sluice_core::bootstrap::{Catalogue, PackageFacts};
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
@@ -30,7 +27,7 @@ use crate::{
     controllers::providers::Dependents,
     freshness::Freshness,
     triggers::{ClusterRef, Triggers},
-    watch::{Seen, follow, follow_dated},
+    watch::{Followed, Seen, follow, follow_dated},
 };
 
 /// The stores. All are filled before the first reconcile; see [`Stores::synced`].
@@ -282,8 +279,7 @@ fn open<K>(
     touched: impl Fn(&K) + Send + 'static,
 ) -> Store<K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone,
+    K: Followed + Resource<DynamicType = ()>,
 {
     let (store, run) = follow(api, config, (), reporting(touched));
     watches.push(watch::<K>(run));
@@ -297,8 +293,7 @@ fn open_dated<K>(
     touched: impl Fn(&K) + Send + 'static,
 ) -> Store<K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone,
+    K: Followed + Resource<DynamicType = ()>,
 {
     let api = Api::all(freshness.client(client));
     let (store, run) = follow_dated(api, all(), (), freshness.clone(), reporting(touched));

@@ -45,6 +45,25 @@ const MIN_EMPTY: Duration = Duration::from_secs(5);
 /// The longest one.
 const MAX_EMPTY: Duration = Duration::from_mins(1);
 
+/// A kind that a store can hold: each that kube can list and watch.
+pub trait Followed:
+    Resource<DynamicType: Eq + Hash + Clone + Send + Sync>
+    + Clone
+    + DeserializeOwned
+    + Debug
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Followed for K
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+}
+
 /// What a watch has just seen.
 #[derive(Debug)]
 pub enum Seen<'a, K> {
@@ -63,31 +82,23 @@ pub enum Seen<'a, K> {
 /// A store that follows `api`, and the future that keeps it up to date for as long as it is polled.
 ///
 /// `on` is called after the store was changed, so a task that it wakes reads at least that state.
-pub fn follow<K>(
+pub fn follow<K: Followed>(
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
     on: impl FnMut(Seen<'_, K>) + Send,
-) -> (Store<K>, impl Future<Output = ()> + Send)
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone + Send + Sync,
-{
+) -> (Store<K>, impl Future<Output = ()> + Send) {
     follow_at(Backoff::new(MIN_DELAY, MAX_DELAY), api, config, dyntype, on)
 }
 
 /// The same with other delays between tries.
-pub fn follow_at<K>(
+pub fn follow_at<K: Followed>(
     backoff: Backoff,
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
     on: impl FnMut(Seen<'_, K>) + Send,
-) -> (Store<K>, impl Future<Output = ()> + Send)
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone + Send + Sync,
-{
+) -> (Store<K>, impl Future<Output = ()> + Send) {
     let config = config.timeout(WATCH_TIMEOUT_SECONDS);
     Following::of(api, config, dyntype, backoff, on).begin()
 }
@@ -95,17 +106,13 @@ where
 /// The same with a store whose age is known: `freshness` says it, and `api` has to use its [client](Freshness::client).
 ///
 /// A store that is not proven current is listed again before its memory is too old to be used.
-pub fn follow_dated<K>(
+pub fn follow_dated<K: Followed>(
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
     freshness: Freshness,
     on: impl FnMut(Seen<'_, K>) + Send,
-) -> (Store<K>, impl Future<Output = ()> + Send)
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone + Send + Sync,
-{
+) -> (Store<K>, impl Future<Output = ()> + Send) {
     let backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
     let mut following = Following::of(api, config.timeout(WATCH_SECONDS), dyntype, backoff, on);
     following.age = Some(Age::of(freshness));
@@ -114,18 +121,14 @@ where
 
 /// The same for a server that is not trusted: a store that would take more than `limit` bytes, or whose answers make this process
 /// panic, is given up.
-pub fn follow_up_to<K>(
+pub fn follow_up_to<K: Followed + Serialize>(
     limit: usize,
     backoff: Backoff,
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
     on: impl FnMut(Seen<'_, K>) + Send,
-) -> (Store<K>, impl Future<Output = ()> + Send)
-where
-    K: Resource + Clone + DeserializeOwned + Serialize + Debug + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone + Send + Sync,
-{
+) -> (Store<K>, impl Future<Output = ()> + Send) {
     let config = config.timeout(WATCH_TIMEOUT_SECONDS);
     let mut following = Following::of(api, config, dyntype, backoff, on);
     following.cap = Some(Cap::new(limit));
@@ -133,11 +136,7 @@ where
 }
 
 /// A store, and what keeps it up to date.
-struct Following<K, F>
-where
-    K: Resource + Clone + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
+struct Following<K: Followed, F> {
     api: Api<K>,
     config: watcher::Config,
     writer: Writer<K>,
@@ -153,8 +152,7 @@ where
 
 impl<K, F> Following<K, F>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+    K: Followed,
     F: FnMut(Seen<'_, K>) + Send,
 {
     fn of(api: Api<K>, config: watcher::Config, dyntype: K::DynamicType, backoff: Backoff, on: F) -> Self {

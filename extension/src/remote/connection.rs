@@ -14,7 +14,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{reflector::Store, watcher},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use sluice_crds::{
     foreign::{App, PackageInstall},
     run::FirstSeenRun,
@@ -32,7 +32,7 @@ use super::{
 use crate::{
     backoff::Backoff,
     fence::Fence,
-    watch::{GivenUp, Seen, follow_up_to},
+    watch::{Followed, GivenUp, Seen, follow_up_to},
 };
 
 /// The first delay before a watch that broke is tried again. Workload API servers restart in the middle of every upgrade.
@@ -257,14 +257,7 @@ fn watch<K>(
     note: impl Fn(&Seen<'_, K>) + Send + 'static,
 ) -> (Store<K>, Watch)
 where
-    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-        + Clone
-        + DeserializeOwned
-        + Serialize
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
+    K: Followed + Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Serialize,
 {
     let api = Api::<K>::namespaced(client.clone(), namespace);
     let (contact, disturbances) = (Arc::clone(contact), Arc::clone(disturbances));
