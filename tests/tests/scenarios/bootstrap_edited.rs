@@ -3,12 +3,11 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sluice_tests::kubelet::Delay;
-use sluice_tests::objects::Release;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::verdict::in_order;
 use sluice_tests::scenario::{Identity, PATIENCE, Scenario, Scene};
 
-use crate::common::{additional, held, is_held, metrics, released, releases, revision};
+use crate::common::{MidHold, additional, held, is_held, metrics, released, releases, revision};
 
 pub(crate) fn edited() -> Scenario {
     Scenario::new(
@@ -87,9 +86,9 @@ pub(crate) fn deleted() -> Scenario {
 }
 
 async fn run_deleted(scene: Scene) -> Result<()> {
-    let (old, new): (Release, Release) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     cluster.force_bootstrap_away().await?;
     is_held(&cluster, &new, before).await?;
     released(&cluster, &new, before).await?;

@@ -29,6 +29,31 @@ pub(crate) fn metrics(scene: &Scene, version: &str) -> TestPackage {
     scene.package("metrics", version)
 }
 
+/// The upgrade that most scenarios disturb, once nothing but antrea is waited for.
+pub(crate) struct MidHold {
+    /// Its name is `one`.
+    pub(crate) cluster: Cluster,
+    pub(crate) old: Release,
+    pub(crate) new: Release,
+    /// The revision from before the upgrade.
+    pub(crate) before: Revision,
+}
+
+impl MidHold {
+    /// Publishes both releases, creates the Cluster at the old one and upgrades it.
+    pub(crate) async fn of(scene: &Scene) -> Result<Self> {
+        let (old, new) = releases(scene).await?;
+        let cluster = scene.cluster("one").create_settled(&old).await?;
+        let before = held(&cluster, &new).await?;
+        Ok(Self {
+            cluster,
+            old,
+            new,
+            before,
+        })
+    }
+}
+
 /// Upgrades and returns once nothing but antrea is waited for, with the revision from before.
 pub(crate) async fn held(cluster: &Cluster, new: &Release) -> Result<Revision> {
     let before = cluster.upgrade(new).await?;

@@ -10,7 +10,7 @@ use sluice_tests::observer::Event;
 use sluice_tests::provider::SwapDelay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 
-use crate::common::{held, is_held, released, releases};
+use crate::common::{MidHold, held, is_held, released, releases};
 
 /// Long enough for Cluster API to wait for many seconds before it tries again.
 const OUTAGE: Duration = Duration::from_secs(30);
@@ -71,9 +71,9 @@ pub(crate) fn outage() -> Scenario {
 }
 
 async fn run_outage(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let extension = scene.world().extension()?;
     extension.terminate(GRACE).await?;
     cluster.says("failed to call extension handler", PATIENCE).await?;

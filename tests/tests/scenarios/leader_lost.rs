@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 
-use crate::common::{held, is_held, releases};
+use crate::common::{MidHold, is_held};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -17,9 +17,9 @@ pub(crate) fn scenario() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let extension = scene.world().extension()?;
     extension.take_over().await?;
     is_held(&cluster, &new, before).await?;

@@ -12,7 +12,7 @@ use sluice_tests::scenario::{Cluster, Objects, PATIENCE, Scenario, Scene};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::wait;
 
-use crate::common::{held, is_held, metrics, released, releases};
+use crate::common::{MidHold, is_held, metrics, released};
 
 /// A look at a hot cluster every ten seconds, and what kapp-controller takes to try again after a few failures.
 const RESTORED: Duration = Duration::from_secs(45);
@@ -31,9 +31,9 @@ pub(crate) fn scenario() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let workload = cluster.workload()?.api.admin_client();
     let secrets = Api::<Secret>::namespaced(workload.clone(), SYSTEM_NAMESPACE);
     let (objects, beside_cluster) = (Objects::of(workload), scene.objects());

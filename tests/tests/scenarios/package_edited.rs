@@ -17,7 +17,7 @@ use sluice_tests::packages::NAMESPACE;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
 use sluice_tests::wait;
 
-use crate::common::{held, metrics, record_says, releases};
+use crate::common::{MidHold, metrics, record_says, releases};
 
 pub(crate) fn settled() -> Scenario {
     Scenario::new(
@@ -81,9 +81,9 @@ pub(crate) fn held_back() -> Scenario {
 
 /// All that is missing arrives while nothing may be written, so one pass finds the edit and the last proof.
 async fn run_held_back(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let pause = |paused: Value| json!({"spec": {"paused": paused}});
     cluster.patch_bootstrap(&pause(json!(true))).await?;
     cluster.says("BootstrapPaused", PATIENCE).await?;

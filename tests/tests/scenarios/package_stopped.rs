@@ -8,7 +8,7 @@ use sluice_tests::packages::TestPackage;
 use sluice_tests::scenario::verdict::in_order;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
 
-use crate::common::{additional, held, metrics, record_says, released, releases, revision};
+use crate::common::{MidHold, additional, held, metrics, record_says, released, revision};
 
 /// How long metrics takes after each change of its values.
 const SLOW: Delay = Delay::seconds(8);
@@ -27,9 +27,9 @@ pub(crate) fn stopped() -> Scenario {
 }
 
 async fn run_stopped(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let metrics = metrics(&scene, "2.0.0");
     let ways = [
         (Work::PackageInstall, "paused"),

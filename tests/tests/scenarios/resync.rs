@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, are_expected};
 
-use crate::common::{held, releases};
+use crate::common::MidHold;
 
 /// Somebody else's hold. It keeps the release window open for as long as the test looks at it.
 pub(crate) const ANOTHER: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/audit";
@@ -21,9 +21,9 @@ pub(crate) fn scenario() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let annotation = |value: Value| json!({"metadata": {"annotations": {ANOTHER: value}}});
     cluster.patch(&annotation(json!("wait"))).await?;
     // Cluster API notes it on the Cluster, and would do so in the window otherwise.

@@ -5,7 +5,7 @@ use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 use sluice_tests::wait;
 
-use crate::common::{held, is_held, released, releases};
+use crate::common::{MidHold, is_held, released};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -17,9 +17,9 @@ pub(crate) fn scenario() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let uid = cluster.replace_workload().await?;
     cluster.delay("antrea", Delay::Never);
     let what = format!("the record to speak about API server {uid}");

@@ -12,7 +12,7 @@ use sluice_tests::packages::{KAPP_CONTROLLER_NAMESPACE, TestPackage};
 use sluice_tests::scenario::verdict::{differs, in_order, none_between};
 use sluice_tests::scenario::{Cluster, HookAnswer, PATIENCE, Scenario, Scene, VERSIONS};
 
-use crate::common::{held, is_held, metrics, release, released, releases};
+use crate::common::{MidHold, is_held, metrics, release, released, releases};
 
 /// How long the new process takes until it serves the package API. Its Deployment is ready before, as a kubelet sees it.
 const START: Delay = Delay::seconds(6);
@@ -152,9 +152,9 @@ pub(crate) fn restarted() -> Scenario {
 }
 
 async fn run_restarted(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let restarted = cluster.workload()?.kubelet.restart_kapp_controller().await?;
     ensure!(restarted, "no kapp-controller runs");
     cluster.delay("antrea", Delay::NONE);

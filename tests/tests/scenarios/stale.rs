@@ -12,7 +12,7 @@ use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work}
 use sluice_tests::wait;
 use tokio::time::{Instant, sleep};
 
-use crate::common::{held, metrics, releases};
+use crate::common::{MidHold, metrics};
 use crate::resync::{ANOTHER, is_open};
 
 /// For how long memory counts, and what a busy machine adds.
@@ -33,9 +33,9 @@ pub(crate) fn cut_off() -> Scenario {
 }
 
 async fn run_cut_off(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     // Cluster API waits at this annotation, so that the open gate can be closed again.
     cluster.patch(&annotation(&json!("wait"))).await?;
     cluster.says(ANOTHER, PATIENCE).await?;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use sluice_tests::observer::Revision;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
 
-use crate::common::{held, is_held, released, releases};
+use crate::common::{MidHold, is_held, released};
 
 /// Which of our definitions is missing.
 const DEFINITION: &str =
@@ -21,9 +21,12 @@ pub(crate) fn scenario() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster,
+        old,
+        new,
+        before,
+    } = MidHold::of(&scene).await?;
     let stack = scene.world().stack();
     let extension = scene.world().extension()?;
     let definition = scene.objects().get(DEFINITION).await?;

@@ -5,7 +5,7 @@ use sluice_tests::apiserver::ApiServer;
 use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 
-use crate::common::{held, is_held, record_says, released, releases};
+use crate::common::{MidHold, held, is_held, record_says, released, releases};
 
 pub(crate) fn silent() -> Scenario {
     Scenario::new(
@@ -17,9 +17,9 @@ pub(crate) fn silent() -> Scenario {
 }
 
 async fn run_silent(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let workload = cluster.workload()?;
     workload.api.kill().await?;
     cluster.says("WorkloadUnreachable", PATIENCE).await?;
@@ -66,9 +66,12 @@ pub(crate) fn swapped() -> Scenario {
 }
 
 async fn run_swapped(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster,
+        old,
+        new,
+        before,
+    } = MidHold::of(&scene).await?;
     let prefix = format!("spare/{}", scene.namespace());
     let spare = ApiServer::start(scene.world().stack().core(), &prefix, old.kubernetes()).await?;
     let own = cluster.swap_kubeconfig(&spare.admin_kubeconfig()).await?;

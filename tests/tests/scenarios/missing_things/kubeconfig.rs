@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_tests::scenario::{Cluster, Scenario, Scene};
 
 use super::row::{Row, SECRET};
-use crate::common::{held, is_held, released, releases};
+use crate::common::{MidHold, is_held, released};
 
 /// In every spoiled kubeconfig; nothing that Sluice says repeats it.
 const CANARY: &str = "canary-of-a-kubeconfig";
@@ -23,9 +23,9 @@ pub(crate) fn scenario() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    let before = held(&cluster, &new).await?;
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
     let path = format!("/api/v1/namespaces/{}/secrets/one-kubeconfig", scene.namespace());
     let sound = kubeconfig(&scene, &path).await?;
     let ran = scene
