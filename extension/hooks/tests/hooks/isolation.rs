@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -86,6 +87,16 @@ async fn a_body_that_breaks_off_is_refused() {
     assert_eq!(answer.body["status"], "Failure", "{answer:?}");
 }
 
+/// The usual request of `peer` is answered at once.
+async fn assert_no_wait(router: &Router, peer: &PeerBudget) {
+    let began = tokio::time::Instant::now();
+    let usual = recorded(Hook::BeforeClusterUpgrade);
+    let answer = call_from(router, peer, Hook::BeforeClusterUpgrade, usual).await;
+    assert!(answer.releases(), "{answer:?}");
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(100), "{took:?}");
+}
+
 /// Twenty megabytes that arrive and then do not end, many times.
 #[tokio::test(start_paused = true)]
 async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
@@ -104,21 +115,7 @@ async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
         .collect();
     tokio::task::yield_now().await;
 
-    let began = tokio::time::Instant::now();
-    assert!(
-        call(
-            &router,
-            Hook::BeforeClusterUpgrade,
-            recorded(Hook::BeforeClusterUpgrade)
-        )
-        .await
-        .releases()
-    );
-    assert!(
-        began.elapsed() < Duration::from_millis(100),
-        "{:?}",
-        began.elapsed()
-    );
+    assert_no_wait(&router, &PeerBudget::default()).await;
 
     for answer in large {
         assert!(!answer.await.unwrap().releases());
@@ -145,20 +142,10 @@ async fn bodies_of_one_peer_wait_for_each_other_and_those_of_another_for_nobody(
     tokio::time::sleep(Duration::from_millis(10)).await;
 
     let began = tokio::time::Instant::now();
-    let usual = || recorded(Hook::BeforeClusterUpgrade);
-    let other = PeerBudget::default();
-    assert!(
-        call_from(&router, &other, Hook::BeforeClusterUpgrade, usual())
-            .await
-            .releases()
-    );
-    assert!(
-        began.elapsed() < Duration::from_millis(100),
-        "{:?}",
-        began.elapsed()
-    );
+    assert_no_wait(&router, &PeerBudget::default()).await;
 
-    let own = call_from(&router, &greedy, Hook::BeforeClusterUpgrade, usual()).await;
+    let usual = recorded(Hook::BeforeClusterUpgrade);
+    let own = call_from(&router, &greedy, Hook::BeforeClusterUpgrade, usual).await;
     assert!(own.releases(), "once those before it were given up: {own:?}");
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
     let late = seen
