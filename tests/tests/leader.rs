@@ -176,7 +176,7 @@ async fn a_lease_that_is_edited_is_read_again() -> Result<()> {
             "a lease that is deleted is made again"
         );
 
-        edit(server, json!({"spec": {"holderIdentity": "nobody"}})).await?;
+        edit(server, json!({"spec": {"holderIdentity": "another"}})).await?;
         ensure!(
             replica.end().await?.is_err(),
             "a lease that another one holds is lost"

@@ -21,7 +21,7 @@ pub enum Source {
         namespace: Option<String>,
         /// Its name.
         name: String,
-        /// Whether the Cluster says of which kind it is: then the kind is chosen by whoever may edit Clusters, and has to be one of
+        /// Whether the Cluster says of which kind it is: then all who may edit Clusters choose the kind, and it has to be one of
         /// Cluster API before it is read.
         kind_is_given: bool,
     },
