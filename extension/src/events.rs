@@ -19,12 +19,11 @@ const CONTROLLER: &str = "sluice";
 const ACTION: &str = "UpgradePackages";
 
 /// What every upgrade waits for at some point; the record tells it to whoever asks.
-const PROGRESS: [HoldReason; 7] = [
+const PROGRESS: [HoldReason; 6] = [
     HoldReason::BootstrapNotMerged,
     HoldReason::ControlPlaneCreating,
     HoldReason::ControlPlaneUpgrading,
     HoldReason::KappControllerRestarting,
-    HoldReason::KubeconfigNotFound,
     HoldReason::PackagesUnknown,
     HoldReason::WorkersUpgrading,
 ];

@@ -79,6 +79,8 @@ impl fmt::Display for Summary {
 pub struct Mirrored<'a> {
     /// `Package.spec.refName`.
     pub ref_name: &'a str,
+    /// Whether the server of its PackageInstall was seen.
+    pub seen: bool,
     /// Its PackageInstall, if there is one.
     pub install: Option<&'a PackageInstall>,
     /// What was judged of it.
@@ -89,12 +91,13 @@ pub struct Mirrored<'a> {
 ///
 /// A package has one condition, `Antrea-ReconcileSucceeded`, whose type is the whole title and not a part of it: `Antrea`
 /// does not touch `Antrea-Interworking-ReconcileSucceeded`. A package without PackageInstall has none; one without any
-/// condition keeps what is there. A package that is proven stays `ReconcileSucceeded` while kapp-controller looks again,
-/// so that a resync changes nothing. Conditions of others, and their order, are left alone.
+/// condition keeps what is there, and so does one that was not seen: the record says why. A package that is proven stays
+/// `ReconcileSucceeded` while kapp-controller looks again, so that a resync changes nothing. Conditions of others, and their
+/// order, are left alone.
 #[must_use]
 pub fn mirror(existing: &[Condition], packages: &[Mirrored<'_>], now: Timestamp) -> Vec<Condition> {
     let mut conditions = existing.to_vec();
-    for package in packages {
+    for package in packages.iter().filter(|package| package.seen) {
         let title = title(short(package.ref_name));
         let is_its = |condition: &Condition| {
             Summary::ALL

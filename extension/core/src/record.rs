@@ -61,6 +61,8 @@ pub enum Workload<'a> {
     Unreachable {
         /// Since when.
         since: Timestamp,
+        /// What it says, or that it says nothing.
+        hold: Hold,
     },
     /// It answers.
     Reached {
@@ -165,7 +167,7 @@ pub fn progress_of(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Pro
 
 /// The record after what is seen: a pure, total function, and the same again for the same.
 ///
-/// What was seen before the previous record was computed changes nothing.
+/// What was seen before the latest edit of the Cluster or of its ClusterBootstrap that is recorded changes nothing.
 #[must_use]
 pub fn advance(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord {
     let previous = of_cluster(previous, seen.cluster.uid);

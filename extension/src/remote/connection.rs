@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -157,6 +158,13 @@ impl Remote {
     #[must_use]
     pub fn contact(&self) -> Contact {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether each store was filled. What they show is not all before.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        let installs = self.installs.wait_until_ready().now_or_never();
+        installs.is_some() && self.apps.wait_until_ready().now_or_never().is_some()
     }
 
     /// Why a store had to be emptied that is not filled again yet. What the stores show is not all then.

@@ -54,6 +54,7 @@ fn mirror_one(
         existing,
         &[Mirrored {
             ref_name,
+            seen: true,
             install,
             record: &record,
         }],
@@ -175,6 +176,7 @@ fn a_resync_of_a_proven_package_changes_nothing() {
     let reconciling = install("Reconciling");
     let package = Mirrored {
         ref_name: "antrea.x.y",
+        seen: true,
         install: Some(&reconciling),
         record: &record,
     };
@@ -186,6 +188,35 @@ fn a_resync_of_a_proven_package_changes_nothing() {
         PackageState::Reconciling,
     );
     assert_eq!(shown(&unproven), ["Antrea-Reconciling"]);
+}
+
+#[test]
+fn a_package_that_is_not_seen_keeps_its_condition() {
+    let before = mirror_one(
+        &[],
+        "antrea.x.y",
+        Some(&install("ReconcileSucceeded")),
+        PackageState::Ready,
+    );
+    let record = record(PackageState::Ready);
+    let package = Mirrored {
+        ref_name: "antrea.x.y",
+        seen: false,
+        install: None,
+        record: &record,
+    };
+    assert_eq!(mirror(&before, &[package], now(500)), before);
+    let failed = install("ReconcileFailed");
+    let old = Mirrored {
+        install: Some(&failed),
+        ..package
+    };
+    assert_eq!(mirror(&before, &[old], now(500)), before);
+    let seen = Mirrored {
+        seen: true,
+        ..package
+    };
+    assert_eq!(mirror(&before, &[seen], now(500)), [], "it is gone");
 }
 
 #[test]

@@ -106,12 +106,8 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
 pub(super) fn workload(workload: &Workload<'_>, was_open: bool, now: Timestamp) -> Option<Hold> {
     match workload {
         Workload::Reached { .. } => None,
-        Workload::NotYet(hold) => Some(hold.clone()),
-        Workload::Unreachable { since } if was_open && now.duration_since(*since) <= GRACE => None,
-        Workload::Unreachable { .. } => Some(Hold::new(
-            HoldReason::WorkloadUnreachable,
-            "waiting for the workload cluster to answer",
-        )),
+        Workload::Unreachable { since, .. } if was_open && now.duration_since(*since) <= GRACE => None,
+        Workload::NotYet(hold) | Workload::Unreachable { hold, .. } => Some(hold.clone()),
     }
 }
 
@@ -166,8 +162,8 @@ pub(super) fn settling(
     let Some(judged) = judged else {
         return Some(unknown());
     };
-    // A set that is empty because none of its packages could be planned is not a set without packages.
-    if let Some(problem) = seen.problem.filter(|_| judged.is_empty()) {
+    // A package that could not be planned is not among those that were judged.
+    if let Some(problem) = seen.problem {
         return Some(problem.clone());
     }
     let unsettled = judged.iter().find(|judgement| !judgement.settled)?;

@@ -67,6 +67,17 @@ mod tests {
         }
         assert_eq!(held_for(&record, &hold), wanted);
         assert_eq!(held_for(&wanted, &hold), wanted, "the same again");
+        let lets_go = [
+            Hook::BeforeClusterUpgrade,
+            Hook::BeforeControlPlaneUpgrade,
+            Hook::BeforeWorkersUpgrade,
+        ];
+        let open = UpgradeRecord {
+            gates: lets_go.map(|hook| gate(hook, true, "")).into(),
+            ..UpgradeRecord::default()
+        };
+        let closed = held_for(&open, &hold);
+        assert!(closed.gates.iter().all(|gate| !gate.open), "{closed:?}");
         let closed = UpgradeRecord {
             outcome: Some(Outcome::Completed),
             ..record

@@ -80,15 +80,20 @@ impl<'a> Sight<'a> {
     }
 
     fn observed<'b>(&'b self, packages: Option<PackageSet<'b>>, uninstalled: bool) -> Observed<'b> {
+        let unreachable = Hold::new(HoldReason::WorkloadUnreachable, "silent");
         let workload = match self.contact {
             Contact::Answers => Workload::Reached {
                 uid: SERVERS[usize::from(self.server)],
             },
-            Contact::Silent => Workload::Unreachable { since: now() },
+            Contact::Silent => Workload::Unreachable {
+                since: now(),
+                hold: unreachable,
+            },
             Contact::SilentForLong => Workload::Unreachable {
                 since: now() - SignedDuration::from_secs(61),
+                hold: unreachable,
             },
-            Contact::NeverAnswered => Workload::NotYet(Hold::new(HoldReason::WorkloadUnreachable, "never")),
+            Contact::NeverAnswered => Workload::NotYet(unreachable),
         };
         let blank = blank(self.read);
         Observed {

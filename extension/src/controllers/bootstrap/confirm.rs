@@ -1,7 +1,9 @@
-//! What the proof of a package rests on besides the word of kapp-controller, read again before a gate opens: its values, its
-//! Package, and their copies in the workload cluster. Secrets are not watched, and a watch of Packages may be behind.
+//! What the proof of a package rests on, read again before a gate opens: the word of kapp-controller, its values, its Package, and
+//! their copies in the workload cluster. Secrets are not watched, and a watch of Packages may be behind.
 
-use futures::future::try_join_all;
+use std::collections::HashMap;
+
+use futures::{future::try_join_all, try_join};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use sluice_core::{
@@ -10,12 +12,39 @@ use sluice_core::{
     proof::JudgedOn,
 };
 use sluice_crds::{
-    foreign::Package,
+    foreign::{App, Package, PackageInstall},
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec},
 };
 
 use super::{Context, targets::Planned, values};
 use crate::remote::Remote;
+
+/// PackageInstall and App, as they are on the workload API server.
+pub(super) type Fresh = (Option<PackageInstall>, Option<App>);
+
+/// The UID of the workload, and the objects of each package that kapp-controller works on there, by the name of its PackageInstall.
+///
+/// # Errors
+/// The workload API server does not answer.
+pub(super) async fn read<'a>(
+    remote: &Remote,
+    namespace: &str,
+    planned: &'a [Planned],
+) -> kube::Result<(String, HashMap<&'a str, Fresh>)> {
+    let uid = remote.read_uid().await?;
+    let installs = Api::<PackageInstall>::namespaced(remote.client.clone(), namespace);
+    let apps = Api::<App>::namespaced(remote.client.clone(), namespace);
+    let on_workload = planned
+        .iter()
+        .filter(|planned| planned.judged_on() == JudgedOn::Workload);
+    // By name: what others keep there may be more than is read of a list.
+    let reads = on_workload.map(async |planned| {
+        let name = planned.install_name.as_str();
+        let fresh = try_join!(installs.get_opt(name), apps.get_opt(name))?;
+        Ok::<_, kube::Error>((name, fresh))
+    });
+    Ok((uid, try_join_all(reads).await?.into_iter().collect()))
+}
 
 /// The first package of `planned` that is not any more what was planned from `spec`.
 ///
@@ -78,3 +107,6 @@ async fn is_as_planned(
     // By what it is chosen need not be confirmed: it was.
     Ok(copy.is_some_and(|found| PackageFacts::of(&found) == planned.facts))
 }
+
+#[cfg(test)]
+mod tests;

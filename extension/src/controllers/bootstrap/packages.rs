@@ -5,8 +5,6 @@ use std::{sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api,
-    api::ListParams,
-    core::Status,
     runtime::reflector::{ObjectRef, Store},
 };
 use sluice_core::{
@@ -20,12 +18,12 @@ use sluice_crds::{
     foreign::{App, PackageInstall},
     run::{ClusterBootstrap, FirstSeenRun, Outcome, UpgradeRecord},
 };
-use tracing::warn;
 
 use super::{
-    Context, Error, apply, ask_again, chain, confirm,
+    Context, Error, apply, ask_again, confirm,
     dereference::Found,
     provider,
+    refusal::{SILENT, refused, silent, write_refused},
     targets::{self, Planned},
     validate::Validated,
     workload,
@@ -35,14 +33,11 @@ use crate::remote::{Contact, Remote, Served, Unread};
 /// A connection that was silent for so long is opened again once the server answers.
 const REOPEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
-/// Characters of an API server's message that are passed on.
-const LONGEST_MESSAGE: usize = 256;
-
 /// How the workload cluster answers.
 #[derive(Debug, Clone)]
 pub(super) enum Reach {
     NotYet(Hold),
-    Unreachable { since: Timestamp },
+    Unreachable { since: Timestamp, hold: Hold },
     Reached { uid: String },
 }
 
@@ -51,7 +46,10 @@ impl Reach {
     pub(super) fn seen(&self) -> Workload<'_> {
         match self {
             Self::NotYet(hold) => Workload::NotYet(hold.clone()),
-            Self::Unreachable { since } => Workload::Unreachable { since: *since },
+            Self::Unreachable { since, hold } => Workload::Unreachable {
+                since: *since,
+                hold: hold.clone(),
+            },
             Self::Reached { uid } => Workload::Reached { uid },
         }
     }
@@ -192,7 +190,8 @@ impl Packages {
             if silent_for >= REOPEN_AFTER && answered {
                 return self.lose(ctx, found);
             }
-            self.reach = Reach::Unreachable { since };
+            let hold = Hold::new(HoldReason::WorkloadUnreachable, SILENT);
+            self.reach = Reach::Unreachable { since, hold };
             return;
         }
         if let Some(why) = remote.given_up() {
@@ -206,7 +205,10 @@ impl Packages {
             Ok(Served::Replaced) => return self.lose(ctx, found),
             Err(Unread { since, source }) => {
                 let hold = silent(&source);
-                since.map_or(Reach::NotYet(hold), |since| Reach::Unreachable { since })
+                match since {
+                    None => Reach::NotYet(hold),
+                    Some(since) => Reach::Unreachable { since, hold },
+                }
             }
         };
     }
@@ -308,16 +310,26 @@ impl Packages {
                 }
                 (JudgedOn::Workload, None) => (None, None),
             };
-            // A store that lost its server is old: what was proven stays so until the record lets go of it.
-            let silent = planned.judged_on() == JudgedOn::Workload && uid.is_none();
             let noted = self.noted(planned);
-            self.judged.push(if silent {
-                unseen(&target, latch)
-            } else {
+            // A store that lost its server is old: what was proven stays so until the record lets go of it.
+            self.judged.push(if self.sees(planned) {
                 judge(&target, install.as_deref(), app.as_deref(), latch).noting(noted.as_ref())
+            } else {
+                unseen(&target, latch)
             });
             self.installs.push(install);
         }
+    }
+
+    /// Whether the server that says how far a package is was reached in this pass.
+    pub(super) fn sees(&self, planned: &Planned) -> bool {
+        planned.judged_on() == JudgedOn::Management || self.reach.uid().is_some()
+    }
+
+    /// Whether a package of which no PackageInstall is known has none.
+    pub(super) fn shows(&self, planned: &Planned) -> bool {
+        let is_filled = || self.remote.as_ref().is_some_and(|remote| remote.is_filled());
+        self.sees(planned) && (planned.judged_on() == JudgedOn::Management || is_filled())
     }
 
     /// The run that the watch of the workload's Apps showed first.
@@ -340,18 +352,7 @@ impl Packages {
             return Ok(());
         };
         let namespace = &ctx.settings.system_namespace;
-        let fresh = async {
-            let uid = remote.read_uid().await?;
-            let everything = ListParams::default();
-            let installs = Api::<PackageInstall>::namespaced(remote.client.clone(), namespace)
-                .list(&everything)
-                .await?;
-            let apps = Api::<App>::namespaced(remote.client.clone(), namespace)
-                .list(&everything)
-                .await?;
-            Ok::<_, kube::Error>((uid, installs.items, apps.items))
-        };
-        let (uid, installs, apps) = match fresh.await {
+        let (uid, mut fresh) = match confirm::read(&remote, namespace, &self.planned).await {
             Ok(fresh) => fresh,
             Err(error) => {
                 self.reach = Reach::NotYet(silent(&error));
@@ -372,11 +373,7 @@ impl Packages {
             let (install, app) = if planned.judged_on() == JudgedOn::Management {
                 (own_installs.get_opt(name).await?, own_apps.get_opt(name).await?)
             } else {
-                let named = |metadata: &kube::core::ObjectMeta| metadata.name.as_ref() == Some(name);
-                (
-                    installs.iter().find(|install| named(&install.metadata)).cloned(),
-                    apps.iter().find(|app| named(&app.metadata)).cloned(),
-                )
+                fresh.remove(name.as_str()).unwrap_or_default()
             };
             let target = planned.target();
             let latch = latch(record, &uid, target.name);
@@ -403,51 +400,6 @@ fn is_recorded(record: Option<&UpgradeRecord>, planned: &Planned) -> bool {
             standing(std::slice::from_ref(record), std::iter::once(planned.target())) == Standing::Proven
         })
     })
-}
-
-fn silent(error: &kube::Error) -> Hold {
-    // What went wrong in detail changes from try to try, and the message of a hold must not.
-    warn!(error = %chain(error), "Reaching a workload API server");
-    Hold::new(
-        HoldReason::WorkloadUnreachable,
-        "the workload API server does not answer",
-    )
-}
-
-fn refused(planned: &Planned, answer: &kube::Error) -> Hold {
-    match answer {
-        // The package API is served by the kapp-controller that has just been installed or restarted.
-        kube::Error::Api(status) if matches!(status.code, 404 | 503) => Hold::new(
-            HoldReason::KappControllerRestarting,
-            "waiting for kapp-controller to serve the package API",
-        ),
-        // Another try will not change these.
-        kube::Error::Api(status) if matches!(status.code, 400 | 403 | 413 | 422) => {
-            write_refused(planned, "workload", status)
-        }
-        other => silent(other),
-    }
-}
-
-/// An API server does not take what belongs to a package.
-fn write_refused(planned: &Planned, server: &str, status: &Status) -> Hold {
-    let package = &planned.package_name;
-    let message = if status.code < 500 {
-        shortened(&status.message)
-    } else {
-        // Its text may name ports and times, and the message of a hold must not change from try to try.
-        warn!(package, message = shortened(&status.message), "Writing a package");
-        format!("error {}, see the log", status.code)
-    };
-    Hold::new(
-        HoldReason::WriteRefused,
-        format!("the {server} API server refuses package {package}: {message}"),
-    )
-}
-
-/// The beginning of a server's message. It goes into conditions, events and calls, and may be of any length.
-fn shortened(message: &str) -> String {
-    message.chars().take(LONGEST_MESSAGE).collect()
 }
 
 fn on_management(

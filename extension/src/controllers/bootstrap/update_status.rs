@@ -27,6 +27,12 @@ use super::{
 /// Progress that changes no answer is written at most this often.
 const COALESCE: Duration = Duration::from_secs(5);
 
+/// When to look again at what no watch shows. The longer nothing has changed, the later.
+fn unwatched(ctx: &Context, uid: &str) -> Duration {
+    let still = ctx.last_written(uid).map_or(Duration::ZERO, |at| at.elapsed());
+    (still / 10).clamp(UNWATCHED, HOT)
+}
+
 /// Computes and writes the status of `bootstrap`.
 pub(super) async fn run(
     ctx: &Context,
@@ -55,6 +61,8 @@ pub(super) async fn run(
         .zip(&packages.judged)
         .map(|((planned, install), judged)| Mirrored {
             ref_name: &planned.facts.ref_name,
+            // What an earlier Cluster of the name has left behind is not kept.
+            seen: previous.is_none() || packages.shows(planned),
             install: install.as_deref(),
             record: &judged.record,
         })
@@ -63,7 +71,7 @@ pub(super) async fn run(
         (None, Some(_)) if !packages.conflict => HOT,
         // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
         (Some(_), _) if record.outcome == Some(Outcome::Completed) => AT_REST,
-        _ => UNWATCHED,
+        _ => unwatched(ctx, &found.owner.uid),
     };
     let status = ClusterBootstrapStatus {
         resolved_tkr: Belonging::of(bootstrap).release().map(str::to_owned),

@@ -138,7 +138,7 @@ fn leads_to_sluice(scene: &Scene, path: &str, sound: &Value) -> Result<Row> {
         path: path.to_owned(),
         spoil: Some(json!({"data": {"value": BASE64_STANDARD.encode(kubeconfig.to_string())}})),
         reason: "WorkloadUnreachable",
-        names: "workload API server".to_owned(),
+        names: "is no Kubernetes API server".to_owned(),
         recovers: SECRET,
     })
 }

@@ -1,8 +1,9 @@
 //! One thing that is spoiled and made good again in the middle of an upgrade that antrea holds.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::observer::Revision;
 use sluice_tests::scenario::{Cluster, PATIENCE};
@@ -46,6 +47,7 @@ impl Row {
     async fn pass(&self, cluster: &Cluster, before: Revision) -> Result<()> {
         let objects = cluster.scene().objects();
         let sound = objects.get(&self.path).await?.context("nothing to spoil")?;
+        let shown = packages_shown(cluster).await?;
         match &self.spoil {
             None => objects.delete(&self.path).await?,
             Some(change) => objects.merge(&self.path, change).await?,
@@ -55,6 +57,11 @@ impl Row {
         cluster.try_patch(&touched).await?;
         holds(cluster, self.reason, &self.names).await?;
         cluster.control_plane_is_untouched(before).await?;
+        let still_shown = packages_shown(cluster).await?;
+        ensure!(
+            still_shown == shown,
+            "conditions of {still_shown:?}, before of {shown:?}"
+        );
 
         objects.restore(&self.path, &sound).await?;
         gate_says(cluster, ANTREA.0, ANTREA.1, self.recovers)
@@ -63,6 +70,21 @@ impl Row {
         cluster.says(ANTREA.1, PATIENCE).await?;
         cluster.control_plane_is_untouched(before).await
     }
+}
+
+/// The packages that the ClusterBootstrap has a condition of.
+async fn packages_shown(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    let bootstrap = cluster.bootstrap().await?;
+    let conditions = bootstrap["status"]["conditions"].as_array();
+    let types = conditions
+        .into_iter()
+        .flatten()
+        .map(|condition| &condition["type"]);
+    let shown: BTreeSet<String> = types
+        .filter_map(|type_| Some(type_.as_str()?.rsplit_once('-')?.0.to_owned()))
+        .collect();
+    ensure!(shown.len() > 1, "conditions of {shown:?} only");
+    Ok(shown)
 }
 
 /// Looks for a reason wherever it is promised: the gate, the hook's answer, the Cluster's condition, and an event.

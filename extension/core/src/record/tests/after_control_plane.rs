@@ -22,6 +22,15 @@ fn what_is_released_after_the_control_plane_stays_so_whatever_happens() {
         "oooxxx",
         "and for one whose proof is gone"
     );
+    scene = Scene::ready()
+        .with_control_plane(V36, V36)
+        .with_package(1, PackageState::Failed);
+    scene.judged.as_mut().unwrap()[1].phase = Phase::AfterControlPlane;
+    assert_eq!(
+        gates(&scene.advance(Some(&record)), V36),
+        "oooxxx",
+        "of either phase"
+    );
     scene = Scene::ready().with_control_plane(V36, V36);
     scene.cluster.paused = true;
     assert_eq!(gates(&scene.advance(Some(&record)), V36), "oooxxx");

@@ -61,7 +61,7 @@ prop_compose! {
             },
             tkr: tkr.map(str::to_owned).map_err(|()| Hold::new(HoldReason::NoTKRForHop, "")),
             workload: match silent {
-                Some(seconds) => Workload::Unreachable { since: at(NOW - seconds) },
+                Some(seconds) => silent_for(seconds),
                 None => Workload::Reached { uid: "kube-system" },
             },
             judged: known.then(|| vec![kapp, antrea]),
