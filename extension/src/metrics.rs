@@ -99,6 +99,7 @@ pub fn watch_panicked() {
 #[derive(Clone, Debug, Default)]
 pub struct PassMetrics {
     panics: Counter,
+    cut_off: Counter,
 }
 
 impl PassMetrics {
@@ -106,14 +107,24 @@ impl PassMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_pass_panics",
-            "Passes over a Cluster that ended in a panic",
+            "Passes over a Cluster or a configuration that ended in a panic",
             self.panics.clone(),
+        );
+        registry.register(
+            "sluice_passes_cut_off",
+            "Passes over a Cluster that took too long while other slow ones had half of the slots",
+            self.cut_off.clone(),
         );
         registry.register(
             "sluice_watch_panics",
             "Watches that ended in a panic and were begun again",
             WATCH_PANICS.clone(),
         );
+    }
+
+    /// A slow pass was cut off.
+    pub fn cut_off(&self) {
+        self.cut_off.inc();
     }
 
     /// A pass panicked.

@@ -87,6 +87,8 @@ reasons! {
     ControlPlaneKindUnreadable,
     /// A look at the Cluster ended in a bug of Sluice.
     PassPanicked,
+    /// A slow look at the Cluster was cut off, because other slow ones had the slots.
+    PassCutOff,
     /// The control plane does not exist or does not answer yet.
     ControlPlaneCreating,
     /// The control plane is taking the version.

@@ -93,6 +93,14 @@ impl Remotes {
         ))
     }
 
+    /// A connection over a client that is there already.
+    #[cfg(test)]
+    pub(crate) fn adopt(&self, cluster_uid: &str, cluster: &ClusterRef, digest: &str, client: &Client) {
+        let remote = self.connected(client, cluster_uid, cluster, digest);
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.insert(cluster_uid.to_owned(), remote);
+    }
+
     /// A pass over a Cluster begins. Until what is returned is dropped, and a while longer, events of its workload cluster do not
     /// wake it. None if there was no connection before.
     pub fn begin(&self, cluster_uid: &str) -> Option<Passing> {

@@ -10,6 +10,7 @@ mod legacy_pause;
 mod packages;
 mod provider;
 mod quiet;
+mod refusal;
 mod targets;
 mod troubles;
 mod update_status;
@@ -40,7 +41,7 @@ use sluice_core::{
 };
 use sluice_crds::foreign::{App, Cluster};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use edited::Edited;
 use quiet::Quiet;
@@ -278,22 +279,51 @@ fn failed(cluster: Arc<Cluster>, error: &Error, ctx: Arc<Context>) -> Action {
 /// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
 async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, Error> {
     let uid = cluster.uid().unwrap_or_default();
-    let _slot = match ctx.troubles.turn(&uid) {
+    let slot = match ctx.troubles.turn(&uid) {
         Turn::Granted(slot) => slot,
-        Turn::Later(wait) => return Ok(Action::requeue(wait)),
+        Turn::Later(wait) => return later(&ctx, &cluster, &uid, wait).await,
     };
-    let (began, passing) = (Instant::now(), ctx.remotes.begin(&uid));
-    let written = ctx.last_written(&uid);
-    let outcome = isolated(Box::pin(pass(&cluster, &ctx))).await;
+    let whole = Box::pin(whole_pass(&cluster, &ctx, &uid));
+    match ctx.troubles.attend(&uid, slot, whole).await {
+        Ok(outcome) => outcome,
+        Err(wait) => {
+            ctx.metrics.cut_off();
+            let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+            info!(
+                namespace,
+                name, "A slow pass was cut off; the next one waits for a slot"
+            );
+            later(&ctx, &cluster, &uid, wait).await
+        }
+    }
+}
+
+/// A Cluster that waits for a slot. What a pass that was cut off has written is not in the record, so its gates are closed.
+async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Result<Action, Error> {
+    if ctx.troubles.was_cut_off(uid) {
+        let hold = Hold::new(
+            HoldReason::PassCutOff,
+            "a pass over the Cluster took long while others did; it is made again when one of those is over",
+        );
+        isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await??;
+    }
+    Ok(Action::requeue(wait))
+}
+
+/// A pass with all that is noted of it.
+async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Action, Error> {
+    let (began, passing) = (Instant::now(), ctx.remotes.begin(uid));
+    let written = ctx.last_written(uid);
+    let outcome = isolated(Box::pin(pass(cluster, ctx))).await;
     if let Some(passing) = &passing
-        && ctx.last_written(&uid) != written
+        && ctx.last_written(uid) != written
     {
         passing.brought_news();
     }
     match outcome {
         Ok(outcome) => {
             let action = outcome?;
-            ctx.troubles.passed(&uid, began.elapsed());
+            ctx.troubles.passed(uid, began.elapsed());
             Ok(action)
         }
         Err(error) => {
@@ -303,7 +333,7 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
                     HoldReason::PassPanicked,
                     "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where",
                 );
-                isolated(Box::pin(update_status::unseen(&ctx, &cluster, &hold))).await??;
+                isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await??;
             }
             Err(error.into())
         }
@@ -385,5 +415,7 @@ async fn unborn(ctx: &Context, found: &dereference::Found, problem: Option<Hold>
     Action::requeue(UNWATCHED)
 }
 
+#[cfg(test)]
+mod object_server;
 #[cfg(test)]
 mod tests;

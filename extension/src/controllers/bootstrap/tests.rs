@@ -1,3 +1,5 @@
+use std::future::pending;
+
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -13,7 +15,7 @@ use crate::{
     triggers::Triggers,
 };
 
-/// Two Clusters whose release does not exist.
+/// Clusters whose release does not exist.
 fn items(path: &str) -> Vec<Value> {
     if !path.ends_with("/clusters") {
         return Vec::new();
@@ -28,14 +30,22 @@ fn items(path: &str) -> Vec<Value> {
             "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
         })
     };
-    vec![cluster("bad"), cluster("good")]
+    ["bad", "good", "worse"].map(cluster).into()
 }
 
 /// The events that were published: name of the Cluster and reason.
 type Events = Arc<Mutex<Vec<(String, String)>>>;
 
-/// An API server of [`items`]. The request panics that says of the Cluster `bad` that its release does not exist.
-fn client(events: &Events) -> Client {
+/// What becomes of a request that says of a Cluster that its release does not exist.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Answered,
+    Panics,
+    Hangs,
+}
+
+/// An API server of [`items`].
+fn client(events: &Events, way: fn(&str) -> Way) -> Client {
     let (events, server) = (Arc::clone(events), Frozen::new().client(items));
     let service = service_fn(move |request: Request<Body>| {
         let (events, server) = (Arc::clone(&events), server.clone());
@@ -48,9 +58,17 @@ fn client(events: &Events) -> Client {
             let event: Value = serde_json::from_slice(&body)?;
             let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
             let (name, reason) = (text("/regarding/name"), text("/reason"));
-            assert_ne!((name, reason), ("bad", "TKRNotFound"), "a bug");
+            let way = if reason == "TKRNotFound" {
+                way(name)
+            } else {
+                Way::Answered
+            };
+            assert!(way != Way::Panics, "a bug");
             let event = (name.to_owned(), reason.to_owned());
             events.lock().unwrap().push(event);
+            if way == Way::Hangs {
+                pending::<()>().await;
+            }
             let request = Request::from_parts(head, Body::from(body.to_vec()));
             Ok::<_, BoxError>(server.send(request).await?)
         }
@@ -58,10 +76,10 @@ fn client(events: &Events) -> Client {
     Client::new(service, "default")
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
+/// Reconciles for `time`, two Clusters at once. Returns the events and one of the counters.
+async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec<(String, String)>, u32) {
     let (events, triggers) = (Events::default(), Triggers::default());
-    let client = client(&events);
+    let client = client(&events, way);
     let (stores, following) = Stores::open(&client, "tkg-system", &triggers, &Dependents::default());
     let _following = tokio::spawn(following);
     stores.synced().await;
@@ -89,21 +107,56 @@ async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
         heart,
         CancellationToken::new(),
     ));
-    sleep(Duration::from_mins(5)).await;
+    sleep(time).await;
 
     assert!(!running.is_finished(), "reconciling goes on");
-    let events = events.lock().unwrap().clone();
-    let published = |name: &str, reason: &str| events.contains(&(name.to_owned(), reason.to_owned()));
-    assert!(published("bad", "PassPanicked"), "{events:?}");
-    assert!(published("good", "TKRNotFound"), "{events:?}");
+    running.abort();
     let mut shown = String::new();
     text::encode(&mut shown, &registry).unwrap();
     let count = shown
         .lines()
-        .find_map(|line| line.strip_prefix("sluice_pass_panics_total "));
-    let count: u32 = count.and_then(|count| count.parse().ok()).unwrap_or_default();
+        .find_map(|line| line.strip_prefix(counter)?.strip_prefix(' '));
+    let events = events.lock().unwrap().clone();
+    (
+        events,
+        count.and_then(|count| count.parse().ok()).unwrap_or_default(),
+    )
+}
+
+/// How often a reason was published of a Cluster.
+fn published(events: &[(String, String)], name: &str, reason: &str) -> usize {
+    let is_it = |event: &&(String, String)| event.0 == name && event.1 == reason;
+    events.iter().filter(is_it).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
+    let bad_panics = |name: &str| if name == "bad" { Way::Panics } else { Way::Answered };
+    let (events, count) = reconciled(bad_panics, Duration::from_mins(5), "sluice_pass_panics_total").await;
+    assert!(published(&events, "bad", "PassPanicked") > 0, "{events:?}");
+    assert!(published(&events, "good", "TKRNotFound") > 0, "{events:?}");
     assert!(
         (5..100).contains(&count),
         "{count} passes in five minutes, which have growing delays"
     );
+}
+
+/// Two slots, of which slow passes may have one.
+#[tokio::test(start_paused = true)]
+async fn a_slow_pass_that_finds_no_slot_is_cut_off_and_said_and_made_again() {
+    let all_but_good_hang = |name: &str| if name == "good" { Way::Answered } else { Way::Hangs };
+    let counter = "sluice_passes_cut_off_total";
+    let (events, count) = reconciled(all_but_good_hang, Duration::from_secs(10), counter).await;
+    assert_eq!(count, 1, "{events:?}");
+    let is_said = |name: &&str| published(&events, name, "PassCutOff") > 0;
+    let said: Vec<&str> = ["bad", "good", "worse"].into_iter().filter(is_said).collect();
+    assert_eq!(said.len(), 1, "{events:?}");
+
+    // The pass that has the slot is given up after two minutes.
+    let (events, count) = reconciled(all_but_good_hang, Duration::from_mins(3), counter).await;
+    assert_eq!(count, 1, "a troubled Cluster's pass has a slot: {events:?}");
+    let repeated = ["bad", "worse"].into_iter().any(|name| {
+        published(&events, name, "PassCutOff") > 0 && published(&events, name, "TKRNotFound") > 1
+    });
+    assert!(repeated, "{events:?}");
 }

@@ -1,14 +1,16 @@
-//! Clusters that give trouble: their passes have growing delays, and take half of the slots at most (one of one).
+//! Clusters that give trouble: their passes have growing delays, and take half of the slots at most (one of one). A pass that turns
+//! out to be slow needs one of those too, so all other slots are free again after seconds, whatever happens.
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 use crate::backoff::Backoff;
@@ -24,6 +26,9 @@ const SLOW: Duration = Duration::from_secs(3);
 /// such a server is left alone.
 const REMEMBERED: Duration = Duration::from_mins(2);
 
+/// A Cluster that has not asked for a slot for so long does not wait for one any more.
+const ASKS: Duration = Duration::from_secs(3);
+
 /// The troubled Clusters, by UID.
 #[derive(Debug)]
 pub(super) struct Troubles {
@@ -36,6 +41,10 @@ struct Trouble {
     backoff: Backoff,
     /// When a pass failed or was slow last.
     since: Instant,
+    /// Since when it waits for a slot, and when it asked for one last.
+    waits: Option<(Instant, Instant)>,
+    /// Whether its last pass was cut off.
+    cut_off: bool,
 }
 
 impl Trouble {
@@ -43,7 +52,15 @@ impl Trouble {
         Self {
             backoff: backoff(),
             since: Instant::now(),
+            waits: None,
+            cut_off: false,
         }
+    }
+
+    /// Since when it waits for a slot, if it still asks for one.
+    fn waits_since(&self) -> Option<Instant> {
+        let (since, asked) = self.waits?;
+        (asked.elapsed() < ASKS).then_some(since)
     }
 }
 
@@ -68,19 +85,64 @@ impl Troubles {
 
     /// Asks for a pass over the Cluster with this UID.
     pub(super) fn turn(&self, uid: &str) -> Turn {
-        if !self.known().contains_key(uid) {
+        let mut known = self.known();
+        let Some(trouble) = known.get_mut(uid) else {
             return Turn::Granted(None);
+        };
+        let now = Instant::now();
+        let since = trouble.waits_since().unwrap_or(now);
+        trouble.waits = Some((since, now));
+        // Free slots belong to those who have waited longest.
+        let waits_longer = |trouble: &&Trouble| trouble.waits_since().is_some_and(|other| other < since);
+        let before = known.values().filter(waits_longer).count();
+        let slot = (before < self.slots.available_permits())
+            .then(|| Arc::clone(&self.slots).try_acquire_owned().ok())
+            .flatten();
+        let Some(slot) = slot else {
+            return Turn::Later(backoff().failed());
+        };
+        if let Some(trouble) = known.get_mut(uid) {
+            trouble.waits = None;
         }
-        match Arc::clone(&self.slots).try_acquire_owned() {
-            Ok(slot) => Turn::Granted(Some(slot)),
-            // Half a second at least, and at random, so that all who wait have the same chance.
-            Err(_) => Turn::Later(backoff().failed()),
-        }
+        Turn::Granted(Some(slot))
+    }
+
+    /// Whether the last pass over the Cluster with this UID was cut off.
+    pub(super) fn was_cut_off(&self, uid: &str) -> bool {
+        self.known().get(uid).is_some_and(|trouble| trouble.cut_off)
+    }
+
+    /// Runs a pass over the Cluster with this UID, which has `slot`. One without a slot that is slow takes one. If there is none it is
+    /// cut off, and the next one is a troubled Cluster's: what a pass has done so far stands, and the next one goes on with it.
+    ///
+    /// # Errors
+    /// It was cut off; this says when to look again.
+    pub(super) async fn attend<T>(
+        &self,
+        uid: &str,
+        slot: Option<OwnedSemaphorePermit>,
+        pass: impl Future<Output = T>,
+    ) -> Result<T, Duration> {
+        let mut pass = pin!(pass);
+        let _slot = match slot {
+            Some(slot) => slot,
+            None => match timeout(SLOW, &mut pass).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(_elapsed) => match Arc::clone(&self.slots).try_acquire_owned() {
+                    Ok(slot) => slot,
+                    Err(_all_taken) => return Err(self.cut_off(uid)),
+                },
+            },
+        };
+        Ok(pass.await)
     }
 
     /// A pass came to its end after `took`.
     pub(super) fn passed(&self, uid: &str, took: Duration) {
         let mut known = self.known();
+        if let Some(trouble) = known.get_mut(uid) {
+            trouble.cut_off = false;
+        }
         if took >= SLOW {
             let trouble = known.entry(uid.to_owned()).or_insert_with(Trouble::new);
             trouble.backoff.reset();
@@ -103,6 +165,14 @@ impl Troubles {
         trouble.backoff.failed()
     }
 
+    fn cut_off(&self, uid: &str) -> Duration {
+        let wait = self.failed(uid);
+        if let Some(trouble) = self.known().get_mut(uid) {
+            trouble.cut_off = true;
+        }
+        wait
+    }
+
     /// Forgets a Cluster.
     pub(super) fn forget(&self, uid: &str) {
         self.known().remove(uid);
@@ -119,7 +189,10 @@ fn backoff() -> Backoff {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::sleep;
+    use std::future::pending;
+
+    use rstest::rstest;
+    use tokio::{task::JoinSet, time::sleep};
 
     use super::*;
 
@@ -170,6 +243,95 @@ mod tests {
         sleep(REMEMBERED).await;
         troubles.passed("a", quick);
         assert!(matches!(troubles.turn("a"), Turn::Granted(None)));
+    }
+
+    /// Whether `count` passes that never end let a healthy one through, and after which time.
+    async fn healthy_after(troubles: &Arc<Troubles>, concurrency: usize, count: usize) -> Duration {
+        let controller = Arc::new(Semaphore::new(concurrency));
+        let mut passes = JoinSet::new();
+        for index in 0..count {
+            let (troubles, controller) = (Arc::clone(troubles), Arc::clone(&controller));
+            passes.spawn(async move {
+                let _one = controller.acquire().await;
+                let uid = index.to_string();
+                let Turn::Granted(slot) = troubles.turn(&uid) else {
+                    return;
+                };
+                let _cut_off = troubles.attend(&uid, slot, pending::<()>()).await;
+            });
+        }
+        tokio::task::yield_now().await;
+        let began = Instant::now();
+        // Without a limit a test of passes that never end would not end either.
+        let _one = timeout(Duration::from_hours(1), controller.acquire()).await;
+        began.elapsed()
+    }
+
+    #[rstest]
+    #[case::as_many_as_slots(4, 4, 1)]
+    #[case::many_more(4, 20, 9)]
+    #[tokio::test(start_paused = true)]
+    async fn slow_passes_of_clusters_without_trouble_keep_half_of_the_slots(
+        #[case] concurrency: u16,
+        #[case] count: usize,
+        #[case] rounds: u32,
+    ) {
+        let troubles = Arc::new(Troubles::new(concurrency));
+        let waited = healthy_after(&troubles, usize::from(concurrency), count).await;
+        assert!(waited <= SLOW * rounds, "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_that_is_cut_off_is_one_of_a_troubled_cluster_next() {
+        let troubles = Troubles::new(1);
+        let taken = Arc::clone(&troubles.slots).try_acquire_owned().unwrap();
+        let began = Instant::now();
+        let cut_off = troubles.attend("a", None, sleep(Duration::from_hours(1))).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(3));
+        assert!(cut_off.is_err_and(|wait| wait <= MIN_DELAY * 2));
+        assert!(matches!(troubles.turn("a"), Turn::Later(_)), "all are taken");
+
+        drop(taken);
+        let Turn::Granted(slot) = troubles.turn("a") else {
+            panic!("a slot is free")
+        };
+        assert!(slot.is_some());
+        let long = troubles.attend("a", slot, sleep(SLOW * 10)).await;
+        assert_eq!(long, Ok(()), "one that has a slot is not cut off here");
+        assert!(troubles.was_cut_off("a"));
+        troubles.passed("a", SLOW * 10);
+        assert!(!troubles.was_cut_off("a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_free_slot_is_for_the_cluster_that_has_waited_longest() {
+        let troubles = Troubles::new(1);
+        for uid in ["a", "b", "c"] {
+            troubles.failed(uid);
+        }
+        let asks = |uid| matches!(troubles.turn(uid), Turn::Granted(Some(_)));
+        let taken = slots(&troubles, &["a"]);
+        assert!(!asks("b"));
+        sleep(ASKS / 2).await;
+        assert!(!asks("c") && !asks("b"));
+        drop(taken);
+        assert!(!asks("c"), "b has waited longer");
+        assert!(asks("b") && asks("c"));
+
+        let taken = slots(&troubles, &["a"]);
+        assert!(!asks("b"));
+        sleep(ASKS / 2).await;
+        assert!(!asks("c"));
+        sleep(ASKS / 2).await;
+        drop(taken);
+        assert!(asks("c"), "b does not ask any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_pass_goes_on_where_a_slot_is_free_and_gives_it_back() {
+        let troubles = Troubles::new(2);
+        assert_eq!(troubles.attend("a", None, sleep(SLOW * 10)).await, Ok(()));
+        assert_eq!(troubles.attend("b", None, sleep(SLOW * 10)).await, Ok(()));
     }
 
     #[test]

@@ -1,0 +1,207 @@
+//! A fake of an API server for tests of whole passes: it keeps objects, knows preconditions, and its watches never say anything.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+
+use crate::freshness::is_watch;
+
+/// Clones share the objects.
+#[derive(Clone, Default)]
+pub(super) struct ObjectServer(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Value>,
+    /// What a path contains that is refused, and with which code.
+    refuses: Option<(&'static str, u16)>,
+    writes: u64,
+    /// What becomes of an object once it was read.
+    later: BTreeMap<String, Value>,
+}
+
+impl ObjectServer {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Keeps an object at `/apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>` or the like.
+    pub(super) fn put(&self, path: &str, object: Value) {
+        self.state().put(path, object);
+    }
+
+    /// The object at a path.
+    pub(super) fn get(&self, path: &str) -> Option<Value> {
+        self.state().objects.get(path).cloned()
+    }
+
+    /// The path and the object of a kind of which there is one.
+    pub(super) fn only(&self, plural: &str) -> (String, Value) {
+        let state = self.state();
+        let kind = format!("/{plural}/");
+        let mut found = state.objects.iter().filter(|(path, _)| path.contains(&kind));
+        let (path, object) = found.next().unwrap_or_else(|| panic!("no {plural}"));
+        assert!(found.next().is_none(), "several {plural}");
+        (path.clone(), object.clone())
+    }
+
+    /// After it was read once, the object at a path is this one.
+    pub(super) fn put_later(&self, path: &str, object: Value) {
+        self.state().later.insert(path.to_owned(), object);
+    }
+
+    /// From now on what is asked below such a path is refused.
+    pub(super) fn refuse(&self, path: &'static str, code: u16) {
+        self.state().refuses = Some((path, code));
+    }
+
+    pub(super) fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                if is_watch(&request) {
+                    let never = stream::pending::<Result<Frame<Bytes>, Infallible>>().boxed();
+                    return Ok::<_, Infallible>(Response::new(StreamBody::new(never).boxed_unsync()));
+                }
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let sent = serde_json::from_slice(&body).unwrap_or_default();
+                let (code, answer) = server.state().answer(&head.method, head.uri.path(), sent);
+                let answer: UnsyncBoxBody<Bytes, Infallible> =
+                    Full::new(Bytes::from(answer.to_string())).boxed_unsync();
+                Ok(Response::builder().status(code).body(answer).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+impl State {
+    fn put(&mut self, path: &str, mut object: Value) -> Value {
+        self.writes += 1;
+        let segments: Vec<&str> = path.split('/').collect();
+        let metadata = &mut object["metadata"];
+        metadata["name"] = json!(segments.last());
+        metadata["resourceVersion"] = json!(self.writes.to_string());
+        if let Some(namespaces) = segments.iter().position(|segment| *segment == "namespaces")
+            && segments.len() > namespaces + 3
+        {
+            metadata["namespace"] = json!(segments[namespaces + 1]);
+        }
+        if metadata["uid"].is_null() {
+            metadata["uid"] = json!(format!("uid-{}", self.writes));
+        }
+        self.objects.insert(path.to_owned(), object.clone());
+        object
+    }
+
+    fn answer(&mut self, method: &Method, path: &str, sent: Value) -> (u16, Value) {
+        if let Some((refused, code)) = self.refuses
+            && path.contains(refused)
+        {
+            return status(code);
+        }
+        let (path, part) = path
+            .strip_suffix("/status")
+            .map_or((path, None), |path| (path, Some("status")));
+        let is_list = !self.objects.contains_key(path) && segments(path) % 2 == 1;
+        let found = self.objects.get(path).cloned();
+        let stale = found.as_ref().is_some_and(|found| {
+            let precondition = if *method == Method::DELETE {
+                &sent["preconditions"]
+            } else {
+                &sent["metadata"]
+            };
+            ["uid", "resourceVersion"].iter().any(|field| {
+                !precondition[field].is_null() && precondition[field] != found["metadata"][field]
+            })
+        });
+        match (method, found) {
+            (&Method::GET, Some(found)) => {
+                if let Some(later) = self.later.remove(path) {
+                    self.put(path, later);
+                }
+                (200, found)
+            }
+            (&Method::GET, None) if is_list => (200, self.list(path)),
+            (&Method::POST, _) => {
+                let name = sent["metadata"]["name"].as_str().unwrap_or("generated");
+                let path = format!("{path}/{name}");
+                if self.objects.contains_key(&path) {
+                    return status(409);
+                }
+                (201, self.put(&path, sent))
+            }
+            (_, None) => status(404),
+            (_, Some(_)) if stale => status(409),
+            (&Method::PUT, Some(mut found)) => {
+                match part {
+                    Some(part) => found[part] = sent[part].clone(),
+                    None => found = sent,
+                }
+                (200, self.put(path, found))
+            }
+            (&Method::PATCH, Some(mut found)) => {
+                merge(&mut found, &sent);
+                (200, self.put(path, found))
+            }
+            (_, Some(found)) => {
+                self.objects.remove(path);
+                (200, found)
+            }
+        }
+    }
+
+    fn list(&self, path: &str) -> Value {
+        let (prefix, plural) = path.rsplit_once('/').unwrap_or_default();
+        let is_item = |of: &str| {
+            let mut end = of.rsplit('/').skip(1);
+            of.starts_with(prefix) && end.next() == Some(plural)
+        };
+        let items = self.objects.iter().filter(|(path, _)| is_item(path));
+        let items: Vec<&Value> = items.map(|(_, object)| object).collect();
+        json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": items})
+    }
+}
+
+/// How many segments a path has below the version of its API: an odd number is that of a list.
+fn segments(path: &str) -> usize {
+    let above = if path.starts_with("/api/") { 3 } else { 4 };
+    path.split('/').count().saturating_sub(above)
+}
+
+fn status(code: u16) -> (u16, Value) {
+    let reason = match code {
+        404 => "NotFound",
+        409 => "AlreadyExists",
+        _ => "",
+    };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": ""});
+    (code, status)
+}
+
+/// RFC 7386.
+fn merge(object: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        object.clone_from(patch);
+        return;
+    };
+    for (name, value) in fields {
+        if value.is_null() {
+            object.as_object_mut().map(|object| object.remove(name));
+        } else {
+            merge(&mut object[name], value);
+        }
+    }
+}
