@@ -24,6 +24,9 @@ const TRIES: u32 = 3;
 /// How many times longer than one's own the duration in a lease may be.
 const BELIEVED: u32 = 10;
 
+/// Seconds that a lease says to last which its holder has handed back, as client-go writes it.
+const HANDED_BACK: i32 = 1;
+
 /// Name of the lease.
 pub const LEASE: &str = "sluice-leader";
 
@@ -72,8 +75,26 @@ pub struct Elector {
     config: Config,
     leases: Api<Lease>,
     fence: Fence,
-    /// The last state of the lease that another process held, and when it was first seen here.
-    seen: Option<(String, Instant)>,
+    /// The last state of the lease that another process held.
+    seen: Option<Seen>,
+    /// Whether this process holds it.
+    leads: bool,
+}
+
+/// A state of the lease.
+#[derive(Debug)]
+struct Seen {
+    version: String,
+    /// When it was first seen here.
+    since: Instant,
+    /// How long its holder may write after that.
+    patience: Duration,
+}
+
+impl Seen {
+    fn expired(&self) -> bool {
+        self.since.elapsed() > self.patience
+    }
 }
 
 impl Elector {
@@ -86,6 +107,7 @@ impl Elector {
             leases,
             fence,
             seen: None,
+            leads: false,
         }
     }
 
@@ -157,6 +179,7 @@ impl Elector {
             Ok(Ok(attempt)) => {
                 if attempt == Attempt::Held {
                     self.fence.open_until(began + self.config.renew_deadline);
+                    (self.seen, self.leads) = (None, true);
                 }
                 Some(attempt)
             }
@@ -173,6 +196,10 @@ impl Elector {
 
     async fn take_or_renew(&mut self) -> kube::Result<Attempt> {
         let Some(lease) = self.leases.get_opt(LEASE).await? else {
+            // Who deleted it may not have been its holder, which writes for a while yet.
+            if self.seen.as_ref().is_some_and(|seen| !seen.expired()) {
+                return Ok(Attempt::HeldByAnother);
+            }
             let fresh = Lease {
                 metadata: self.metadata(None),
                 spec: Some(self.spec(None)),
@@ -182,7 +209,10 @@ impl Elector {
         let version = lease.resource_version();
         let spec = lease.spec.unwrap_or_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
-        if !holder.is_empty() && holder != self.config.identity && !self.expired(version.as_deref(), &spec) {
+        let is_mine = holder == self.config.identity;
+        // Without a holder it was handed back, or somebody has emptied it.
+        let is_free = holder.is_empty() && (self.leads || spec.lease_duration_seconds == Some(HANDED_BACK));
+        if !is_mine && !is_free && !self.expired(version.as_deref(), &spec) {
             return Ok(Attempt::HeldByAnother);
         }
         let next = Lease {
@@ -195,14 +225,7 @@ impl Elector {
     /// Whether the lease has not changed for so long that its holder has stopped writing. The holder may have been started with a
     /// longer duration than this process, which is believed up to a limit: the lease may have been edited.
     fn expired(&mut self, version: Option<&str>, spec: &LeaseSpec) -> bool {
-        let version = version.unwrap_or_default();
-        let (last, since) = self
-            .seen
-            .get_or_insert_with(|| (version.to_owned(), Instant::now()));
-        if last != version {
-            version.clone_into(last);
-            *since = Instant::now();
-        }
+        let version = version.unwrap_or_default().to_owned();
         let own = self.config.lease_duration;
         let patience = spec
             .lease_duration_seconds
@@ -210,7 +233,14 @@ impl Elector {
             .map_or(own, |seconds| {
                 Duration::from_secs(seconds).clamp(own, own * BELIEVED)
             });
-        since.elapsed() > patience
+        let same = self.seen.take().filter(|seen| seen.version == version);
+        let since = same.map_or_else(Instant::now, |seen| seen.since);
+        let seen = self.seen.insert(Seen {
+            version,
+            since,
+            patience,
+        });
+        seen.expired()
     }
 
     fn metadata(&self, version: Option<String>) -> ObjectMeta {
@@ -261,7 +291,7 @@ impl Elector {
         let metadata = self.metadata(held.resource_version());
         let spec = LeaseSpec {
             holder_identity: Some(String::new()),
-            lease_duration_seconds: Some(1),
+            lease_duration_seconds: Some(HANDED_BACK),
             ..held.spec.unwrap_or_default()
         };
         let empty = Lease {

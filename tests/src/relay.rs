@@ -1,18 +1,21 @@
-//! A TCP relay that can be frozen, as a network that loses every packet without an error.
+//! A TCP relay that can be frozen, as a network that loses every packet without an error, or slow.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
 
 /// Passes connections on to a port of 127.0.0.1 until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
     frozen: watch::Sender<bool>,
+    delay: watch::Sender<Duration>,
     task: AbortHandle,
 }
 
@@ -22,10 +25,12 @@ impl Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let (frozen, state) = watch::channel(false);
-        let task = tokio::spawn(accept(listener, target, state)).abort_handle();
+        let (delay, delayed) = watch::channel(Duration::ZERO);
+        let task = tokio::spawn(accept(listener, target, state, delayed)).abort_handle();
         Ok(Self {
             address,
             frozen,
+            delay,
             task,
         })
     }
@@ -45,6 +50,11 @@ impl Relay {
     pub fn thaw(&self) {
         self.frozen.send_replace(false);
     }
+
+    /// From now on what is sent arrives `delay` later, in each direction.
+    pub fn delay(&self, delay: Duration) {
+        self.delay.send_replace(delay);
+    }
 }
 
 impl Drop for Relay {
@@ -53,18 +63,23 @@ impl Drop for Relay {
     }
 }
 
-async fn accept(listener: TcpListener, target: u16, frozen: watch::Receiver<bool>) -> Result<()> {
+async fn accept(
+    listener: TcpListener,
+    target: u16,
+    frozen: watch::Receiver<bool>,
+    delay: watch::Receiver<Duration>,
+) -> Result<()> {
     // Aborted with this task.
     let mut connections = JoinSet::new();
     loop {
         let (inner, _) = listener.accept().await.context("accept a connection")?;
-        let frozen = frozen.clone();
+        let (frozen, delay) = (frozen.clone(), delay.clone());
         connections.spawn(async move {
             let outer = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await?;
             let ((from_inner, to_inner), (from_outer, to_outer)) = (inner.into_split(), outer.into_split());
             tokio::try_join!(
-                pass(from_inner, to_outer, frozen.clone()),
-                pass(from_outer, to_inner, frozen)
+                pass(from_inner, to_outer, frozen.clone(), &delay),
+                pass(from_outer, to_inner, frozen, &delay)
             )
             .map(drop)
         });
@@ -76,10 +91,13 @@ async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut frozen: watch::Receiver<bool>,
+    delay: &watch::Receiver<Duration>,
 ) -> Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let length = from.read(&mut buffer).await?;
+        let delay = *delay.borrow();
+        sleep(delay).await;
         frozen.wait_for(|frozen| !frozen).await?;
         if length == 0 {
             return Ok(to.shutdown().await?);
@@ -90,14 +108,14 @@ async fn pass(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::Instant;
 
     use tokio::time::timeout;
 
     use super::*;
 
     #[tokio::test]
-    async fn what_is_sent_to_a_frozen_relay_arrives_later() -> Result<()> {
+    async fn what_is_sent_to_a_frozen_or_slow_relay_arrives_later() -> Result<()> {
         let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let relay = Relay::start(target.local_addr()?.port()).await?;
         let mut client = TcpStream::connect(relay.address).await?;
@@ -115,6 +133,13 @@ mod tests {
         relay.thaw();
         timeout(Duration::from_secs(10), server.read_exact(&mut byte)).await??;
         assert_eq!(&byte, b"b");
+
+        let delay = Duration::from_millis(50);
+        relay.delay(delay);
+        let sent = Instant::now();
+        client.write_all(b"c").await?;
+        timeout(Duration::from_secs(10), server.read_exact(&mut byte)).await??;
+        assert!(sent.elapsed() >= delay && &byte == b"c");
         Ok(())
     }
 }

@@ -155,6 +155,69 @@ async fn a_partitioned_leader_stops_before_another_one_starts() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_slow_api_server_costs_the_lease_only_when_renewals_come_too_late() -> Result<()> {
+    on_a_server(async |server| {
+        let mut first = Replica::start(server, "first").await?;
+        first.leads().await?;
+        let mut second = Replica::start(server, "second").await?;
+        // An attempt is two requests, so four times as long, and may take a third of the renew deadline.
+        first.relay.delay(RENEW_DEADLINE / 30);
+        let slow = Instant::now();
+        while slow.elapsed() < LEASE_DURATION * 2 {
+            ensure!(
+                first.may_write() && !second.may_write(),
+                "a server that is slow, and not too slow, cost the lease"
+            );
+            sleep(Duration::from_millis(10)).await;
+        }
+
+        first.relay.delay(RENEW_DEADLINE / 6);
+        second.leads().await?;
+        ensure!(!first.may_write(), "two replicas may write");
+        ensure!(first.end().await?.is_err(), "a leader that lost the lease ends");
+        second.stop.cancel();
+        second.end().await??;
+        Ok(())
+    })
+    .await
+}
+
+/// So it looks when the clock of a machine is set.
+#[tokio::test]
+async fn what_a_lease_says_of_the_time_decides_nothing() -> Result<()> {
+    on_a_server(async |server| {
+        let mut first = Replica::start(server, "first").await?;
+        first.leads().await?;
+        let mut second = Replica::start(server, "second").await?;
+        let renewed = |time: &str| json!({"spec": {"renewTime": time, "acquireTime": time}});
+        let began = Instant::now();
+        while began.elapsed() < LEASE_DURATION * 2 {
+            edit(server, renewed("2000-01-01T00:00:00.000000Z")).await?;
+            ensure!(
+                first.may_write() && !second.may_write(),
+                "an old time took the lease away"
+            );
+            sleep(Duration::from_millis(100)).await;
+        }
+
+        first.relay.freeze();
+        ensure!(first.end().await?.is_err(), "a leader that is cut off ends");
+        edit(server, renewed("2100-01-01T00:00:00.000000Z")).await?;
+        let edited = Instant::now();
+        second.leads().await?;
+        ensure!(
+            edited.elapsed() < LEASE_DURATION * 2,
+            "a late time kept the lease for {:?}",
+            edited.elapsed()
+        );
+        second.stop.cancel();
+        second.end().await??;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_lease_that_is_edited_is_read_again() -> Result<()> {
     on_a_server(async |server| {
         let mut replica = Replica::start(server, "first").await?;
@@ -181,6 +244,34 @@ async fn a_lease_that_is_edited_is_read_again() -> Result<()> {
             replica.end().await?.is_err(),
             "a lease that another one holds is lost"
         );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_lease_that_its_holder_did_not_hand_back_is_not_free() -> Result<()> {
+    on_a_server(async |server| {
+        for emptied in [true, false] {
+            let mut first = Replica::start(server, "first").await?;
+            first.leads().await?;
+            let mut second = Replica::start(server, "second").await?;
+            sleep(RETRY_PERIOD * 3).await;
+            first.relay.freeze();
+            if emptied {
+                edit(server, json!({"spec": {"holderIdentity": ""}})).await?;
+            } else {
+                leases(server).delete(LEASE, &DeleteParams::default()).await?;
+            }
+            while first.may_write() {
+                ensure!(!second.may_write(), "two replicas may write; emptied: {emptied}");
+                sleep(Duration::from_millis(10)).await;
+            }
+            second.leads().await?;
+            ensure!(first.end().await?.is_err(), "a leader that is cut off ends");
+            second.stop.cancel();
+            second.end().await??;
+        }
         Ok(())
     })
     .await
