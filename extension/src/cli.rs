@@ -34,7 +34,8 @@ pub struct Args {
         long,
         env = "SLUICE_CLUSTER_CONCURRENCY",
         default_value_t = 10,
-        value_name = "N"
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub cluster_concurrency: u16,
 
@@ -51,7 +52,7 @@ pub struct Args {
     #[command(flatten)]
     pub leader: LeaderArgs,
 
-    /// Where /healthz, /readyz and /metrics are served over plain HTTP.
+    /// Where /healthz, /livez, /readyz and /metrics are served over plain HTTP.
     #[arg(long, env = "SLUICE_HEALTH_ADDR", default_value = ":9440", value_name = "ADDR", value_parser = address)]
     pub health_addr: SocketAddr,
 
@@ -158,6 +159,9 @@ impl LeaderArgs {
             return Err(format!(
                 "--leader-elect-renew-deadline {renew:?} is not shorter than --leader-elect-lease-duration {lease:?}"
             ));
+        }
+        if retry.is_zero() {
+            return Err("--leader-elect-retry-period 0s is not above zero".to_owned());
         }
         if retry >= renew {
             return Err(format!(

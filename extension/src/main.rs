@@ -2,13 +2,18 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::Parser;
 use sluice::{cli::Args, run, telemetry::Log};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        // Help and version, which were asked for.
+        Err(answer) if !answer.use_stderr() => answer.exit(),
+        Err(error) => return misused(&first_paragraph(&error.to_string())),
+    };
     if let Err(problem) = args.leader.check() {
-        Args::command().error(ErrorKind::ValueValidation, problem).exit();
+        return misused(&problem);
     }
     let log = Log::start(args.logging_format, args.verbosity);
     match run::main(args, &log) {
@@ -19,4 +24,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// One line, which a crash loop shows, and the exit code of a usage error.
+fn misused(problem: &str) -> ExitCode {
+    eprintln!("sluice: {}", problem.trim_start_matches("error: "));
+    ExitCode::from(2)
+}
+
+/// What clap says before it repeats the usage, on one line.
+fn first_paragraph(text: &str) -> String {
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
 }
