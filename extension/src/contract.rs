@@ -49,7 +49,12 @@ impl Contract {
         let definition = Api::<CustomResourceDefinition>::all(client)
             .get_metadata_opt(&name)
             .await
-            .map_err(unanswered)?;
+            .map_err(|error| match error {
+                kube::Error::Api(status) if status.code == 403 => format!(
+                    "Sluice may not get CustomResourceDefinition {name}; apply the roles of this release"
+                ),
+                error => unanswered(error),
+            })?;
         if definition.is_some_and(|definition| definition.labels().keys().any(|key| is_contract(key))) {
             return Ok(Some(resource));
         }

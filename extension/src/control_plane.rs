@@ -1,9 +1,9 @@
 //! Control plane objects of any provider, reduced to their versions.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use kube::{
@@ -21,7 +21,7 @@ use sluice_crds::{foreign::cluster::ObjectReference, labels::label};
 
 use crate::{
     contract::Contract,
-    kind_watch::{KindWatch, State},
+    kind_watch::{KindWatch, NamedKinds, State},
     triggers::{ClusterRef, Triggers},
     watch::Seen,
 };
@@ -74,7 +74,7 @@ pub struct ControlPlanes {
     client: Client,
     triggers: Triggers,
     contract: Contract,
-    kinds: Mutex<HashMap<(String, String), Kind>>,
+    kinds: Mutex<NamedKinds<(String, String), Kind>>,
 }
 
 /// A kind that no Cluster has asked for in this time is watched no more. Clusters at rest ask within a sync period.
@@ -83,7 +83,12 @@ const KEPT: Duration = Duration::from_hours(1);
 struct Kind {
     watch: KindWatch<ControlPlane>,
     waiting: Waiting,
-    asked_at: Instant,
+}
+
+impl Kind {
+    fn is_readable(&self) -> bool {
+        matches!(self.watch.state(), State::Readable { .. })
+    }
 }
 
 /// Clusters that are woken when more is known of a kind.
@@ -129,11 +134,10 @@ impl ControlPlanes {
     ) -> Result<Option<ControlPlaneFacts>, Unknown> {
         let key = (reference.group().to_owned(), reference.kind.clone());
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kinds.contains_key(&key) {
-            kinds.retain(|_, kind| kind.asked_at.elapsed() < KEPT);
+        if !kinds.knows(&key) {
+            kinds.forget_unasked(KEPT);
         }
-        let kind = kinds.entry(key).or_insert_with_key(|key| self.watch(key));
-        kind.asked_at = Instant::now();
+        let kind = kinds.ask(key, Kind::is_readable, |key| self.watch(key));
         let mut state = kind.watch.state();
         if !matches!(state, State::Readable { .. }) {
             kind.waiting.add(cluster.clone());
@@ -187,7 +191,6 @@ impl ControlPlanes {
         Kind {
             watch: KindWatch::open(find, scope, on, changed),
             waiting,
-            asked_at: Instant::now(),
         }
     }
 }

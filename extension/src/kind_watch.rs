@@ -2,6 +2,8 @@
 //!
 //! Each has a task of its own, so that a kind that cannot be read is the matter of the objects that name it.
 
+mod named;
+
 use std::{
     panic::AssertUnwindSafe,
     sync::atomic::{AtomicBool, Ordering},
@@ -23,8 +25,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+pub use named::NamedKinds;
+
 use crate::{
     backoff::Backoff,
+    controllers::missing_rule,
     metrics::watch_panicked,
     watch::{Followed, Seen, follow_at},
 };
@@ -272,8 +277,8 @@ fn refusal(resource: &ApiResource, error: &Error) -> String {
     let ApiResource { group, plural, .. } = resource;
     match status(error) {
         Some(401 | 403) => format!(
-            "Sluice may not get, list and watch {plural} in group {group}; add a ClusterRole with that rule and the label \
-             sluice.dev/aggregate-to-extension: \"true\""
+            "Sluice may not read {plural} in group {group}; {}",
+            missing_rule("get, list and watch", resource)
         ),
         Some(code) => format!("the API server refuses to list {plural} in group {group} with {code}"),
         None => format!("{plural} in group {group} cannot be listed"),

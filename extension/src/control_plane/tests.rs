@@ -38,6 +38,8 @@ pub(crate) struct State {
     served: bool,
     /// Whether its definitions have a label.
     pub(crate) labelled: bool,
+    /// What it does with a definition.
+    definitions: Way,
     asked: Vec<String>,
 }
 
@@ -49,6 +51,7 @@ impl Server {
             watch: Way::EndsLater,
             served: true,
             labelled: true,
+            definitions: Way::Answers,
             asked: Vec::new(),
         })))
     }
@@ -136,7 +139,7 @@ impl Server {
                 };
                 let name = path.rsplit('/').next();
                 (
-                    Way::Answers,
+                    state.definitions,
                     json!({"metadata": {"name": name, "labels": labels}}),
                 )
             }
@@ -188,7 +191,7 @@ async fn try_again() {
 #[case::silent(Way::NeverAnswers, "nothing was listed within 10 s")]
 #[case::forbidden(
     Way::Refuses(403),
-    "Sluice may not get, list and watch bads in group controlplane.example.com"
+    "allows to get, list and watch bads in group controlplane.example.com"
 )]
 #[case::bug(Way::Panics, "its watch ended in a bug of Sluice")]
 #[case::broken(Way::Refuses(500), "bads in group controlplane.example.com cannot be listed")]
@@ -253,6 +256,40 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
     assert!(found.contains(why), "{found}");
     assert!(!server.asked_for("/apis/apps/v1/deployments"));
     assert!(!server.asked_for("/apis/controlplane.example.com/v1/goods"));
+}
+
+#[test]
+fn the_oldest_version_of_its_machines_is_that_of_a_control_plane() {
+    let control_plane = |status: Value| -> ControlPlane {
+        serde_json::from_value(json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "Good", "metadata": {"name": "one"},
+            "spec": {"version": "v1.36.3"}, "status": status,
+        }))
+        .unwrap()
+    };
+    let versions = json!([{"version": "v1.35.4", "replicas": 1}, {"version": "v1.36.3", "replicas": 2}]);
+    let of = |status: Value| facts(&control_plane(status)).status_version;
+    assert_eq!(
+        of(json!({"version": "v1.36.3", "versions": versions})).as_deref(),
+        Some("v1.35.4")
+    );
+    assert_eq!(of(json!({"version": "v1.36.3"})).as_deref(), Some("v1.36.3"));
+    assert_eq!(of(json!({})), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
+    let server = Server::new(Way::Answers);
+    server.set(|state| state.definitions = Way::Refuses(403));
+    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let _reading = planes.get(&cluster(), &reference(GROUP, "Good"));
+    sleep(Duration::from_secs(1)).await;
+    let found = message(planes.get(&cluster(), &reference(GROUP, "Good")));
+    let names = "Sluice may not get CustomResourceDefinition goods.controlplane.example.com";
+    assert!(
+        found.contains(names) && found.ends_with("apply the roles of this release"),
+        "{found}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

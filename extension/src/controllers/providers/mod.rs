@@ -6,6 +6,7 @@ mod apply;
 mod dependents;
 mod dereference;
 mod evaluate;
+mod failures;
 mod metrics;
 mod update_status;
 mod watches;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 pub use dependents::Dependents;
+use failures::Failures;
 pub use metrics::Configurations;
 use watches::Watches;
 
@@ -36,12 +38,10 @@ use super::{
     chain,
     isolate::{PassError, isolated},
 };
-use crate::{events::Notifier, triggers::Triggers};
+use crate::{events::Notifier, metrics::PassMetrics, triggers::Triggers};
 
 /// How soon a configuration is looked at again whose result depends on what no watch shows: Secrets are read by name.
 const UNWATCHED: Duration = Duration::from_secs(10);
-/// How soon after a failure that nobody has to put right.
-const RETRY: Duration = Duration::from_secs(2);
 
 /// What every reconcile shares.
 pub struct Context {
@@ -55,6 +55,8 @@ pub struct Context {
     events: Notifier,
     /// How often a configuration is looked at when nothing happens.
     sync_period: Duration,
+    failures: Failures,
+    passes: PassMetrics,
 }
 
 impl Context {
@@ -77,7 +79,16 @@ impl Context {
             configurations,
             triggers,
             sync_period,
+            failures: Failures::default(),
+            passes: PassMetrics::default(),
         }
+    }
+
+    /// Passes are counted there.
+    #[must_use]
+    pub fn counting(mut self, passes: PassMetrics) -> Self {
+        self.passes = passes;
+        self
     }
 
     /// Kinds of control planes in `groups` are read whatever their definitions say.
@@ -95,6 +106,10 @@ struct OfKind {
 }
 
 impl OfKind {
+    fn reference(&self, config: &DynamicObject) -> ObjectRef<DynamicObject> {
+        ObjectRef::from_obj_with(config, self.kind.resource.clone())
+    }
+
     fn api(&self, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.shared.client.clone(), namespace, &self.kind.resource)
     }
@@ -121,7 +136,7 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
         let configs = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
         let controller = Controller::new_with(configs, watcher::Config::default(), resource.clone());
         context.configurations.add(&resource.kind, controller.store());
-        let (wakes, dependents) = (context.dependents.wakes(&resource), context.dependents.clone());
+        let (wakes, shared) = (context.dependents.wakes(&resource), Arc::clone(&context));
         let of_kind = Arc::new(OfKind {
             shared: Arc::clone(&context),
             kind,
@@ -136,7 +151,8 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
                     Err(controller::Error::ObjectNotFound(gone)) => {
                         let mut config = ObjectRef::new_with(&gone.name, resource.clone());
                         config.namespace = gone.namespace;
-                        dependents.forget(&config);
+                        shared.dependents.forget(&config);
+                        shared.failures.forget(&config);
                     }
                     Err(error) => debug!(%error, "Reconciling a configuration"),
                     Ok(_) => {}
@@ -158,12 +174,18 @@ fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action
     let (kind, name) = (&ctx.kind.resource.kind, config.name_any());
     let namespace = config.namespace().unwrap_or_default();
     warn!(kind, namespace, name, error = %chain(error), "Reconciling a configuration");
-    Action::requeue(RETRY)
+    Action::requeue(ctx.shared.failures.failed(ctx.reference(&config)))
 }
 
 /// One pass over a configuration. Whatever happens in it, others get their turn.
 async fn reconcile(config: Arc<DynamicObject>, ctx: Arc<OfKind>) -> Result<Action, Error> {
-    isolated(pass(&config, &ctx)).await?
+    let outcome = isolated(pass(&config, &ctx)).await;
+    match &outcome {
+        Err(PassError::Panicked) => ctx.shared.passes.panicked(),
+        Ok(Ok(_)) => ctx.shared.failures.forget(&ctx.reference(&config)),
+        Err(PassError::TimedOut) | Ok(Err(_)) => {}
+    }
+    outcome?
 }
 
 async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error> {

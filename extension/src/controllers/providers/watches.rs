@@ -1,9 +1,6 @@
 //! Objects that values are computed from, of kinds that are only known once a configuration names them.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -18,7 +15,7 @@ use super::{Error, dependents::Dependents, evaluate::Read};
 use crate::{
     contract::Contract,
     controllers::{chain, served},
-    kind_watch::KindWatch,
+    kind_watch::{KindWatch, NamedKinds, State},
     watch::Seen,
 };
 
@@ -28,12 +25,12 @@ pub(super) struct Watches {
     dependents: Dependents,
     contract: Contract,
     /// By group, kind, whether a Cluster names that and, where only one object is watched, its namespace and name.
-    watched: Mutex<HashMap<Key, Arc<KindWatch<DynamicObject>>>>,
+    watched: Mutex<NamedKinds<Key, Arc<KindWatch<DynamicObject>>>>,
 }
 
 type Key = (String, String, bool, Option<Single>);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Single {
     namespace: Option<String>,
     name: String,
@@ -117,7 +114,8 @@ impl Watches {
             single(source),
         );
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(watched.entry(key).or_insert_with(|| Arc::new(self.open(source))))
+        let is_readable = |watch: &Arc<_>| matches!(KindWatch::state(watch), State::Readable { .. });
+        Arc::clone(watched.ask(key, is_readable, |_| Arc::new(self.open(source))))
     }
 
     fn open(&self, source: &Source) -> KindWatch<DynamicObject> {
