@@ -57,17 +57,33 @@ pub struct NoAnswer(Duration);
 #[error("an answer that takes more than {0} bytes")]
 pub struct TooLong(usize);
 
+/// `client` that opens each watch at a bounded pace.
+#[must_use]
+pub fn paced(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let watches = Watches::default();
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, watches) = (client.clone(), watches.clone());
+        async move {
+            if is_watch(&request) {
+                sleep(watches.wait(request.uri().path())).await;
+            }
+            client.send(request).await
+        }
+    });
+    Client::new(service, namespace)
+}
+
 /// `client` with `bounds` on each request.
 #[must_use]
 pub fn bounded(client: Client, bounds: Bounds) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let (pages, watches) = (Pages::default(), Watches::default());
+    let (client, pages) = (paced(client), Pages::default());
     let service = service_fn(move |request: Request<Body>| {
-        let (client, pages, watches) = (client.clone(), pages.clone(), watches.clone());
+        let (client, pages) = (client.clone(), pages.clone());
         async move {
             let page = Page::of(&request);
             let answer = if is_watch(&request) {
-                sleep(watches.wait(&page.path)).await;
                 let answer = client.send(request).await.map_err(BoxError::from)?;
                 if answer.status().is_success() {
                     return Ok(answer.map(|body| with_few_events(body, bounds)));
@@ -385,12 +401,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_ends_at_once_is_not_opened_at_once() {
-        let client = bounded(long(10, 10), BOUNDS);
-        let began = Instant::now();
-        for _ in 0..10 {
-            assert!(reads(&client, "watch=true").await);
+        for client in [bounded(long(10, 10), BOUNDS), paced(long(10, 10))] {
+            let began = Instant::now();
+            for _ in 0..10 {
+                assert!(reads(&client, "watch=true").await);
+            }
+            assert_eq!(began.elapsed(), BETWEEN_WATCHES * 9);
         }
-        assert_eq!(began.elapsed(), BETWEEN_WATCHES * 9);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use axum::Router;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -17,12 +18,13 @@ use sluice_core::providers::kinds;
 use tokio::{
     runtime::Handle,
     signal::unix::{SignalKind, signal},
+    task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    bounded::{Bounds, bounded},
+    bounded::{Bounds, bounded, paced},
     cli::{Args, WebhookArgs},
     control_plane::ControlPlanes,
     controllers::{bootstrap, providers},
@@ -33,7 +35,7 @@ use crate::{
     metrics::{HookMetrics, PassMetrics},
     recall,
     remote::Remotes,
-    serve::{self, CertificateFiles, Limits, Server, TlsConfig},
+    serve::{self, CertificateFiles, Drained, Limits, Server, TlsConfig},
     stores::Stores,
     telemetry::Log,
     triggers::Triggers,
@@ -124,13 +126,16 @@ async fn run(args: Args, log: &Log, serving: &Handle) -> anyhow::Result<()> {
     });
     let heart = health.heartbeat("runtime", SILENT_RUNTIME);
     let _heart = AbortOnDrop(tokio::spawn(heart.keep(BEAT)));
-    let probes = bind(serving, plain(args.health_addr), serve::Metrics::default()).await?;
+    let probes_at = bind(serving, plain(args.health_addr), serve::Metrics::default()).await?;
     let drained = CancellationToken::new();
-    let hooks = serving.spawn(hooks.run(sluice_hooks::router(index.clone(), hook_metrics), drained.clone()));
-    let probes = serving.spawn(probes.run(
-        health::router(health.clone(), Arc::new(registry)),
-        drained.clone(),
-    ));
+    let hooks = run_on(
+        serving,
+        hooks,
+        sluice_hooks::router(index.clone(), hook_metrics),
+        &drained,
+    );
+    let probes = health::router(health.clone(), Arc::new(registry));
+    let probes = run_on(serving, probes_at, probes, &drained);
 
     let terminating = health.readiness("running");
     terminating.ready();
@@ -171,7 +176,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     } else {
         Fence::open()
     };
-    let unbounded = client(args.kubeconfig.as_deref()).await?;
+    let unbounded = paced(client(args.kubeconfig.as_deref()).await?);
     // Lists of stores may take long, and have a deadline of their own.
     let client = fence.guard(bounded(unbounded.clone(), REQUEST));
     let triggers = Triggers::default();
@@ -261,7 +266,10 @@ async fn lead(
         triggers.clone(),
         args.sync_period,
     );
-    let providers = Arc::new(providers.allowing(args.control_plane_groups.clone()));
+    let providers = providers
+        .allowing(args.control_plane_groups.clone())
+        .counting(parts.passes.clone());
+    let providers = Arc::new(providers);
     let context = Arc::new(bootstrap::Context::new(
         client.clone(),
         settings,
@@ -319,6 +327,16 @@ async fn lead(
 async fn bind(serving: &Handle, config: serve::Config, metrics: serve::Metrics) -> anyhow::Result<Server> {
     let bound = serving.spawn(Server::bind(config, metrics)).await;
     Ok(bound.context("bind on the runtime of hooks")??)
+}
+
+/// Answers on the runtime of hooks until `drained`.
+fn run_on(
+    serving: &Handle,
+    server: Server,
+    router: Router,
+    drained: &CancellationToken,
+) -> JoinHandle<Drained> {
+    serving.spawn(server.run(router, drained.clone()))
 }
 
 async fn hooks(

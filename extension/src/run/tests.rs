@@ -1,3 +1,8 @@
+use std::{
+    io::{Read as _, Write as _},
+    net::Ipv4Addr,
+};
+
 use tokio::time::sleep;
 
 use super::*;
@@ -73,4 +78,39 @@ async fn a_reconciler_of_which_no_pass_ends_is_not_alive() {
     drop(running);
     sleep(SILENT_RECONCILER).await;
     assert!(!alive(&health).await);
+}
+
+/// The test's own thread is all that its runtime has, and it waits without letting it go on.
+#[tokio::test]
+async fn hooks_are_answered_while_the_runtime_that_reconciles_is_stuck() {
+    let serving = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(SERVING_THREADS)
+        .enable_all()
+        .build()
+        .unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let hooks = bind(serving.handle(), plain(address), serve::Metrics::default());
+    let hooks = hooks.await.unwrap();
+    let address = hooks.local_addr();
+    let index = Index::new("tkg-system".into(), Duration::from_mins(10));
+    let router = sluice_hooks::router(index, ());
+    let _running = run_on(serving.handle(), hooks, router, &CancellationToken::new());
+
+    let mut connection = std::net::TcpStream::connect(address).unwrap();
+    connection
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let body = include_str!("../../hooks/tests/hooks/requests/BeforeClusterUpgrade.json");
+    let path = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclusterupgrade/before-cluster-upgrade";
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: hooks\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
+    connection.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    serving.shutdown_background();
+
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains(r#""status":"Success""#), "{answer}");
 }
