@@ -29,6 +29,9 @@ pub fn for_hop(
 ) -> Result<String, Hold> {
     if let Some(name) = pinned {
         let release = find(name, known)?;
+        if release.legacy {
+            return Err(legacy("TKR_DATA", name));
+        }
         return if release.kubernetes_version == hop {
             Ok(release.name.clone())
         } else {
@@ -83,12 +86,15 @@ pub fn for_progress(
 /// A Cluster that has a ClusterBootstrap names a release that is marked legacy.
 #[must_use]
 pub fn tkr_legacy(name: &str) -> Hold {
+    legacy(&format!("label {}", label::TKR), name)
+}
+
+fn legacy(by: &str, name: &str) -> Hold {
     Hold::new(
         HoldReason::TKRLegacy,
         format!(
-            "label {} names TanzuKubernetesRelease {name}, which is marked legacy, but the Cluster has a ClusterBootstrap; \
-             name another release",
-            label::TKR
+            "{by} names TanzuKubernetesRelease {name}, which is marked legacy, but the Cluster has a ClusterBootstrap; \
+             name another release"
         ),
     )
 }
@@ -235,6 +241,11 @@ mod tests {
         assert_eq!(
             for_hop(V35, V36, None, "36-1", &with_legacy),
             Ok("35-1".to_owned())
+        );
+        assert_eq!(
+            for_hop(V35, V36, Some("35-0"), "36-1", &with_legacy).map_err(|hold| hold.reason),
+            Err(HoldReason::TKRLegacy),
+            "nor by a pin, which needs no more than the label"
         );
         let only_legacy = [legacy, release("36-1", V36)];
         assert_eq!(
