@@ -20,8 +20,8 @@ enum Way {
     Ends(u64),
     /// Breaks the connection after so many seconds.
     Breaks(u64),
-    /// Refuses with a status.
-    Refuses(u16),
+    /// Refuses with a status after so many seconds.
+    Refuses(u16, u64),
 }
 
 /// A client whose every question is answered in one way.
@@ -30,7 +30,7 @@ fn client(way: Way) -> Client {
         let (status, seconds, breaks) = match way {
             Way::Ends(seconds) => (200, seconds, false),
             Way::Breaks(seconds) => (200, seconds, true),
-            Way::Refuses(status) => (status, 0, false),
+            Way::Refuses(status, seconds) => (status, seconds, false),
         };
         let frames = stream::unfold(0, move |frame| async move {
             match frame {
@@ -53,8 +53,9 @@ fn client(way: Way) -> Client {
 #[case::ends_late("watch=true", Way::Ends(12), true)]
 #[case::ends_early("watch=true", Way::Ends(3), false)]
 #[case::breaks("watch=true", Way::Breaks(10), false)]
-#[case::gone("watch=true", Way::Refuses(410), false)]
-#[case::away("watch=true", Way::Refuses(503), false)]
+#[case::gone("watch=true", Way::Refuses(410, 0), false)]
+#[case::away("watch=true", Way::Refuses(503, 0), false)]
+#[case::a_proxy_that_gives_up("watch=true", Way::Refuses(504, 10), false)]
 #[case::is_a_list("limit=500", Way::Ends(10), false)]
 #[tokio::test(start_paused = true)]
 async fn what_proves_an_age(#[case] query: &str, #[case] way: Way, #[case] proves: bool) {

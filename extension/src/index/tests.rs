@@ -92,6 +92,41 @@ async fn followed_with(
     (index, [following, follower])
 }
 
+/// [`items`] with a spec of the ClusterBootstrap that was edited after its record was computed, with or without that record.
+fn edited(path: &str) -> Vec<Value> {
+    let mut items = items(path);
+    if path.ends_with("/clusterbootstraps") {
+        items[0]["metadata"]["generation"] = json!(2);
+    }
+    items
+}
+
+fn edited_without_record(path: &str) -> Vec<Value> {
+    let mut items = edited(path);
+    if path.ends_with("/clusterbootstraps") {
+        items[0]["status"] = json!({});
+    }
+    items
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_the_record_has_not_seen_holds() {
+    let (index, _tasks) = followed_with(&Frozen::new(), edited).await;
+    assert_eq!(reason(&index), Some(HoldReason::RecordBehindBootstrap));
+    let (index, _tasks) = followed_with(&Frozen::new(), edited_without_record).await;
+    let unlabelled = HookCall {
+        label: None,
+        ..call()
+    };
+    for call in [call(), unlabelled] {
+        assert_ne!(
+            index.decide(&call),
+            Decision::Release,
+            "the ClusterBootstrap is there"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn memory_of_any_age_is_no_knowledge() {
     let frozen = Frozen::new();
