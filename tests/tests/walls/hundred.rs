@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -19,6 +19,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_tests::apiserver::ApiServer;
+use sluice_tests::extension::Replica;
 use sluice_tests::fault_server::FaultServer;
 use sluice_tests::kapp_controller::Manifests;
 use sluice_tests::objects::{self, TKR};
@@ -45,6 +46,9 @@ const RUN: (&str, &str) = ("run.tanzu.vmware.com", "v1alpha3");
 
 /// What each PackageInstall of the workload names as its values, and since when.
 type Written = Arc<Mutex<HashMap<String, (String, Instant)>>>;
+
+/// The values that each PackageInstall names.
+pub(crate) type Values = HashMap<String, String>;
 
 /// The Clusters, and the one API server that is the workload of all. Their packages differ in their names.
 pub(crate) struct Hundred {
@@ -182,8 +186,22 @@ impl Hundred {
             .collect())
     }
 
+    /// Fails unless a hook of a Cluster is answered, and held.
+    pub(crate) async fn is_held(&self, replica: &Replica, index: usize) -> Result<()> {
+        let clusters = self.api(("cluster.x-k8s.io", "v1beta2"), "Cluster", "clusters");
+        let cluster = serde_json::to_value(clusters.get(&name(index)).await?)?;
+        let versions = json!({"fromKubernetesVersion": VERSIONS[1], "toKubernetesVersion": VERSIONS[2]});
+        let reply = replica.ask("BeforeClusterUpgrade", &cluster, &versions).await?;
+        ensure!(
+            reply.status == "Success" && reply.retry_after_seconds > 0,
+            "a hook of {} is answered with {reply:?}",
+            name(index)
+        );
+        Ok(())
+    }
+
     /// The values that each PackageInstall names.
-    fn values(&self) -> HashMap<String, String> {
+    pub(crate) fn values(&self) -> Values {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written
             .iter()
@@ -248,7 +266,8 @@ fn name(index: usize) -> String {
     format!("c{index:03}")
 }
 
-fn install(index: usize) -> String {
+/// Name of the PackageInstall of a Cluster.
+pub(crate) fn install(index: usize) -> String {
     format!("{}-calico", name(index))
 }
 
