@@ -181,7 +181,7 @@ async fn meanwhile(
     let first = subject.revision().await?;
     disturbance.await?;
     let last = subject.revision().await?;
-    Ok(vec![Withdrawal { first, last }])
+    Ok(vec![Withdrawal::between(first, last)])
 }
 
 /// An object whose name depends on a package.
@@ -270,8 +270,8 @@ async fn label(subject: &Subject, lasts: Duration) -> Result<()> {
     set(|subject| json!(subject.target().name())).await.map(drop)
 }
 
-/// The values of the package that has them in a Secret. Sluice sees that when it reads the Secret again, some seconds later, and
-/// takes the proof away itself: until then it stands.
+/// The values of the package that has them in a Secret. Sluice sees that when it reads the Secret again: before a gate opens, or some
+/// seconds later.
 async fn values_secret(subject: &Subject, lasts: Duration) -> Result<Vec<Withdrawal>> {
     let secret = subject
         .persist("look for a Secret with values", || async {
@@ -292,9 +292,9 @@ async fn values_secret(subject: &Subject, lasts: Duration) -> Result<Vec<Withdra
         json!({"data": {"values.yaml": BASE64_STANDARD.encode(document)}})
     };
     let edits = there_and_back(subject, &path, &[values(2), values(1)], lasts).await?;
-    let read_later = |edit: Withdrawal| Withdrawal {
-        last: Revision::MAX,
+    let unwatched = |edit: Withdrawal| Withdrawal {
+        unwatched: true,
         ..edit
     };
-    Ok(edits.into_iter().map(read_later).collect())
+    Ok(edits.into_iter().map(unwatched).collect())
 }

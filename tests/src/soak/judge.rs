@@ -32,7 +32,7 @@ impl Verdict {
     }
 }
 
-/// Whether each missing proof was taken away
+/// Whether each missing proof had been there, and was taken away
 /// - after the last proof that the gate waited for, so that the reads before it was opened could still find everything in order,
 /// - before the version was written, and
 /// - without a record after that which has the gate open still, because Sluice has looked again then, and with one at most that has
@@ -57,19 +57,23 @@ fn is_overtaken(
     let Some(proven) = last_proof(milestones, opened) else {
         return false;
     };
-    let excused = |withdrawn: &Withdrawal| {
+    let excused = |withdrawn: &Withdrawal, missing: &str| {
         let looked_after = withdrawn.last.min(written).max(opened);
+        let looks_later =
+            withdrawn.unwatched || !records.leaves_open(LAST_HOOK, version, (looked_after, written));
         withdrawn.last > proven
             && withdrawn.first < written
             && closed.is_none_or(|closed| closed > withdrawn.first)
-            && !records.leaves_open(LAST_HOOK, version, (looked_after, written))
+            && looks_later
+            && was_proven(milestones, missing, withdrawn.last.min(written))
     };
     !violation.missing.is_empty()
         && violation.missing.iter().all(|missing| {
             happened
                 .iter()
                 .filter(|happened| happened.concerns(missing))
-                .any(|happened| happened.withdrawals.iter().any(excused))
+                .flat_map(|happened| &happened.withdrawals)
+                .any(|withdrawn| excused(withdrawn, missing))
         })
 }
 
@@ -90,6 +94,17 @@ fn last_proof(milestones: &[Milestone], before: Revision) -> Option<Revision> {
     proofs.map(|milestone| milestone.revision).max()
 }
 
+/// Whether exactly the package that is missing had its proof some time before.
+fn was_proven(milestones: &[Milestone], missing: &str, before: Revision) -> bool {
+    let name = missing.split(' ').next().unwrap_or_default();
+    milestones.iter().any(|milestone| match &milestone.event {
+        Event::PackageProven { ref_name, version } => {
+            milestone.revision < before && name == format!("{ref_name}.{version}")
+        }
+        _ => false,
+    })
+}
+
 /// When a disturbance took a proof away: at one write, or somewhere between two revisions where nothing was written that tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Withdrawal {
@@ -97,6 +112,8 @@ pub(super) struct Withdrawal {
     pub(super) first: Revision,
     /// The latest.
     pub(super) last: Revision,
+    /// Whether no watch shows it, so that Sluice sees it some seconds later, whatever it writes meanwhile.
+    pub(super) unwatched: bool,
 }
 
 impl Withdrawal {
@@ -105,6 +122,16 @@ impl Withdrawal {
         Self {
             first: revision,
             last: revision,
+            unwatched: false,
+        }
+    }
+
+    /// Somewhere from one revision to another.
+    pub(super) fn between(first: Revision, last: Revision) -> Self {
+        Self {
+            first,
+            last,
+            unwatched: false,
         }
     }
 }
@@ -138,8 +165,17 @@ mod tests {
         }
     }
 
-    /// The verdict on a write at revision 90, when the proof was complete at 40 and the gate was opened at 50.
+    /// The verdict on a write at revision 90, when the proof was complete at 40 and the gate was opened at 50. Antrea was proven at 35.
     fn judged(withdrawal: Withdrawal, package: &'static str, records: &[(Revision, bool)]) -> Verdict {
+        judged_when(Some(35), withdrawal, package, records)
+    }
+
+    fn judged_when(
+        antrea_proven: Option<Revision>,
+        withdrawal: Withdrawal,
+        package: &'static str,
+        records: &[(Revision, bool)],
+    ) -> Verdict {
         let violation = Violation {
             revision: WRITTEN,
             namespace: "soak".to_owned(),
@@ -147,14 +183,13 @@ mod tests {
             write: "the control plane was written to v1.36.3".to_owned(),
             missing: vec!["antrea.soak.test.2.0.0 (App paused)".to_owned()],
         };
-        let milestones = [
-            milestone(
-                PROVEN,
-                Event::PackageProven {
-                    ref_name: "metrics-server.soak.test".to_owned(),
-                    version: "2.0.0".to_owned(),
-                },
-            ),
+        let proof = |revision, package: &str| {
+            let ref_name = format!("{package}.soak.test");
+            let version = "2.0.0".to_owned();
+            milestone(revision, Event::PackageProven { ref_name, version })
+        };
+        let mut milestones = vec![
+            proof(PROVEN, "metrics-server"),
             milestone(
                 WRITTEN,
                 Event::ControlPlaneWritten {
@@ -162,6 +197,7 @@ mod tests {
                 },
             ),
         ];
+        milestones.extend(antrea_proven.map(|revision| proof(revision, "antrea")));
         let happened = Happened {
             kind: "app-paused",
             package: Some(package),
@@ -220,10 +256,36 @@ mod tests {
 
     #[test]
     fn a_killed_process_may_take_a_proof_away_until_it_is_back() {
-        let killed = Withdrawal { first: 20, last: 60 };
+        let killed = Withdrawal::between(20, 60);
         let records = [(30, false), (OPENED, true)];
         assert!(judged(killed, "antrea", &records).early.is_empty());
-        let back = Withdrawal { first: 20, last: 30 };
+        let back = Withdrawal::between(20, 30);
         assert_eq!(judged(back, "antrea", &records).early.len(), 1);
+    }
+
+    #[test]
+    fn a_package_that_was_never_proven_is_no_package_whose_proof_was_taken_away() {
+        let records = [(30, false), (OPENED, true)];
+        for withdrawal in [
+            Withdrawal::at(45),
+            Withdrawal::at(60),
+            Withdrawal::between(20, 70),
+        ] {
+            let never = judged_when(None, withdrawal, "antrea", &records);
+            assert_eq!(never.early.len(), 1, "{withdrawal:?}");
+            let later = judged_when(Some(95), withdrawal, "antrea", &records);
+            assert_eq!(later.early.len(), 1, "{withdrawal:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_watch_shows_is_seen_later_but_before_the_gate_opens() {
+        let edited = |revision| Withdrawal {
+            unwatched: true,
+            ..Withdrawal::at(revision)
+        };
+        let records = [(30, false), (OPENED, true), (70, true)];
+        assert!(judged(edited(60), "antrea", &records).early.is_empty());
+        assert_eq!(judged(edited(38), "antrea", &records).early.len(), 1);
     }
 }
