@@ -101,6 +101,11 @@ fn every_way_to_another_machine_has_a_wall() {
         ("Client::try_from", vec!["remote/client.rs", "run.rs"]),
         ("TcpStream", vec!["serve/connection.rs", "serve/server.rs"]),
         ("TcpListener", vec!["serve/server.rs"]),
+        (
+            "Controller::new",
+            vec!["controllers/bootstrap/mod.rs", "controllers/providers/mod.rs"],
+        ),
+        (" watcher(", vec!["watch.rs"]),
         ("lookup_host", vec![]),
         ("UnixStream", vec![]),
     ] {
@@ -114,13 +119,59 @@ fn every_way_to_another_machine_has_a_wall() {
     for file in [
         "run.rs",
         "remote/client.rs",
-        "serve/connection.rs",
+        "serve/config.rs",
         "kind_watch.rs",
         "leader.rs",
+        "controllers/bootstrap/mod.rs",
+        "controllers/providers/mod.rs",
     ] {
         assert!(
             walls.contains(&format!("`{file}`")),
             "{file} is not in the table of walls"
         );
+    }
+}
+
+/// File below `extension/src`, a constant in it, the beginning of its row of the table of walls, and what the row says of it.
+#[rustfmt::skip]
+const FIGURES: [(&str, &str, &str, &str); 20] = [
+    ("run.rs", "time: Duration::from_secs(30)", "a request of a pass to the management", "30 s"),
+    ("run.rs", "SILENCE: Duration = Duration::from_secs(75)", "list or watch of a store", "75 s of silence"),
+    ("watch.rs", "LIST_SILENCE: Duration = Duration::from_secs(70)", "list or watch of a store", "with an age 70 s"),
+    ("bounded.rs", "BETWEEN_WATCHES: Duration = Duration::from_millis(500)", "list or watch of a store", "twice a second"),
+    ("kind_watch.rs", "FINDING: Duration = Duration::from_secs(10)", "how a kind is served", "10 s each"),
+    ("kind_watch.rs", "LISTING: Duration = Duration::from_secs(10)", "how a kind is served", "10 s each"),
+    ("remote/client.rs", "time: Duration::from_secs(10)", "a request of a pass to a workload", "10 s in all"),
+    ("remote/client.rs", "answer: 8 * 1024 * 1024", "a request of a pass to a workload", "8 MiB"),
+    ("remote/client.rs", "memory: 32 * 1024 * 1024", "a request of a pass to a workload", "32 MiB in memory"),
+    ("bounded.rs", "REFUSAL: usize = 64 * 1024", "a request of a pass to a workload", "a refusal 64 KiB"),
+    ("remote/breaker.rs", "MAX_DELAY: Duration = Duration::from_mins(1)", "a request of a pass to a workload", "1 to 60 s"),
+    ("remote/client.rs", "SILENCE: Duration = Duration::from_secs(45)", "list or watch of a workload", "45 s of silence"),
+    ("remote/client.rs", "list: 16 * 1024 * 1024", "list or watch of a workload", "16 MiB all pages"),
+    ("remote/client.rs", "pace: 2 * 1024 * 1024", "list or watch of a workload", "2 MiB each second"),
+    ("remote/connection.rs", "LARGEST_STORE: usize = 16 * 1024 * 1024", "list or watch of a workload", "16 MiB in a store"),
+    ("leader.rs", "TRIES: u32 = 3", "a renewal of the lease", "a third of"),
+    ("controllers/isolate.rs", "PASS_TIMEOUT: Duration = Duration::from_mins(2)", "a whole pass", "2 min"),
+    ("controllers/bootstrap/troubles.rs", "SLOW: Duration = Duration::from_secs(3)", "a whole pass", "3 s where"),
+    ("../hooks/src/body.rs", "MAX_BODY: usize = 20 * 1024 * 1024", "a peer of the hook port", "20 MiB each body"),
+    ("../hooks/src/body.rs", "DEADLINE: Duration = Duration::from_secs(2)", "a peer of the hook port", "2 s for its body"),
+];
+
+/// The table of walls says what the constants say.
+#[test]
+fn the_figures_of_walls_are_those_of_the_code() {
+    let page = read("docs/architecture.md");
+    let walls = page.split("## Walls").nth(1).expect("the table of walls");
+    for (file, constant, begins, says) in FIGURES {
+        let source = read(&format!("extension/src/{file}"));
+        assert!(
+            source.contains(constant),
+            "{file}: {constant} has changed; change its row, and this table"
+        );
+        let row = walls
+            .lines()
+            .find(|line| line.starts_with(&format!("| {begins}")));
+        let row = row.unwrap_or_else(|| panic!("no row begins with {begins:?}"));
+        assert!(row.contains(says), "{says:?} is not in: {row}");
     }
 }
