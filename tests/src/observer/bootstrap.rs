@@ -7,6 +7,9 @@ use super::conditions::{annotation, text};
 /// On a ClusterBootstrap: packages that its user keeps at a version, or leaves out, on purpose.
 const KEEP: &str = "lifecycle.sluice.dev/keep-package-versions";
 
+/// What stands for the version of a package that is left out.
+const NONE: &str = "none";
+
 /// A ClusterBootstrap.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bootstrap {
@@ -25,23 +28,16 @@ pub(super) struct WantedPackage {
     pub(super) values_from: Value,
 }
 
-/// The exceptions that a ClusterBootstrap asks for, by short names of packages.
+/// The exceptions that a ClusterBootstrap asks for. `upgradePolicy` names packages by short name only, the annotation by short name
+/// or by `spec.refName` of the Package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Exceptions {
     /// Packages that need not be ready before the control plane goes.
     after_control_plane: Vec<String>,
     /// Packages of which it is enough that they are applied.
     applied: Vec<String>,
-    kept: Vec<(String, Kept)>,
-}
-
-/// What is kept of a package on purpose.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// Exactly this version.
-    Version(String),
-    /// Nothing: it is left out.
-    Nothing,
+    /// Packages with the version that is kept.
+    kept: Vec<(String, String)>,
 }
 
 impl Bootstrap {
@@ -84,13 +80,7 @@ impl Exceptions {
         let kept = annotation(bootstrap, KEEP)
             .split(',')
             .filter_map(|entry| entry.split_once('='))
-            .map(|(package, version)| {
-                let kept = match version.trim() {
-                    "none" => Kept::Nothing,
-                    version => Kept::Version(version.to_owned()),
-                };
-                (package.trim().to_owned(), kept)
-            })
+            .map(|(package, version)| (package.trim().to_owned(), version.trim().to_owned()))
             .collect();
         Self {
             after_control_plane: named("phase", "AfterControlPlane"),
@@ -111,14 +101,21 @@ impl Exceptions {
         self.applied.iter().any(|name| name == short(ref_name))
     }
 
-    /// What is kept of this package, if its user says so.
-    pub(super) fn kept(&self, ref_name: &str) -> Option<&Kept> {
-        let found = self.kept.iter().find(|(name, _)| name == short(ref_name))?;
-        Some(&found.1)
+    /// Whether this package stays at this version, whatever the release says. Another version of it follows the release.
+    pub(super) fn keeps(&self, ref_name: &str, version: &str) -> bool {
+        let named = |name: &str| name == ref_name || name == short(ref_name);
+        self.kept
+            .iter()
+            .any(|(name, kept)| named(name) && kept == version)
+    }
+
+    /// Whether the release's package is not wanted where the ClusterBootstrap does not have it.
+    pub(super) fn leaves_out(&self, ref_name: &str) -> bool {
+        self.keeps(ref_name, NONE)
     }
 }
 
-/// The name by which a user speaks of a package: its refName up to the first dot.
+/// The short name of a package: its refName up to the first dot.
 fn short(ref_name: &str) -> &str {
     ref_name.split('.').next().unwrap_or_default()
 }

@@ -31,6 +31,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod values;
+mod version;
 mod violation;
 mod workers;
 

@@ -1,11 +1,14 @@
 //! What is missing for a write, as things stand.
 
+use std::cmp::Ordering;
+
 use super::{Ledger, Name};
-use crate::observer::bootstrap::{Bootstrap, Kept, WantedPackage};
+use crate::observer::bootstrap::{Bootstrap, WantedPackage};
 use crate::observer::cluster::ClusterView;
 use crate::observer::evidence::Evidence;
 use crate::observer::feed::Revision;
 use crate::observer::key::Place;
+use crate::observer::version;
 
 /// What needs a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,7 @@ pub(super) struct Missing {
 }
 
 /// A package that has to be there.
+#[derive(Clone)]
 struct Wanted {
     package: WantedPackage,
     ref_name: String,
@@ -141,44 +145,58 @@ impl Ledger {
         }
     }
 
-    /// The template's packages, and those that only the ClusterBootstrap has. A package of the ClusterBootstrap that no template
-    /// names was chosen by its user, and stands for the template's. One that is kept by annotation stands for both.
+    /// The template's packages, and those that only the ClusterBootstrap has.
+    ///
+    /// The ClusterBootstrap's own package stands for the template's where the annotation keeps its version, and where its user
+    /// chose it: no template names it, and it is not lower than the template's. A package that the annotation leaves out is not
+    /// wanted as long as the ClusterBootstrap does not have it.
     fn wanted(
         &self,
         template: &[WantedPackage],
         bootstrap: &Bootstrap,
         missing: &mut Vec<Missing>,
     ) -> Vec<Wanted> {
-        let own = &bootstrap.packages;
-        let mut all: Vec<Wanted> = Vec::new();
-        let named = |package: &&WantedPackage| {
-            self.templates
-                .values()
-                .flatten()
-                .any(|known| known.name == package.name)
+        let exceptions = &bootstrap.exceptions;
+        let own = self.existing(&bootstrap.packages, missing);
+        let mut template = self.existing(template, missing);
+        template.retain(|of| !exceptions.leaves_out(&of.ref_name) || own.iter().any(|own| own.is_same(of)));
+        let is_high_enough = |own: &Wanted| {
+            let mut bounds = template.iter().filter(|of| of.is_same(own));
+            // Versions without an order cannot be said to be high enough.
+            bounds.all(|of| version::order(&own.version, &of.version).is_some_and(Ordering::is_ge))
         };
-        let chosen = own.iter().filter(|package| !named(package));
-        for package in chosen.chain(template).chain(own) {
+        let is_chosen = |own: &Wanted| !self.is_in_a_template(&own.package.name) && is_high_enough(own);
+        let is_kept = |own: &Wanted| exceptions.keeps(&own.ref_name, &own.version);
+        let kept = own.iter().filter(|own| is_kept(own));
+        let chosen = own.iter().filter(|own| is_chosen(own));
+        let mut all: Vec<Wanted> = Vec::new();
+        for package in kept.chain(chosen).chain(&template).chain(&own) {
+            if !all.iter().any(|known| known.is_same(package)) {
+                all.push(package.clone());
+            }
+        }
+        all
+    }
+
+    /// Those of `packages` whose Package exists; each other one is missing.
+    fn existing(&self, packages: &[WantedPackage], missing: &mut Vec<Missing>) -> Vec<Wanted> {
+        let mut existing = Vec::new();
+        for package in packages {
             match self.packages.get(&package.name) {
                 None => missing.push(Missing::new(format!("a Package {}", package.name))),
-                Some((ref_name, _)) if all.iter().any(|known| known.ref_name == *ref_name) => {}
-                Some((ref_name, version)) => all.push(Wanted {
+                Some((ref_name, version)) => existing.push(Wanted {
                     package: package.clone(),
                     ref_name: ref_name.clone(),
                     version: version.clone(),
                 }),
             }
         }
-        all.retain_mut(|wanted| match bootstrap.exceptions.kept(&wanted.ref_name) {
-            Some(Kept::Nothing) => false,
-            Some(Kept::Version(version)) => {
-                wanted.package.name = format!("{}.{version}", wanted.ref_name);
-                wanted.version.clone_from(version);
-                true
-            }
-            None => true,
-        });
-        all
+        existing
+    }
+
+    fn is_in_a_template(&self, package: &str) -> bool {
+        let mut named = self.templates.values().flatten();
+        named.any(|known| known.name == package)
     }
 
     fn found<'a>(
@@ -251,6 +269,13 @@ impl Ledger {
             )),
             Ok(_) => None,
         }
+    }
+}
+
+impl Wanted {
+    /// Whether both are versions of one package.
+    fn is_same(&self, other: &Self) -> bool {
+        self.ref_name == other.ref_name
     }
 }
 

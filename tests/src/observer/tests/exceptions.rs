@@ -1,4 +1,4 @@
-//! Exceptions that a ClusterBootstrap asks for, by the short names that its user writes.
+//! Exceptions that a ClusterBootstrap asks for, by the names that its user writes.
 
 use serde_json::{Value, json};
 
@@ -15,12 +15,24 @@ fn with_policy(policy: Value) -> Story {
     story
 }
 
+/// With a ClusterBootstrap that has antrea 1.0.0.
 fn keeping(kept: &str) -> Story {
+    keeping_of(kept, &json!({"cni": {"refName": "antrea.a.test.1.0.0"}}))
+}
+
+fn keeping_of(kept: &str, spec: &Value) -> Story {
     let mut story = Story::until_bump();
     story.bootstrap_with(json!({
         "metadata": {"annotations": {"lifecycle.sluice.dev/keep-package-versions": kept}},
-        "spec": {"cni": {"refName": "antrea.a.test.1.0.0"}},
+        "spec": spec,
     }));
+    story
+}
+
+fn without_antrea(kept: &str) -> Story {
+    let mut story = keeping_of(kept, &json!({}));
+    story.delete("/wl/u/packaging.carvel.dev/packageinstalls/tkg-system/one-antrea");
+    story.delete("/wl/u/kappctrl.k14s.io/apps/tkg-system/one-antrea");
     story
 }
 
@@ -71,26 +83,102 @@ fn an_exception_for_another_package_is_none() {
     story.is_early("control plane", "1.0.0");
 }
 
+/// `spec.upgradePolicy` knows packages by short name only.
+#[test]
+fn a_policy_for_a_ref_name_is_none() {
+    let mut story = Story::until_bump();
+    story.bootstrap_with(json!({"spec": {
+        "cni": {"refName": "antrea.a.test.2.0.0"},
+        "upgradePolicy": {"packages": [
+            {"package": "antrea.a.test", "phase": "AfterControlPlane", "readiness": "Applied"},
+        ]},
+    }}));
+    story.app("2.0.0", 2, 1, "ReconcileSucceeded");
+    story.install("2.0.0", 2, 2, "ReconcileSucceeded");
+    story.app("2.0.0", 2, 2, "Reconciling");
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "Reconciling");
+}
+
 #[test]
 fn a_package_that_is_kept_is_expected_at_that_version() {
-    let mut story = keeping("metrics=none, antrea=1.0.0");
-    story.control_plane(NEW, OLD);
-    story.is_in_order();
+    for kept in [
+        "antrea=1.0.0",
+        "antrea.a.test=1.0.0",
+        "metrics=none, antrea = 1.0.0",
+    ] {
+        let mut story = keeping(kept);
+        story.control_plane(NEW, OLD);
+        story.is_in_order();
+    }
+}
+
+#[test]
+fn a_version_of_its_user_that_is_kept_stands_for_a_higher_one_of_the_template() {
+    for kept in ["antrea=1.5.0", "antrea.a.test=1.5.0"] {
+        let mut story = keeping_of(kept, &json!({"cni": {"refName": "antrea.a.test.1.5.0"}}));
+        story.package("1.5.0");
+        story.prove("1.5.0", 2);
+        story.control_plane(NEW, OLD);
+        story.is_in_order();
+    }
+}
+
+#[test]
+fn an_annotation_for_another_package_keeps_nothing() {
+    for kept in ["antrea.a=1.0.0", "antre=1.0.0", "antrea.a.test.1.0.0=1.0.0"] {
+        let mut story = keeping(kept);
+        story.control_plane(NEW, OLD);
+        story.is_early("control plane", "antrea.a.test.2.0.0");
+    }
 }
 
 #[test]
 fn a_package_that_is_kept_at_another_version_than_it_runs_is_missing() {
-    let mut story = keeping("antrea=1.0.1");
+    let mut story = keeping_of(
+        "antrea=1.0.1",
+        &json!({"cni": {"refName": "antrea.a.test.1.0.1"}}),
+    );
+    story.package("1.0.1");
     story.bump();
     story.control_plane(NEW, OLD);
     story.is_early("control plane", "antrea.a.test.1.0.1");
 }
 
+/// An annotation from an earlier upgrade is about the version of that time.
 #[test]
-fn a_package_that_is_left_out_on_purpose_is_not_expected() {
-    let mut story = keeping("antrea=none");
-    story.delete("/wl/u/packaging.carvel.dev/packageinstalls/tkg-system/one-antrea");
-    story.delete("/wl/u/kappctrl.k14s.io/apps/tkg-system/one-antrea");
+fn an_annotation_for_a_version_that_the_cluster_does_not_have_keeps_nothing() {
+    let after_the_upgrade = json!({"cni": {"refName": "antrea.a.test.2.0.0"}});
+    let mut story = keeping_of("antrea=1.0.0", &after_the_upgrade);
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "antrea.a.test.2.0.0");
+
+    let mut story = keeping_of("antrea=1.0.0", &after_the_upgrade);
+    story.bump();
     story.control_plane(NEW, OLD);
     story.is_in_order();
+}
+
+#[test]
+fn a_package_that_is_left_out_on_purpose_is_not_expected() {
+    for kept in ["antrea=none", "antrea.a.test=none"] {
+        let mut story = without_antrea(kept);
+        story.control_plane(NEW, OLD);
+        story.is_in_order();
+    }
+}
+
+#[test]
+fn a_package_is_missing_where_another_one_is_left_out() {
+    let mut story = without_antrea("antrea.a=none");
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "not installed");
+}
+
+/// `none` is about a package that the cluster does not have.
+#[test]
+fn a_package_that_the_cluster_has_is_not_left_out() {
+    let mut story = keeping("antrea=none");
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "antrea.a.test.2.0.0");
 }

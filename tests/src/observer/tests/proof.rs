@@ -102,6 +102,42 @@ fn a_version_that_its_user_chose_stands_for_that_of_the_template() {
 }
 
 #[test]
+fn a_version_below_that_of_the_template_is_no_choice() {
+    for below in ["1.5.0", "2.0.0-rc.1", "latest"] {
+        let mut story = Story::until_bump();
+        story.package(below);
+        story.bootstrap(&json!({"refName": format!("antrea.a.test.{below}")}));
+        story.prove(below, 2);
+        story.control_plane(NEW, OLD);
+        story.is_early("control plane", "antrea.a.test.2.0.0");
+    }
+}
+
+#[test]
+fn a_lower_build_of_the_version_of_the_template_is_no_choice() {
+    for (own, named) in [("tkg.1", "tkg.2"), ("tkg.9", "tkg.10"), ("tkg.9", "tkg.a")] {
+        let [own, named] = [own, named].map(|build| format!("2.0.0+vmware.1-{build}"));
+        let mut story = Story::until_bump();
+        story.release("r2", NEW, &named);
+        story.package(&own);
+        story.bootstrap(&json!({"refName": format!("antrea.a.test.{own}")}));
+        story.prove(&own, 2);
+        story.control_plane(NEW, OLD);
+        story.is_early("control plane", &format!("antrea.a.test.{named}"));
+    }
+}
+
+#[test]
+fn a_higher_build_of_the_version_of_the_template_is_a_choice() {
+    let mut story = Story::until_bump();
+    story.package("2.0.0+own.1");
+    story.bootstrap(&json!({"refName": "antrea.a.test.2.0.0+own.1"}));
+    story.prove("2.0.0+own.1", 2);
+    story.control_plane(NEW, OLD);
+    story.is_in_order();
+}
+
+#[test]
 fn what_is_left_of_the_release_before_is_no_choice() {
     let mut story = Story::until_bump();
     story.write(
