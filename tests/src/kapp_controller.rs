@@ -1,5 +1,7 @@
 //! kapp-controller, main process and sidecar, for the management cluster or for a workload cluster.
 
+mod ends;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +22,10 @@ use crate::ports::Port;
 use crate::process::{Launch, Process};
 use crate::stack::StackCore;
 use crate::wait;
+
+#[cfg(test)]
+pub(crate) use self::ends::CRASHED;
+pub(crate) use self::ends::{is_known_crash, is_log};
 
 /// Gives the process its own `/run` and `/home`, where its token and its home directory are fixed, then
 /// becomes it. The program is bound to a new place first, because it may lie below `/home` itself.
@@ -220,7 +226,7 @@ impl KappController {
     }
 
     /// Starts it again whenever it has ended by itself, as a kubelet does, for as long as it is polled. Version 0.53.1 crashes
-    /// now and then: a watch of Packages that cannot be opened is used nevertheless (`watchers/translation_watcher.go`).
+    /// now and then (module `ends`).
     pub(crate) async fn keep_alive(&self) {
         let mut look = tokio::time::interval(LOOK);
         loop {
@@ -336,6 +342,7 @@ impl KappController {
             .environment
             .iter()
             .fold(launch, |launch, (name, value)| launch.env(name, value));
+        let launch = launch.with_known_ends(ends::is_known_end);
         Process::start(self.core.directory(), self.with_environment(launch))
     }
 

@@ -13,6 +13,7 @@ mod edit;
 pub mod etcd;
 pub mod extension;
 pub mod fault_server;
+mod go_crash;
 mod hook_call;
 pub mod kapp_controller;
 pub mod kubelet;

@@ -1,4 +1,4 @@
-//! What no log of a run may hold: panics, and secrets, plain or in base64.
+//! What no log of a run may hold: panics of Rust and crashes of Go, and secrets, plain or in base64.
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +8,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::canary::spellings;
+use crate::go_crash::crashes;
+use crate::kapp_controller;
 
 /// How a panic of Rust announces itself.
 const PANIC: &str = "panicked at";
@@ -25,7 +27,7 @@ pub struct Secret {
 /// What was found in the logs, one line for each; the secret itself is not repeated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Logs with a panic in them.
+    /// Logs with a panic or a crash in them, the crash that is known of kapp-controller left out.
     pub panics: Vec<String>,
     /// Logs with a secret in them.
     pub leaks: Vec<String>,
@@ -81,6 +83,11 @@ impl Found {
     fn search_text(&mut self, name: &str, text: &str, secrets: &[Secret]) {
         let panics = text.lines().filter(|line| line.contains(PANIC));
         self.panics.extend(panics.map(|line| format!("{name}: {line}")));
+        let may_crash = kapp_controller::is_log(name);
+        let crashes = crashes(text).into_iter();
+        let crashes = crashes.filter(|crash| !(may_crash && kapp_controller::is_known_crash(crash)));
+        self.panics
+            .extend(crashes.map(|crash| format!("{name}: {} in {}", crash.cause, crash.function)));
         let told = secrets.iter().filter(|secret| secret.is_in(text));
         self.leaks
             .extend(told.map(|secret| format!("{name} tells {}", secret.what)));
@@ -94,6 +101,8 @@ fn middle(data: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use crate::kapp_controller::CRASHED;
 
     const CANARY: &str = "canary-in-a-coal-mine";
 
@@ -134,14 +143,47 @@ mod tests {
         }
     }
 
+    fn panics(name: &str, text: &str) -> Vec<String> {
+        let mut found = Found::default();
+        found.search_text(name, text, &[]);
+        found.panics
+    }
+
     #[test]
     fn a_panic_is_found() {
-        let mut found = Found::default();
-        found.search_text(
-            "sluice.log",
-            "thread 'main' panicked at src/run.rs:1:1:\nboom",
-            &[],
-        );
-        assert_eq!(found.panics.len(), 1);
+        let panicked = "thread 'main' panicked at src/run.rs:1:1:\nboom";
+        assert_eq!(panics("sluice.log", panicked).len(), 1);
+    }
+
+    #[test]
+    fn a_crash_of_a_go_program_is_found_in_every_log() {
+        let panic = "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n";
+        let error = "fatal error: concurrent map writes\n\ngoroutine 1 [running]:\nmain.main()\n";
+        for name in [
+            "apiserver-mgmt.log",
+            "capi-core.log",
+            "kapp-soak-r1.log",
+            "etcd.log",
+        ] {
+            assert_eq!(
+                panics(name, panic),
+                [format!("{name}: panic: boom in main.main()")]
+            );
+            assert_eq!(panics(name, error).len(), 1);
+        }
+    }
+
+    #[test]
+    fn the_known_crash_is_left_out_in_the_logs_of_kapp_controller_only() {
+        for name in ["kapp-controller.log", "kapp-soak-r1.log"] {
+            assert_eq!(panics(name, CRASHED), Vec::<String>::new());
+        }
+        for name in [
+            "kapp-controller-sidecar.log",
+            "kapp-soak-r1-sidecar.log",
+            "capi-core.log",
+        ] {
+            assert_eq!(panics(name, CRASHED).len(), 1, "{name}");
+        }
     }
 }

@@ -30,7 +30,11 @@ pub struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
+    known_ends: Option<KnownEnds>,
 }
+
+/// Says of what one process wrote whether it ended for a cause that is known.
+type KnownEnds = fn(&str) -> bool;
 
 impl Launch {
     /// A launch of `program`, logged as `name`. Its environment has a PATH and nothing else.
@@ -45,6 +49,7 @@ impl Launch {
                 // Go programs use memory that is there rather than time, of which their start takes much.
                 ("GOGC".into(), "400".into()),
             ],
+            known_ends: None,
         }
     }
 
@@ -68,6 +73,14 @@ impl Launch {
         self.environment.push((name.into(), value.into()));
         self
     }
+
+    /// Counts each end by itself. While the process [may end](Process::may_end), an end for a cause that `are_known` does not
+    /// know is a failure of the stack nevertheless.
+    #[must_use]
+    pub(crate) fn with_known_ends(mut self, are_known: KnownEnds) -> Self {
+        self.known_ends = Some(are_known);
+        self
+    }
 }
 
 /// A running process. Dropping it kills its group.
@@ -76,8 +89,17 @@ pub struct Process {
     name: String,
     group: Pid,
     log: PathBuf,
-    stopping: Arc<AtomicBool>,
+    end: Arc<End>,
     exit: watch::Receiver<Option<ExitStatus>>,
+}
+
+/// What is known of the end of a process before it ends.
+#[derive(Debug, Default)]
+struct End {
+    /// It was asked to end.
+    asked: AtomicBool,
+    /// It may end by itself.
+    allowed: AtomicBool,
 }
 
 impl Process {
@@ -88,6 +110,7 @@ impl Process {
             program,
             arguments,
             environment,
+            known_ends,
         } = launch;
         let log = directory.log_path(&name);
         let output = OpenOptions::new()
@@ -95,6 +118,10 @@ impl Process {
             .append(true)
             .open(&log)
             .with_context(|| format!("open log {}", log.display()))?;
+        let written_before = output
+            .metadata()
+            .with_context(|| format!("look at log {}", log.display()))?
+            .len();
         let child = Command::new(&program)
             .args(arguments)
             .env_clear()
@@ -111,12 +138,14 @@ impl Process {
         let id = child
             .id()
             .context("a process that has just been started has no id")?;
-        let stopping = Arc::new(AtomicBool::new(false));
+        let end = Arc::new(End::default());
         let (ended, exit) = watch::channel(None);
         let reaper = Reaper {
             name: name.clone(),
             log: log.clone(),
-            stopping: stopping.clone(),
+            written_before,
+            known_ends,
+            end: end.clone(),
             directory: Arc::downgrade(directory),
         };
         tokio::spawn(reaper.run(child, ended));
@@ -124,7 +153,7 @@ impl Process {
             name,
             group: Pid::from_raw(id.cast_signed()),
             log,
-            stopping,
+            end,
             exit,
         })
     }
@@ -149,7 +178,7 @@ impl Process {
 
     /// Says whether the process may end by itself without that being a failure of the stack, as long as its start is tried again.
     pub(crate) fn may_end(&self, may: bool) {
-        self.stopping.store(may, Ordering::SeqCst);
+        self.end.allowed.store(may, Ordering::SeqCst);
     }
 
     /// How it ended, once it has.
@@ -177,7 +206,7 @@ impl Process {
     /// Sends a signal to the group. A group that is gone already is no error.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         if matches!(signal, Signal::SIGKILL | Signal::SIGTERM) {
-            self.stopping.store(true, Ordering::SeqCst);
+            self.end.asked.store(true, Ordering::SeqCst);
         }
         if self.exited().is_some() {
             return Ok(());
@@ -228,7 +257,10 @@ impl Drop for Process {
 struct Reaper {
     name: String,
     log: PathBuf,
-    stopping: Arc<AtomicBool>,
+    /// Length of the log when the process was started.
+    written_before: u64,
+    known_ends: Option<KnownEnds>,
+    end: Arc<End>,
     directory: Weak<RunDirectory>,
 }
 
@@ -241,16 +273,37 @@ impl Reaper {
                 return;
             }
         };
-        if !self.stopping.load(Ordering::SeqCst)
+        if !self.end.asked.load(Ordering::SeqCst)
             && let Some(directory) = self.directory.upgrade()
         {
+            self.report(&directory, status);
+        }
+        ended.send_replace(Some(status));
+    }
+
+    fn report(&self, directory: &RunDirectory, status: ExitStatus) {
+        let may_end = self.end.allowed.load(Ordering::SeqCst);
+        let is_in_order = match self.known_ends {
+            Some(are_known) => {
+                directory.count_end();
+                may_end && are_known(&self.own_log())
+            }
+            None => may_end,
+        };
+        if !is_in_order {
             let said = tail(&self.log);
             directory.report_unexpected_exit(format!(
                 "{} ended by itself ({status}); its log ends:\n{said}",
                 self.name
             ));
         }
-        ended.send_replace(Some(status));
+    }
+
+    /// What this process wrote: earlier ones of its name have the same log.
+    fn own_log(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let from = usize::try_from(self.written_before).unwrap_or(usize::MAX);
+        String::from_utf8_lossy(log.get(from..).unwrap_or_default()).into_owned()
     }
 }
 
@@ -344,6 +397,45 @@ mod tests {
             matches!(&reported[..], [one] if one.contains("out of paper")),
             "{reported:?}"
         );
+        directory.close().await
+    }
+
+    /// How many ends were counted, and how many of them are unexpected, after one for a known cause and one of `script`.
+    async fn ends(script: &str) -> Result<(usize, usize)> {
+        let directory = Arc::new(RunDirectory::create("ends")?);
+        for script in ["echo known", script] {
+            let script = format!("until rm go 2>/dev/null; do sleep 0.02; done; {script}");
+            let launch = shell("ends", &script).with_known_ends(|log| log.contains("known"));
+            let mut process = Process::start(&directory, launch)?;
+            process.may_end(true);
+            fs::write(directory.path().join("go"), "")?;
+            process.reaped().await?;
+        }
+        let counted = (directory.counted_ends(), directory.unexpected_exits().len());
+        directory.close().await?;
+        Ok(counted)
+    }
+
+    #[tokio::test]
+    async fn an_end_that_may_happen_is_counted_and_needs_a_cause_that_is_known() -> Result<()> {
+        assert_eq!(ends("echo known; exit 2").await?, (2, 0));
+        assert_eq!(ends("echo boom; exit 2").await?, (2, 1));
+        assert_eq!(ends("exit 0").await?, (2, 1));
+        assert_eq!(ends("kill -KILL $$").await?, (2, 1));
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn an_end_that_was_asked_for_is_not_counted() -> Result<()> {
+        let directory = Arc::new(RunDirectory::create("asked")?);
+        let launch = shell("asked", "sleep 600").with_known_ends(|_| false);
+        let mut process = Process::start(&directory, launch)?;
+        process.may_end(true);
+
+        process.kill().await?;
+
+        assert_eq!(directory.counted_ends(), 0);
+        assert_eq!(directory.unexpected_exits(), Vec::<String>::new());
         directory.close().await
     }
 

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
@@ -36,6 +36,7 @@ pub struct RunDirectory {
     path: PathBuf,
     watchdog: Mutex<Option<Watchdog>>,
     unexpected: Mutex<Vec<String>>,
+    counted_ends: AtomicUsize,
     closing: AtomicBool,
 }
 
@@ -72,6 +73,7 @@ impl RunDirectory {
             path,
             watchdog: Mutex::new(Some(watchdog)),
             unexpected: Mutex::default(),
+            counted_ends: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
         };
         if std::env::var_os(KEEP).is_some() {
@@ -130,6 +132,13 @@ impl RunDirectory {
             .clone()
     }
 
+    /// How often a process ended unasked whose ends are counted: a kapp-controller. Those without a known cause are also among the
+    /// [unexpected](Self::unexpected_exits) ones.
+    #[must_use]
+    pub fn counted_ends(&self) -> usize {
+        self.counted_ends.load(Ordering::SeqCst)
+    }
+
     /// Resident memory of every process of the stack.
     #[must_use]
     pub fn memory(&self) -> Vec<Resident> {
@@ -166,6 +175,13 @@ impl RunDirectory {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(what);
+    }
+
+    /// Counts the end of a process that was not asked to end. While the directory is being closed, ends are not counted.
+    pub(crate) fn count_end(&self) {
+        if !self.closing.load(Ordering::SeqCst) {
+            self.counted_ends.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     fn kept_logs(&self, name: &str) -> PathBuf {

@@ -156,6 +156,7 @@ impl Stage {
         let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Complaints {
             ended: directory.unexpected_exits(),
+            kapp_controller_ends: directory.counted_ends(),
             logs: Found::search(&directory.logs(), &secrets)?,
         })
     }
@@ -202,6 +203,7 @@ fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
         overtaken,
         stuck,
         unexpected_process_ends,
+        kapp_controller_ends,
         panics,
         leaks,
         release_lag: lag,
@@ -214,7 +216,7 @@ fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
         seconds / f64::from(count)
     ));
     say(&format!(
-        "{overtaken} proofs taken away after the answer, {unexpected_process_ends} unexpected process ends, {panics} panics, {leaks} secrets in logs"
+        "{overtaken} proofs taken away after the answer, {unexpected_process_ends} unexpected process ends, {kapp_controller_ends} ends of kapp-controllers, {panics} panics, {leaks} secrets in logs"
     ));
     say(&format!(
         "write after the last proof: p50 {:.2} s, p95 {:.2} s, max {:.2} s",

@@ -25,9 +25,11 @@ pub struct Report {
     pub overtaken: usize,
     /// Upgrades that did not come to their end.
     pub stuck: usize,
-    /// Processes that ended unasked; a kapp-controller that is kept alive is started again instead.
+    /// Processes that ended unasked, kapp-controllers among them where the cause is not known.
     pub unexpected_process_ends: usize,
-    /// Panics in logs.
+    /// How often a kapp-controller ended unasked, for whatever cause, and was started again.
+    pub kapp_controller_ends: usize,
+    /// Panics and crashes in logs, the one that is known of kapp-controller left out.
     pub panics: usize,
     /// Logs that tell a secret, counted for each secret.
     pub leaks: usize,
@@ -57,6 +59,7 @@ impl Report {
                 .sum(),
             stuck: outcomes.iter().filter(|outcome| outcome.stuck.is_some()).count(),
             unexpected_process_ends: complaints.ended.len(),
+            kapp_controller_ends: complaints.kapp_controller_ends,
             panics: complaints.logs.panics.len(),
             leaks: complaints.logs.leaks.len(),
             disturbances,
@@ -83,12 +86,15 @@ impl Report {
 pub(super) struct Complaints {
     /// Processes that ended unasked.
     pub(super) ended: Vec<String>,
+    /// How often a kapp-controller ended unasked. That alone is no complaint.
+    pub(super) kapp_controller_ends: usize,
     pub(super) logs: Found,
 }
 
 impl Complaints {
     pub(super) fn add(&mut self, more: Self) {
         self.ended.extend(more.ended);
+        self.kapp_controller_ends += more.kapp_controller_ends;
         self.logs.panics.extend(more.logs.panics);
         self.logs.leaks.extend(more.logs.leaks);
     }
@@ -189,6 +195,7 @@ mod tests {
             };
             Complaints {
                 ended: owned(ended),
+                kapp_controller_ends: 0,
                 logs,
             }
         };
@@ -197,6 +204,20 @@ mod tests {
         assert!(!report(&complaints(&[], &["sluice.log"], &[])).passed());
         assert!(!report(&complaints(&[], &[], &["sluice.log"])).passed());
         assert!(!Report::of(7, &[], &Complaints::default()).passed());
+    }
+
+    #[test]
+    fn ends_of_kapp_controllers_for_a_known_cause_are_counted_over_all_stacks() {
+        let mut stacks = Complaints::default();
+        for kapp_controller_ends in [2, 1] {
+            stacks.add(Complaints {
+                kapp_controller_ends,
+                ..Complaints::default()
+            });
+        }
+        assert!(stacks.is_empty());
+        let report = report(&stacks);
+        assert_eq!((report.kapp_controller_ends, report.passed()), (3, true));
     }
 
     #[test]
