@@ -13,6 +13,7 @@ use kube::{
     runtime::{reflector::ObjectRef, watcher},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sluice_core::{
     hold::{Hold, HoldReason},
     hop::ControlPlaneFacts,
@@ -26,37 +27,55 @@ use crate::{
     watch::Seen,
 };
 
-/// A control plane object as far as Cluster API's contract makes it readable for everybody.
-pub type ControlPlane = Object<Spec, Status>;
+/// A control plane object as far as Cluster API's contract makes it readable for everybody. What does not fit is absent, so that
+/// one object hides no others of its kind.
+pub type ControlPlane = Object<Option<Spec>, Status>;
 
 /// What the control plane shall be.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Value")]
 pub struct Spec {
     version: Option<String>,
 }
 
 /// What the control plane is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Value")]
 pub struct Status {
     version: Option<String>,
-    #[serde(default)]
-    versions: Vec<VersionReplicas>,
+    /// Of its machines, while they run several.
+    oldest: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct VersionReplicas {
-    version: String,
+impl From<Value> for Spec {
+    fn from(spec: Value) -> Self {
+        Self {
+            version: text(&spec["version"]),
+        }
+    }
 }
 
-/// The facts of one control plane. While machines of several versions run, the oldest counts (the list begins with it).
+impl From<Value> for Status {
+    fn from(status: Value) -> Self {
+        Self {
+            version: text(&status["version"]),
+            // The list begins with it.
+            oldest: text(&status["versions"][0]["version"]),
+        }
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+/// The facts of one control plane. While machines of several versions run, the oldest counts.
 #[must_use]
 pub fn facts(control_plane: &ControlPlane) -> ControlPlaneFacts {
     let status = control_plane.status.as_ref();
     ControlPlaneFacts {
-        spec_version: control_plane.spec.version.clone(),
-        status_version: status
-            .and_then(|status| status.versions.first().map(|oldest| oldest.version.clone()))
-            .or_else(|| status.and_then(|status| status.version.clone())),
+        spec_version: control_plane.spec.as_ref().and_then(|spec| spec.version.clone()),
+        status_version: status.and_then(|status| status.oldest.clone().or_else(|| status.version.clone())),
     }
 }
 

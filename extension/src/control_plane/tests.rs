@@ -125,6 +125,13 @@ impl Server {
                     "metadata": {"name": "one", "namespace": "team-a"},
                     "spec": {"version": "v1.36.3"},
                     "status": {"version": "v1.35.4"},
+                }, {
+                    // A definition may allow such objects.
+                    "metadata": {"name": "without-spec", "namespace": "team-b"},
+                }, {
+                    "metadata": {"name": "odd", "namespace": "team-b"},
+                    "spec": null,
+                    "status": {"version": 1, "versions": null},
                 }]}),
             ),
             "/apis/controlplane.example.com/v1/bads" => (
@@ -275,6 +282,11 @@ fn the_oldest_version_of_its_machines_is_that_of_a_control_plane() {
     );
     assert_eq!(of(json!({"version": "v1.36.3"})).as_deref(), Some("v1.36.3"));
     assert_eq!(of(json!({})), None);
+    assert_eq!(
+        of(json!({"version": "v1.36.3", "versions": null})).as_deref(),
+        Some("v1.36.3")
+    );
+    assert_eq!(of(json!("running")), None);
 }
 
 #[tokio::test(start_paused = true)]
