@@ -84,7 +84,8 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
         async move {
             let page = Page::of(&request);
             let answer = if is_watch(&request) {
-                let answer = client.send(request).await.map_err(BoxError::from)?;
+                let head = timeout(bounds.time, client.send(request)).await;
+                let answer = head.map_err(|_| NoAnswer(bounds.time))?.map_err(BoxError::from)?;
                 if answer.status().is_success() {
                     return Ok(answer.map(|body| with_few_events(body, bounds)));
                 }
@@ -105,7 +106,9 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
                 if memory_of(&body) > bounds.memory {
                     return Err(TooLong(bounds.memory).into());
                 }
-                if pages.add(page, body.len()) > bounds.list {
+                if let Some(page) = page
+                    && pages.add(page, body.len()) > bounds.list
+                {
                     return Err(TooLong(bounds.list).into());
                 }
                 let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
@@ -207,12 +210,15 @@ struct Page {
 }
 
 impl Page {
-    fn of(request: &Request<Body>) -> Self {
-        let mut pairs = request.uri().query().unwrap_or_default().split('&');
-        Self {
+    /// None if the request asks for no part of a list: names are without number, lists are few.
+    fn of(request: &Request<Body>) -> Option<Self> {
+        let query = request.uri().query().unwrap_or_default();
+        let asks = |field: &str| query.split('&').any(|pair| pair.starts_with(field));
+        let first = !asks("continue=");
+        (asks("limit=") || !first).then(|| Self {
             path: request.uri().path().to_owned(),
-            first: !pairs.any(|pair| pair.starts_with("continue=")),
-        }
+            first,
+        })
     }
 }
 
@@ -287,6 +293,7 @@ mod tests {
     #[rstest]
     #[case::answers(Duration::from_secs(2), false, "", true)]
     #[case::never_answers(Duration::MAX, false, "", false)]
+    #[case::never_answers_a_watch(Duration::MAX, false, "watch=true", false)]
     #[case::never_ends(Duration::ZERO, true, "", false)]
     #[tokio::test(start_paused = true)]
     async fn a_request_ends(
@@ -304,9 +311,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_may_take_longer() {
-        let client = bounded(server(Duration::from_secs(30), true), BOUNDS);
+        let client = bounded(server(Duration::from_secs(5), true), BOUNDS);
         let request = Request::get("/api?watch=true").body(Body::empty()).unwrap();
-        assert!(client.send(request).await.is_ok());
+        let mut events = client.send(request).await.unwrap().into_body();
+        for _ in 0..30 {
+            assert!(events.frame().await.unwrap().is_ok(), "one each second");
+        }
+    }
+
+    #[rstest]
+    #[case::an_object("/api/v1/namespaces/a/secrets/b", None)]
+    #[case::a_whole_list("/api/v1/secrets?labelSelector=a", None)]
+    #[case::the_first_page("/api/v1/secrets?limit=500", Some(true))]
+    #[case::another_page("/api/v1/secrets?continue=a", Some(false))]
+    fn only_pages_of_lists_are_counted(#[case] uri: &str, #[case] first: Option<bool>) {
+        let request = Request::get(uri).body(Body::empty()).unwrap();
+        assert_eq!(Page::of(&request).map(|page| page.first), first);
     }
 
     /// A server that answers with `length` bytes, in lines of `line` bytes.
