@@ -190,6 +190,18 @@ pub struct PackageRecord {
     /// The run that the App showed when its present generation was first seen; kept for readiness `Applied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen_run: Option<FirstSeenRun>,
+    /// How often what the package is deployed from was found altered after it was written, 0 to 15 and again from 0. It is part
+    /// of `valuesDigest`, so that the package is deployed and proven again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repairs: u8,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 /// The step blocks in the status of an App when a generation of it was first seen as observed. They may be those of an

@@ -24,6 +24,9 @@ pub struct Ground<'a> {
     pub installer: Option<Installer<'a>>,
     /// Digest of `Package.spec.template`, by [`template`]: a Package may be edited in place, at the same version.
     pub template: &'a str,
+    /// How often what the package is deployed from was found altered; see
+    /// [`Judgement::with_repairs`](crate::proof::Judgement::with_repairs).
+    pub repairs: u8,
 }
 
 /// The kapp-controller that installs a package.
@@ -46,8 +49,14 @@ pub fn values(ground: &Ground<'_>, files: &BTreeMap<String, Vec<u8>>) -> String 
         (installer.version, values, template)
     });
     let (version, values, template) = installer.unwrap_or_default();
+    let stage = ground.stage.unwrap_or_default();
+    let stage = match ground.repairs {
+        0 => stage.to_owned(),
+        // No version has this sign.
+        repairs => format!("{stage}#{repairs}"),
+    };
     let given = [
-        ground.stage.unwrap_or_default(),
+        stage.as_str(),
         ground.workload.unwrap_or_default(),
         version,
         values,
@@ -157,6 +166,7 @@ mod tests {
             workload: Some("uid"),
             installer: None,
             template: &template(&json!({"spec": {"deploy": [{"kapp": {}}]}})),
+            repairs: 0,
         };
         let digest = values(&ground, &files(&[("values.yaml", "a: 1\n")]));
         assert_eq!(digest, "53d69ffeed341e279da2-cd503f4357eb");

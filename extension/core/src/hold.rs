@@ -87,7 +87,7 @@ reasons! {
     ControlPlaneKindUnreadable,
     /// A look at the Cluster ended in a bug of Sluice.
     PassPanicked,
-    /// A slow look at the Cluster was cut off, because other slow ones had the slots.
+    /// A look at the Cluster was cut off: it took too long, or other slow ones had the slots.
     PassCutOff,
     /// The control plane does not exist or does not answer yet.
     ControlPlaneCreating,
@@ -145,6 +145,8 @@ reasons! {
     AppAtAnotherVersion,
     /// The App uses other values.
     AppWithOtherValues,
+    /// The App is made from the Package as it was before it was edited, or put back.
+    AppNotMadeFromPackage,
     /// kapp-controller has not seen the latest App.
     AppNotObserved,
     /// The App has not succeeded.

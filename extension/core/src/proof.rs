@@ -6,6 +6,7 @@
 mod applied;
 mod clauses;
 mod first_run;
+mod made_from;
 mod standing;
 mod underway;
 
@@ -14,6 +15,7 @@ use sluice_crds::labels::annotation;
 use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Phase, Readiness};
 
 pub use self::first_run::first_seen_run;
+pub use self::made_from::is_made_from;
 pub use self::standing::{Standing, standing};
 pub use self::underway::{is_underway, last_moved};
 use crate::conditions::Summary;
@@ -25,6 +27,9 @@ use clauses::{
 
 /// The longest message that is taken over from kapp-controller, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
+
+/// How many digests a package takes turns with when it is altered again and again: each leaves a Secret until the upgrade ends.
+const REPAIRS: u8 = 16;
 
 /// The API server that a package is judged on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +80,47 @@ impl Judgement {
     #[must_use]
     pub fn ready(&self) -> bool {
         self.record.state == PackageState::Ready
+    }
+
+    /// The same for an App that [is not made from](is_made_from) its Package. What is not proven anyway keeps its own reason.
+    #[must_use]
+    pub fn not_made_from(self, package: &str) -> Self {
+        if !self.ready() && !self.settled {
+            return self;
+        }
+        let message = format!("waiting for an App that is made from Package {package} as it is");
+        let hold = Hold::new(HoldReason::AppNotMadeFromPackage, message);
+        self.without_proof(PackageState::Reconciling, hold)
+    }
+
+    /// The same with how often what the package is deployed from was found altered, `so_far` and, if so, once more. What was
+    /// deployed meanwhile may be the altered thing, so nothing is proven before it is deployed again under another digest.
+    #[must_use]
+    pub fn with_repairs(mut self, so_far: u8, once_more: bool) -> Self {
+        self.record.repairs = so_far;
+        if once_more {
+            let message = "what it is deployed from was altered; it is deployed again";
+            self = self.without_proof(PackageState::Pending, Hold::new(HoldReason::NotWritten, message));
+            self.record.repairs = (so_far + 1) % REPAIRS;
+        }
+        self
+    }
+
+    fn without_proof(self, state: PackageState, hold: Hold) -> Self {
+        let record = PackageRecord {
+            state,
+            reason: hold.reason.as_str().to_owned(),
+            message: shortened(hold.message),
+            app_uid: None,
+            app_generation: None,
+            proven_readiness: None,
+            ..self.record
+        };
+        Self {
+            record,
+            settled: false,
+            ..self
+        }
     }
 
     /// The same for the record, with the run that a watch showed before this look. Nothing rests on it before it is recorded.
@@ -295,6 +341,7 @@ fn record_of(target: &Target<'_>, state: PackageState, hold: Option<Hold>) -> Pa
         app_generation: None,
         proven_readiness: None,
         first_seen_run: None,
+        repairs: 0,
     }
 }
 

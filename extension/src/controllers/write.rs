@@ -24,21 +24,21 @@ where
     }
 }
 
-/// Creates the object where it is missing, and repairs one that is not as it is needed.
+/// Creates the object where it is missing, and repairs one that is not as it is needed. `true` when it was either.
 pub(super) async fn ensure<K>(
     api: &Api<K>,
     wanted: &K,
     repair: impl Fn(&K, &K) -> Repair<K>,
-) -> kube::Result<()>
+) -> kube::Result<bool>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Serialize,
 {
     let name = wanted.name_any();
     let Some(found) = api.get_opt(&name).await? else {
-        return create(api, wanted).await.map(drop);
+        return create(api, wanted).await;
     };
     match repair(wanted, &found) {
-        Repair::NotNeeded => return Ok(()),
+        Repair::NotNeeded => return Ok(false),
         Repair::Replace(next) => drop(api.replace(&name, &params(), &next).await?),
         Repair::Recreate => {
             delete(api, &name, found.uid()).await?;
@@ -46,7 +46,7 @@ where
         }
     }
     info!(kind = %K::kind(&()), name, "Repaired what a package needs");
-    Ok(())
+    Ok(true)
 }
 
 /// Makes a PackageInstall say what is wanted. Its uid and resourceVersion are those of `found`, so what was written since is

@@ -221,7 +221,8 @@ impl Remote {
     }
 
     /// Runs `ensure` when it is time to look at `thing`, of which `content` is wanted: before a package that needs it is
-    /// written, and every few seconds until that package is `proven`. A failure is tried again by the next caller.
+    /// written, and every few seconds until that package is `proven`. Says whether something was written. A failure is tried again
+    /// by the next caller.
     ///
     /// # Errors
     /// What `ensure` says.
@@ -230,14 +231,14 @@ impl Remote {
         thing: &str,
         content: &str,
         proven: bool,
-        ensure: impl AsyncFnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
+        ensure: impl AsyncFnOnce() -> Result<bool, E>,
+    ) -> Result<bool, E> {
         if !self.looks().is_due(thing, content, proven, Instant::now()) {
-            return Ok(());
+            return Ok(false);
         }
-        ensure().await?;
+        let written = ensure().await?;
         self.looks().note(thing, content, Instant::now());
-        Ok(())
+        Ok(written)
     }
 
     /// Has everything looked at again that was made sure of.
@@ -321,6 +322,13 @@ fn answered(error: &watcher::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Remote {
+        /// As if the watches had found the server silent since then.
+        pub(crate) fn silent_since(&self, then: Timestamp) {
+            *self.contact.lock().unwrap() = Contact::Silent(then);
+        }
+    }
 
     #[test]
     fn silence_counts_from_its_first_sign() {

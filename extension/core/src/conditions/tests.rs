@@ -33,6 +33,7 @@ fn record(state: PackageState) -> PackageRecord {
         app_generation: None,
         proven_readiness: None,
         first_seen_run: None,
+        repairs: 0,
     }
 }
 

@@ -74,6 +74,7 @@ mod tests {
             app_generation: None,
             proven_readiness: Some(Readiness::Reconciled),
             first_seen_run: None,
+            repairs: 0,
         }
     }
 

@@ -37,6 +37,7 @@ pub(super) fn judged(name: &str, state: PackageState) -> Judgement {
             app_generation: None,
             proven_readiness: None,
             first_seen_run: None,
+            repairs: 0,
         },
         phase: Phase::BeforeControlPlane,
         settled: state == PackageState::Ready,

@@ -15,6 +15,7 @@ fn package(name: &str, state: PackageState) -> PackageRecord {
         app_generation: None,
         proven_readiness: None,
         first_seen_run: None,
+        repairs: 0,
     }
 }
 

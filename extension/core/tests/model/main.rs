@@ -9,7 +9,7 @@
 //! - **liveness**: with every input made good, a fair schedule completes the upgrade within a bound. No state holds for
 //!   ever.
 //!
-//! What happens on the real stack (`make scenarios`) is a path here:
+//! These scenarios of the real stack (`make scenarios`) are paths here:
 //!
 //! | scenario | model |
 //! |---|---|
@@ -31,7 +31,7 @@
 //! | resync | `one_minor_with_failure_and_resync`, `chained_with_workers_at_every_step` |
 //! | twenty, unmanaged | none: every function here has the facts of one Cluster as its input, and shares nothing with another |
 //!
-//! What the models leave out, and why it is safe to assume:
+//! What the models leave out:
 //! - A leader writes nothing to a workload after the ClusterBootstrap that it read has changed. It may: a PackageInstall is only
 //!   refused if it was written itself meanwhile. The next pass judges by the new digests, and installs what they ask for.
 //! - The release label is not moved away and back faster than a replica's watch. Two edits of the label, or of an annotation of

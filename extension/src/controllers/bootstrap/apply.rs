@@ -83,25 +83,26 @@ async fn write_clone(ctx: &Context, owner: &Owner, clone: ValuesClone) -> Result
     Ok(Ok(()))
 }
 
-/// The PackageInstall of kapp-controller, beside the Cluster, and its values. `remote` remembers when they were looked at.
+/// The PackageInstall of kapp-controller, beside the Cluster, and its values. `remote` remembers when they were looked at. Says
+/// whether the values were not what the PackageInstall, as it is, asks for.
 pub(super) async fn on_management(
     ctx: &Context,
     owner: &Owner,
     remote: &Remote,
     planned: &Planned,
     proven: bool,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let namespace = &owner.namespace;
     // Found before anything is written: what is written later must not replace what was written in between.
     let found = ctx
         .stores
         .installs
         .get(&ObjectRef::new(&planned.install_name).within(namespace));
-    ensure_values(ctx, owner, remote, &ctx.client, planned, proven).await?;
+    let altered = ensure_values(ctx, owner, remote, &ctx.client, planned, proven).await?;
     let wanted = build::install(owner, &planned.install(Place::Management));
     let installs = Api::namespaced(ctx.client.clone(), namespace);
     install(&installs, &wanted, found.as_deref()).await?;
-    Ok(())
+    Ok(altered && is_written(&wanted, found.as_deref()))
 }
 
 /// The Secret with the values of a package, on the server of `client`.
@@ -112,7 +113,7 @@ async fn ensure_values(
     client: &Client,
     planned: &Planned,
     proven: bool,
-) -> kube::Result<()> {
+) -> kube::Result<bool> {
     let system = &ctx.settings.system_namespace;
     let values = planned.values_secret(owner, system);
     let secrets = Api::namespaced(client.clone(), planned.namespace(owner, system));
@@ -128,14 +129,15 @@ async fn ensure_values(
 /// One package inside the workload cluster: the identity that installs it, its Package, its values, its PackageInstall.
 ///
 /// What the PackageInstall needs is looked at until the package is `proven`: kapp-controller cannot do without, and nothing
-/// else restores what is deleted or edited by hand.
+/// else restores what is deleted or edited by hand. Says whether its Package or its values were not what the PackageInstall, as it
+/// is, asks for.
 pub(super) async fn on_workload(
     ctx: &Context,
     owner: &Owner,
     remote: &Remote,
     planned: &Planned,
     proven: bool,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let namespace = &ctx.settings.system_namespace;
     let client = || remote.client.clone();
     // Found before anything is written: what is written later must not replace what was written in between.
@@ -150,27 +152,33 @@ pub(super) async fn on_workload(
         .stores
         .packages
         .get(&ObjectRef::new(&planned.package_name).within(namespace));
+    let mut altered = false;
     if let Some(source) = source {
         let wanted = build::package(&source, namespace);
         // Changes at least as often as the content, which may be large and is looked at in each pass.
         let content = source.resource_version().unwrap_or_default();
         let packages = Api::<Package>::namespaced(client(), namespace);
         let thing = format!("Package {}", planned.package_name);
-        remote
+        altered |= remote
             .ensured(&thing, &content, proven, async || {
                 ensure(&packages, &wanted, build::repair_package).await
             })
             .await?;
     }
 
-    ensure_values(ctx, owner, remote, &remote.client, planned, proven).await?;
+    altered |= ensure_values(ctx, owner, remote, &remote.client, planned, proven).await?;
     let wanted = build::install(owner, &planned.install(Place::Workload(namespace)));
     let installs = Api::<PackageInstall>::namespaced(client(), namespace);
     install(&installs, &wanted, found.as_deref()).await?;
-    Ok(())
+    Ok(altered && is_written(&wanted, found.as_deref()))
 }
 
-async fn identity(remote: &Remote, namespace: &str) -> kube::Result<()> {
+/// Whether a PackageInstall was as it is wanted before it was written.
+fn is_written(wanted: &PackageInstall, found: Option<&PackageInstall>) -> bool {
+    found.is_some_and(|found| build::update(wanted, found).is_none())
+}
+
+async fn identity(remote: &Remote, namespace: &str) -> kube::Result<bool> {
     let client = || remote.client.clone();
     let Identity {
         namespace: system,
@@ -179,20 +187,13 @@ async fn identity(remote: &Remote, namespace: &str) -> kube::Result<()> {
         cluster_role_binding,
     } = build::identity(namespace);
     let service_accounts = Api::<ServiceAccount>::namespaced(client(), namespace);
-    ensure(&Api::<Namespace>::all(client()), &system, build::exists).await?;
-    ensure(&service_accounts, &service_account, build::exists).await?;
-    ensure(
-        &Api::<ClusterRole>::all(client()),
-        &cluster_role,
-        build::repair_role,
-    )
-    .await?;
-    ensure(
-        &Api::<ClusterRoleBinding>::all(client()),
-        &cluster_role_binding,
-        build::repair_binding,
-    )
-    .await
+    let roles = Api::<ClusterRole>::all(client());
+    let bindings = Api::<ClusterRoleBinding>::all(client());
+    let mut written = ensure(&Api::<Namespace>::all(client()), &system, build::exists).await?;
+    written |= ensure(&service_accounts, &service_account, build::exists).await?;
+    written |= ensure(&roles, &cluster_role, build::repair_role).await?;
+    written |= ensure(&bindings, &cluster_role_binding, build::repair_binding).await?;
+    Ok(written)
 }
 
 impl Planned {

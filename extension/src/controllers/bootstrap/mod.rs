@@ -70,6 +70,8 @@ const UNWATCHED: Duration = Duration::from_secs(1);
 const AT_REST: Duration = Duration::from_secs(30);
 /// How soon a hot cluster is looked at again when nothing happens.
 const HOT: Duration = Duration::from_secs(10);
+/// No Cluster has this name, because Clusters have a namespace.
+const PROBE: &str = "probe";
 /// How often it is shown that passes get their turn when there is nothing to do.
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
@@ -184,6 +186,23 @@ impl Context {
             .forget(uid);
     }
 
+    /// Forgets Clusters that are gone. The last pass over one may have been before that, when it was still to be deleted.
+    fn forget_gone(&self) {
+        let there: HashSet<String> = self
+            .stores
+            .clusters
+            .state()
+            .iter()
+            .filter_map(|cluster| cluster.uid())
+            .collect();
+        let managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<String> = managed.difference(&there).cloned().collect();
+        drop(managed);
+        for uid in gone {
+            self.forget(&uid);
+        }
+    }
+
     /// Forgets the Cluster with this UID. Says whether it was managed until now.
     fn forget(&self, uid: &str) -> bool {
         self.has_no_edits(uid);
@@ -242,12 +261,13 @@ pub async fn run(
     heart: Heartbeat,
     stop: CancellationToken,
 ) {
-    // No Cluster has this name, because Clusters have a namespace. That it is looked for shows that the others get their turn.
+    // That it is looked for shows that the others get their turn.
     let probes = stream::unfold(tokio::time::interval(PROBE_PERIOD), |mut tick| async move {
         tick.tick().await;
-        Some((ObjectRef::new("probe"), tick))
+        Some((ObjectRef::new(PROBE), tick))
     });
     let clusters = Api::<Cluster>::all(ctx.client.clone());
+    let swept = Arc::clone(&ctx);
     Controller::new(clusters, watcher::Config::default())
         .with_config(Config::default().concurrency(ctx.settings.concurrency))
         .reconcile_on(stream::select(triggers, probes))
@@ -256,6 +276,10 @@ pub async fn run(
         .for_each(|result| {
             if !matches!(result, Err(controller::Error::QueueError(_))) {
                 heart.beat();
+            }
+            // Other names that do not exist are many: those who write labels choose them.
+            if matches!(&result, Err(controller::Error::ObjectNotFound(name)) if name.name == PROBE) {
+                swept.forget_gone();
             }
             if let Err(error) = result {
                 debug!(%error, "Reconciling");
@@ -327,14 +351,17 @@ async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<
             Ok(action)
         }
         Err(error) => {
-            if error == PassError::Panicked {
-                ctx.metrics.panicked();
-                let hold = Hold::new(
-                    HoldReason::PassPanicked,
-                    "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where",
-                );
-                isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await??;
-            }
+            // What it has written is not in the record.
+            let hold = match error {
+                PassError::Panicked => {
+                    ctx.metrics.panicked();
+                    let message =
+                        "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where";
+                    Hold::new(HoldReason::PassPanicked, message)
+                }
+                PassError::TimedOut => Hold::new(HoldReason::PassCutOff, error.to_string()),
+            };
+            isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await??;
             Err(error.into())
         }
     }
@@ -416,6 +443,8 @@ async fn unborn(ctx: &Context, found: &dereference::Found, problem: Option<Hold>
 }
 
 #[cfg(test)]
-mod object_server;
+pub(crate) mod object_server;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) mod world;

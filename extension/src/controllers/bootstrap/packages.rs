@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use kube::{
-    Api,
-    runtime::reflector::{ObjectRef, Store},
-};
+use kube::runtime::reflector::{ObjectRef, Store};
 use sluice_core::{
     bootstrap::Role,
     digest::Ground,
@@ -20,7 +17,8 @@ use sluice_crds::{
 };
 
 use super::{
-    Context, Error, apply, ask_again, confirm,
+    Context, Error, apply, ask_again,
+    confirm::{self, Look},
     dereference::Found,
     provider,
     refusal::{SILENT, refused, silent, write_refused},
@@ -78,6 +76,8 @@ pub(super) struct Packages {
     pub(super) conflict: bool,
     /// UID of the workload that `planned` is for.
     workload_uid: Option<String>,
+    /// Names of the PackageInstalls that were deployed from something else than was written for them.
+    altered: Vec<String>,
 }
 
 /// Brings the packages of `bootstrap` to where they shall be, as far as that is possible now.
@@ -96,7 +96,15 @@ pub(super) async fn run(
             workload,
             ..Ground::default()
         };
-        targets::plan(ctx, &found.owner, &bootstrap.spec, &found.catalogue, ground).await
+        targets::plan(
+            ctx,
+            &found.owner,
+            &bootstrap.spec,
+            &found.catalogue,
+            ground,
+            record,
+        )
+        .await
     };
     let recorded = record.and_then(|record| record.workload_uid.as_deref());
     let (planned, mut missing) = plan(recorded).await?;
@@ -120,6 +128,7 @@ pub(super) async fn run(
         problem: problem.clone().or(missing),
         conflict: false,
         workload_uid: recorded.map(str::to_owned),
+        altered: Vec::new(),
     };
     packages.settled = packages.is_settled(ctx, &found.owner.uid, record);
     if packages.settled.is_some() {
@@ -235,7 +244,11 @@ impl Packages {
             .filter(|planned| planned.role == Role::KappController)
         {
             let proven = is_recorded(found.record(), planned);
-            if let Err(error) = apply::on_management(ctx, &found.owner, &remote, planned, proven).await {
+            let written = apply::on_management(ctx, &found.owner, &remote, planned, proven).await;
+            if matches!(written, Ok(true)) {
+                self.altered.push(planned.install_name.clone());
+            }
+            if let Err(error) = written {
                 let Error::Management(kube::Error::Api(status)) = &error else {
                     return Err(error);
                 };
@@ -257,7 +270,8 @@ impl Packages {
         {
             let proven = is_recorded(found.record(), planned);
             match apply::on_workload(ctx, &found.owner, &remote, planned, proven).await {
-                Ok(()) => {}
+                Ok(false) => {}
+                Ok(true) => self.altered.push(planned.install_name.clone()),
                 Err(error) if error.is_conflict() => self.conflict = true,
                 Err(error) => {
                     if error.is_not_found() {
@@ -312,11 +326,13 @@ impl Packages {
             };
             let noted = self.noted(planned);
             // A store that lost its server is old: what was proven stays so until the record lets go of it.
-            self.judged.push(if self.sees(planned) {
+            let judged = if self.sees(planned) {
                 judge(&target, install.as_deref(), app.as_deref(), latch).noting(noted.as_ref())
             } else {
                 unseen(&target, latch)
-            });
+            };
+            let altered = self.altered.contains(&planned.install_name);
+            self.judged.push(judged.with_repairs(planned.repairs, altered));
             self.installs.push(install);
         }
     }
@@ -352,42 +368,44 @@ impl Packages {
             return Ok(());
         };
         let namespace = &ctx.settings.system_namespace;
-        let (uid, mut fresh) = match confirm::read(&remote, namespace, &self.planned).await {
+        let mut fresh = match confirm::read_workload(&remote, namespace, &self.planned).await {
             Ok(fresh) => fresh,
             Err(error) => {
                 self.reach = Reach::NotYet(silent(&error));
                 return Ok(());
             }
         };
-        if self.workload_uid.as_deref() != Some(uid.as_str()) {
+        if self.workload_uid.as_deref() != Some(fresh.uid.as_str()) {
             self.lose(ctx, found);
             return Ok(());
         }
-        let beside_cluster = &found.owner.namespace;
-        let own_installs = Api::<PackageInstall>::namespaced(ctx.client.clone(), beside_cluster);
-        let own_apps = Api::<App>::namespaced(ctx.client.clone(), beside_cluster);
+        confirm::read_management(&ctx.client, &found.owner.namespace, &self.planned, &mut fresh).await?;
+        let looks = confirm::look(ctx, &found.owner, &remote, &bootstrap.spec, &self.planned, &fresh).await?;
         let record = found.record();
-        let mut confirmed = Vec::with_capacity(self.planned.len());
-        for planned in &self.planned {
-            let name = &planned.install_name;
-            let (install, app) = if planned.judged_on() == JudgedOn::Management {
-                (own_installs.get_opt(name).await?, own_apps.get_opt(name).await?)
-            } else {
-                fresh.remove(name.as_str()).unwrap_or_default()
-            };
+        let judged = self.planned.iter().zip(&looks).map(|(planned, look)| {
             let target = planned.target();
-            let latch = latch(record, &uid, target.name);
-            let judged = judge(&target, install.as_ref(), app.as_ref(), latch);
-            confirmed.push(judged.noting(self.noted(planned).as_ref()));
-        }
-        self.judged = confirmed;
-        self.reach = Reach::Reached { uid };
-        let changed = confirm::changed(ctx, &found.owner, &remote, &bootstrap.spec, &self.planned).await?;
-        if let Some(package) = changed {
+            let latch = latch(record, &fresh.uid, target.name);
+            let (install, app) = fresh
+                .of(planned)
+                .map_or((None, None), |pair| (pair.install.as_ref(), pair.app.as_ref()));
+            let judged = judge(&target, install, app, latch).noting(self.noted(planned).as_ref());
+            let judged = match look {
+                Look::NotMade => judged.not_made_from(&planned.package_name),
+                _ => judged,
+            };
+            let altered = self.altered.contains(&planned.install_name) || *look == Look::Altered;
+            judged.with_repairs(planned.repairs, altered)
+        });
+        self.judged = judged.collect();
+        self.reach = Reach::Reached { uid: fresh.uid };
+        let mut looks = self.planned.iter().zip(looks);
+        if let Some((changed, _)) = looks.find(|(_, look)| matches!(look, Look::Changed | Look::Altered)) {
             // Whatever was altered is looked for, and put right, in the next pass.
             remote.forget_ensured();
+            let package = &changed.package_name;
             let message = format!("package {package} was changed while its proof was looked at");
-            self.problem = Some(Hold::new(HoldReason::PackagesUnknown, message));
+            let changed = Hold::new(HoldReason::PackagesUnknown, message);
+            self.problem.get_or_insert(changed);
         }
         Ok(())
     }

@@ -11,7 +11,9 @@ use sluice_core::{
     names,
     proof::{JudgedOn, Target},
 };
-use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy};
+use sluice_crds::run::{
+    ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord,
+};
 
 use super::{Context, values};
 
@@ -31,6 +33,16 @@ pub(super) struct Planned {
     pub(super) sync_period: String,
     pub(super) readiness: Readiness,
     pub(super) phase: Phase,
+    /// How often what it is deployed from was found altered, as its digest says.
+    pub(super) repairs: u8,
+}
+
+/// How often what a package is deployed from was found altered, by the record.
+fn repairs(record: Option<&UpgradeRecord>, package: &str) -> u8 {
+    let mut packages = record.into_iter().flat_map(|record| &record.packages);
+    packages
+        .find(|record| record.name == package)
+        .map_or(0, |record| record.repairs)
 }
 
 impl Planned {
@@ -86,6 +98,7 @@ pub(super) async fn plan(
     spec: &ClusterBootstrapSpec,
     catalogue: &Catalogue,
     ground: Ground<'_>,
+    record: Option<&UpgradeRecord>,
 ) -> kube::Result<(Vec<Planned>, Option<Hold>)> {
     let mut planned = Vec::new();
     let mut problem = listed_twice(spec, catalogue);
@@ -103,7 +116,7 @@ pub(super) async fn plan(
             ctx.settings.sync_period,
             (role, package),
             spec.upgrade_policy.as_ref(),
-            catalogue,
+            (catalogue, record),
             values,
             Ground {
                 installer: installer
@@ -129,7 +142,7 @@ fn one(
     every: Duration,
     (role, package): (Role, &ClusterBootstrapPackage),
     policy: Option<&UpgradePolicy>,
-    catalogue: &Catalogue,
+    (catalogue, record): (&Catalogue, Option<&UpgradeRecord>),
     values: Values,
     ground: Ground<'_>,
 ) -> Result<Planned, Hold> {
@@ -144,14 +157,16 @@ fn one(
             ),
         )
     })?;
+    let short = names::short(&facts.ref_name);
+    let repairs = repairs(record, short);
     let ground = Ground {
         template: &facts.template,
+        repairs,
         ..ground
     };
     let digest = digest::values(&ground, &values);
     let too_long =
         |error: names::NameTooLong| Hold::new(HoldReason::NameTooLong, format!("package {name}: {error}"));
-    let short = names::short(&facts.ref_name);
     let policy = policy.and_then(|policy| policy.packages.iter().find(|each| each.package == short));
     Ok(Planned {
         role,
@@ -162,6 +177,7 @@ fn one(
         sync_period: build::sync_period(every, facts.takes_values, &digest),
         readiness: policy.map_or_else(Readiness::default, |policy| policy.readiness),
         phase: policy.map_or_else(Phase::default, |policy| policy.phase),
+        repairs,
         facts,
         values,
         digest,

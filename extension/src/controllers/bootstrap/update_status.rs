@@ -319,6 +319,7 @@ fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -> bool {
         (
             package.proven_readiness.is_some(),
             package.first_seen_run.is_some(),
+            package.repairs,
         )
     };
     let same = sent.packages.iter().map(has).eq(kept.packages.iter().map(has));
