@@ -210,7 +210,7 @@ impl Elector {
         let spec = lease.spec.unwrap_or_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         let is_mine = holder == self.config.identity;
-        // Without a holder it was handed back, or somebody has emptied it.
+        // Without a holder it was handed back, or the holder was removed by hand.
         let is_free = holder.is_empty() && (self.leads || spec.lease_duration_seconds == Some(HANDED_BACK));
         if !is_mine && !is_free && !self.expired(version.as_deref(), &spec) {
             return Ok(Attempt::HeldByAnother);

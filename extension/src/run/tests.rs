@@ -1,3 +1,5 @@
+mod fence;
+
 use std::{
     io::{Read as _, Write as _},
     net::Ipv4Addr,
@@ -14,33 +16,14 @@ const CHECK: &str = "/livez/reconciler";
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     let client = frozen.client(|_| Vec::new());
     let triggers = Triggers::default();
-    let (stores, following) = Stores::open(
-        &client,
-        "tkg-system",
-        &triggers,
-        &providers::Dependents::default(),
-    );
-    let settings = bootstrap::Settings {
-        system_namespace: "tkg-system".into(),
-        sync_period: Duration::from_mins(10),
-        delete_timeout: Duration::from_mins(10),
-        concurrency: 1,
-    };
     let wakes = triggers.listen();
-    let context = Arc::new(bootstrap::Context::new(
-        client.clone(),
-        settings,
-        stores.clone(),
-        ControlPlanes::new(client, triggers.clone(), Vec::new()),
-        Remotes::new("tkg-system".into(), triggers, Fence::open()),
-        Index::new("tkg-system".into(), Duration::from_mins(10)),
-        PassMetrics::default(),
-    ));
+    let (context, following) = bootstrap::world::context(&client, &Fence::open(), &triggers);
+    let context = Arc::new(context);
     let health = Health::default();
     let heart = health.heartbeat("reconciler", SILENT_RECONCILER);
     let following = AbortOnDrop(tokio::spawn(following));
     let running = AbortOnDrop(tokio::spawn(async move {
-        stores.synced().await;
+        context.stores.synced().await;
         bootstrap::run(context, wakes, heart, CancellationToken::new()).await;
     }));
     (health, following, running)

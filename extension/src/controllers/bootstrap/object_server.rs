@@ -13,12 +13,13 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::freshness::is_watch;
 
 /// Clones share the objects.
 #[derive(Clone, Default)]
-pub(super) struct ObjectServer(Arc<Mutex<State>>);
+pub(crate) struct ObjectServer(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -28,6 +29,10 @@ struct State {
     writes: u64,
     /// What becomes of an object once it was read.
     later: BTreeMap<String, Value>,
+    /// What clients have asked for, watches left out.
+    asked: Vec<(Method, String)>,
+    /// A path that is answered for only once the sender says so.
+    waits: Option<(&'static str, watch::Receiver<bool>)>,
 }
 
 impl ObjectServer {
@@ -36,17 +41,17 @@ impl ObjectServer {
     }
 
     /// Keeps an object at `/apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>` or the like.
-    pub(super) fn put(&self, path: &str, object: Value) {
+    pub(crate) fn put(&self, path: &str, object: Value) {
         self.state().put(path, object);
     }
 
     /// The object at a path.
-    pub(super) fn get(&self, path: &str) -> Option<Value> {
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.state().objects.get(path).cloned()
     }
 
     /// The path and the object of a kind of which there is one.
-    pub(super) fn only(&self, plural: &str) -> (String, Value) {
+    pub(crate) fn only(&self, plural: &str) -> (String, Value) {
         let state = self.state();
         let kind = format!("/{plural}/");
         let mut found = state.objects.iter().filter(|(path, _)| path.contains(&kind));
@@ -56,16 +61,54 @@ impl ObjectServer {
     }
 
     /// After it was read once, the object at a path is this one.
-    pub(super) fn put_later(&self, path: &str, object: Value) {
+    pub(crate) fn put_later(&self, path: &str, object: Value) {
         self.state().later.insert(path.to_owned(), object);
     }
 
     /// From now on what is asked below such a path is refused.
-    pub(super) fn refuse(&self, path: &'static str, code: u16) {
+    pub(crate) fn refuse(&self, path: &'static str, code: u16) {
         self.state().refuses = Some((path, code));
     }
 
-    pub(super) fn client(&self) -> Client {
+    /// Edits the object at a path.
+    pub(crate) fn edit(&self, path: &str, edit: impl FnOnce(&mut Value)) {
+        let mut object = self.get(path).unwrap();
+        edit(&mut object);
+        self.put(path, object);
+    }
+
+    /// Removes the object at a path.
+    pub(crate) fn remove(&self, path: &str) {
+        self.state().objects.remove(path);
+    }
+
+    /// Every request of a client that was to write, such as `POST /api/v1/namespaces`.
+    pub(crate) fn asked_to_write(&self) -> Vec<String> {
+        let state = self.state();
+        let writes = state.asked.iter().filter(|(method, _)| !method.is_safe());
+        writes.map(|(method, path)| format!("{method} {path}")).collect()
+    }
+
+    /// Whether a client has asked for what is at a path.
+    pub(crate) fn was_asked_for(&self, path: &str) -> bool {
+        self.state().asked.iter().any(|(_, asked)| asked == path)
+    }
+
+    /// What is asked for at a path is answered once what is returned was sent `true`.
+    pub(crate) fn wait_at(&self, path: &'static str) -> watch::Sender<bool> {
+        let (answers, waits) = watch::channel(false);
+        self.state().waits = Some((path, waits));
+        answers
+    }
+
+    /// Whether and how a client has to wait for what is at a path.
+    fn waits(&self, path: &str) -> Option<watch::Receiver<bool>> {
+        let state = self.state();
+        let (at, waits) = state.waits.as_ref()?;
+        (*at == path).then(|| waits.clone())
+    }
+
+    pub(crate) fn client(&self) -> Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -75,6 +118,9 @@ impl ObjectServer {
                     return Ok::<_, Infallible>(Response::new(StreamBody::new(never).boxed_unsync()));
                 }
                 let (head, body) = request.into_parts();
+                if let Some(mut waits) = server.waits(head.uri.path()) {
+                    waits.wait_for(|answers| *answers).await.unwrap();
+                }
                 let body = body.collect().await.unwrap().to_bytes();
                 let sent = serde_json::from_slice(&body).unwrap_or_default();
                 let (code, answer) = server.state().answer(&head.method, head.uri.path(), sent);
@@ -107,6 +153,7 @@ impl State {
     }
 
     fn answer(&mut self, method: &Method, path: &str, sent: Value) -> (u16, Value) {
+        self.asked.push((method.clone(), path.to_owned()));
         if let Some((refused, code)) = self.refuses
             && path.contains(refused)
         {

@@ -1,3 +1,12 @@
+mod creation;
+mod fence;
+mod release;
+mod settled;
+mod silence;
+mod unseen;
+mod values;
+mod workers;
+
 use std::future::pending;
 
 use http::{Method, Request};
@@ -10,10 +19,9 @@ use tokio::time::sleep;
 use tower::{BoxError, service_fn};
 
 use super::*;
-use crate::{
-    controllers::providers::Dependents, fence::Fence, freshness::tests::Frozen, health::Health,
-    triggers::Triggers,
-};
+use world::World;
+
+use crate::{fence::Fence, freshness::tests::Frozen, health::Health, triggers::Triggers};
 
 /// Clusters whose release does not exist.
 fn items(path: &str) -> Vec<Value> {
@@ -80,26 +88,11 @@ fn client(events: &Events, way: fn(&str) -> Way) -> Client {
 async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec<(String, String)>, u32) {
     let (events, triggers) = (Events::default(), Triggers::default());
     let client = client(&events, way);
-    let (stores, following) = Stores::open(&client, "tkg-system", &triggers, &Dependents::default());
+    let (context, following) = world::context(&client, &Fence::open(), &triggers);
     let _following = tokio::spawn(following);
-    stores.synced().await;
-    let (metrics, mut registry) = (PassMetrics::default(), Registry::default());
-    metrics.register(&mut registry);
-    let settings = Settings {
-        system_namespace: "tkg-system".to_owned(),
-        sync_period: Duration::from_mins(10),
-        delete_timeout: Duration::from_mins(10),
-        concurrency: 2,
-    };
-    let context = Context::new(
-        client.clone(),
-        settings,
-        stores,
-        ControlPlanes::new(client, triggers.clone(), Vec::new()),
-        Remotes::new("tkg-system".to_owned(), triggers.clone(), Fence::open()),
-        Index::new("tkg-system".to_owned(), Duration::from_mins(10)),
-        metrics,
-    );
+    context.stores.synced().await;
+    let mut registry = Registry::default();
+    context.metrics.register(&mut registry);
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     let running = tokio::spawn(run(
         Arc::new(context),
@@ -159,4 +152,26 @@ async fn a_slow_pass_that_finds_no_slot_is_cut_off_and_said_and_made_again() {
         published(&events, name, "PassCutOff") > 0 && published(&events, name, "TKRNotFound") > 1
     });
     assert!(repeated, "{events:?}");
+}
+
+/// It was still to be deleted when the last pass over it began.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
+    let world = World::new();
+    let leader = world.leader().await;
+    let context = Arc::new(leader);
+    let gone = ObjectRef::new("gone").within("team-a");
+    context.remotes.adopt("gone", &gone, "", &world.workload.client());
+    context.set_managed("gone");
+    let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
+    let running = tokio::spawn(run(
+        Arc::clone(&context),
+        Triggers::default().listen(),
+        heart,
+        CancellationToken::new(),
+    ));
+    sleep(PROBE_PERIOD).await;
+    running.abort();
+    assert_eq!(context.remotes.len(), 1, "that of the Cluster which is there");
+    assert!(!context.forget("gone"), "it is managed no more");
 }

@@ -1,0 +1,77 @@
+//! The creation of a ClusterBootstrap.
+
+use sluice_core::{
+    decision::Decision,
+    hook_call::{Hook, HookCall},
+};
+use sluice_hooks::Gate as _;
+
+use super::*;
+use crate::controllers::bootstrap::world::{BOOTSTRAP, RELEASE, VERSION, World, cluster, values};
+
+const IN_SYSTEM_NAMESPACE: &str = "/api/v1/namespaces/tkg-system/secrets/antrea-values";
+const CLONE: &str = "/api/v1/namespaces/team-a/secrets/one-antrea-package";
+
+/// Why the index holds the creation of the Cluster.
+fn held(context: &Context) -> Option<HoldReason> {
+    let call = HookCall {
+        hook: Hook::BeforeClusterCreate,
+        namespace: "team-a",
+        name: "one",
+        uid: "uid",
+        generation: 1,
+        label: Some(RELEASE),
+        version: VERSION,
+        first_step: None,
+        deleted_at: None,
+        now: Timestamp::now(),
+    };
+    match context.index.decide(&call) {
+        Decision::Release => None,
+        Decision::Hold { reason, .. } => Some(reason),
+    }
+}
+
+/// No watch shows the Secret, so that only another pass finds it.
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
+    let world = World::new();
+    world.management.remove(BOOTSTRAP);
+    let leader = world.leader().await;
+    let (index, stores) = (leader.index.clone(), leader.stores.clone());
+    let following = tokio::spawn(async move { index.follow(stores).await });
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(held(&leader), Some(HoldReason::NoRecord));
+
+    let action = pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(action, Action::requeue(UNWATCHED), "the Secret is waited for");
+    assert_eq!(held(&leader), Some(HoldReason::ValuesNotFound));
+    let (_, event) = world.management.only("events");
+    assert_eq!(event["reason"], "ValuesNotFound", "{event}");
+    assert_eq!(
+        world.management.get(BOOTSTRAP),
+        None,
+        "it would name a Secret that does not exist"
+    );
+
+    world.management.put(IN_SYSTEM_NAMESPACE, values(3));
+    pass(&cluster(&leader), &leader).await.unwrap();
+    let created = world.management.get(BOOTSTRAP).unwrap();
+    assert_eq!(
+        created["spec"]["cni"]["valuesFrom"]["secretRef"],
+        "one-antrea-package"
+    );
+    let clone = world.management.get(CLONE).unwrap();
+    assert_eq!(clone["data"], values(3)["data"]);
+    let asked = world.management.asked_to_write();
+    let position = |end: &str| {
+        asked
+            .iter()
+            .position(|asked| asked.starts_with("POST ") && asked.ends_with(end))
+    };
+    assert!(
+        position("/team-a/secrets") < position("/clusterbootstraps"),
+        "{asked:?}"
+    );
+    following.abort();
+}

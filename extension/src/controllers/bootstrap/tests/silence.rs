@@ -1,0 +1,30 @@
+//! The connection to a workload API server that was silent.
+
+use rstest::rstest;
+
+use super::{
+    super::world::{World, cluster, owner},
+    *,
+};
+
+/// A watch that resumes says nothing until an object changes, so the connection would be taken for silent until then.
+#[rstest]
+#[case::long_ago(20, 1, true)]
+#[case::a_moment_ago(10, 1, false)]
+#[case::until_now(20, 25, false)]
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_opened_again_that_was_silent(
+    #[case] silent_for: u64,
+    #[case] answered_ago: u64,
+    #[case] opened_again: bool,
+) {
+    let world = World::new();
+    let leader = world.leader().await;
+    let remote = workload::connect(&leader, &owner()).await.unwrap().unwrap();
+    // The last answer was that of the first list, a second ago.
+    sleep(Duration::from_secs(answered_ago - 1)).await;
+    remote.silent_since(Timestamp::now() - Duration::from_secs(silent_for));
+    pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(leader.remotes.is_empty(), opened_again);
+    assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
+}

@@ -1,0 +1,48 @@
+//! Workers of a Cluster whose control plane has the version.
+
+use rstest::rstest;
+use sluice_crds::{labels::label::CAPI_CLUSTER_NAME, run::Hook};
+
+use super::*;
+use crate::controllers::bootstrap::world::{VERSION, World};
+
+#[rstest]
+#[case::a_machine_deployment("MachineDeployment", "machinedeployments")]
+#[case::a_machine_pool("MachinePool", "machinepools")]
+#[tokio::test(start_paused = true)]
+async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural: &str) {
+    let world = World::new();
+    world.control_plane_at(VERSION);
+    let workers = |version: &str| {
+        let path = format!("/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/{plural}/workers");
+        let labels = json!({CAPI_CLUSTER_NAME: "one", label::TOPOLOGY_OWNED: ""});
+        let workers = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"labels": labels},
+            "spec": {"clusterName": "one", "template": {"spec": {"version": version}}},
+            "status": {"versions": [{"version": version, "replicas": 1}]},
+        });
+        world.management.put(&path, workers);
+    };
+    workers("v1.35.4");
+    world.pass().await;
+    world.deployed();
+    world.pass().await;
+    assert_eq!(
+        world.held(Hook::BeforeWorkersUpgrade),
+        None,
+        "{:?}",
+        world.record()
+    );
+    assert_eq!(
+        world.held(Hook::AfterWorkersUpgrade),
+        Some(HoldReason::WorkersUpgrading)
+    );
+    workers(VERSION);
+    world.pass().await;
+    assert_eq!(
+        world.held(Hook::AfterWorkersUpgrade),
+        None,
+        "{:?}",
+        world.record()
+    );
+}

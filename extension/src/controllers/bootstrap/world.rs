@@ -1,0 +1,192 @@
+//! A Cluster between two fake API servers, for tests of whole passes.
+
+mod objects;
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{
+    Client, ResourceExt as _,
+    runtime::{controller::Action, reflector::ObjectRef},
+};
+use serde_json::{Value, json};
+use sluice_core::{build::Owner, hold::HoldReason, kubeconfig};
+use sluice_crds::{
+    foreign::Cluster,
+    labels::annotation,
+    run::{Hook, UpgradeRecord},
+};
+use tokio::time::sleep;
+
+use super::{Context, Settings, object_server::ObjectServer, pass};
+use crate::{
+    control_plane::ControlPlanes, controllers::providers::Dependents, fence::Fence, index::Index,
+    metrics::PassMetrics, remote::Remotes, stores::Stores, triggers::Triggers,
+};
+
+pub(crate) use objects::*;
+
+/// A context over an API server as a process makes it that may write while `fence` is open, and the future that keeps its stores
+/// up to date.
+pub(crate) fn context(
+    client: &Client,
+    fence: &Fence,
+    triggers: &Triggers,
+) -> (Context, impl Future<Output = ()> + Send + use<>) {
+    let (stores, following) = Stores::open(client, SYSTEM, triggers, &Dependents::default());
+    let client = fence.guard(client.clone());
+    let settings = Settings {
+        system_namespace: SYSTEM.to_owned(),
+        sync_period: Duration::from_mins(10),
+        delete_timeout: Duration::from_mins(10),
+        concurrency: 2,
+    };
+    let context = Context::new(
+        client.clone(),
+        settings,
+        stores,
+        ControlPlanes::new(client, triggers.clone(), Vec::new()),
+        Remotes::new(SYSTEM.to_owned(), triggers.clone(), fence.clone()),
+        Index::new(SYSTEM.to_owned(), Duration::from_mins(10)),
+        PassMetrics::default(),
+    );
+    (context, following)
+}
+
+/// Both API servers.
+pub(crate) struct World {
+    pub(crate) management: ObjectServer,
+    pub(crate) workload: ObjectServer,
+}
+
+impl World {
+    /// A Cluster at v1.35.4 that shall have v1.36.3, with one package, of which nothing is installed yet.
+    pub(crate) fn new() -> Self {
+        let world = Self {
+            management: objects::management(),
+            workload: ObjectServer::default(),
+        };
+        world.workload.put(
+            KUBE_SYSTEM,
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"uid": "workload"}}),
+        );
+        world.control_plane_at("v1.35.4");
+        world
+    }
+
+    /// The same Cluster when the upgrade is over and recorded as completed.
+    pub(crate) async fn completed() -> Self {
+        let world = Self::new();
+        world.control_plane_at(VERSION);
+        world.pass().await;
+        world.deployed();
+        world.pass().await;
+        assert!(world.record().outcome.is_some(), "{:?}", world.record());
+        world
+    }
+
+    /// The control plane asks for this version and runs it.
+    pub(crate) fn control_plane_at(&self, version: &str) {
+        let good = json!({"metadata": {}, "spec": {"version": version}, "status": {"version": version}});
+        self.management.put(CONTROL_PLANE, good);
+    }
+
+    /// A leader that has read everything. Its watches show nothing that happens later.
+    pub(crate) async fn leader(&self) -> Context {
+        self.leader_behind(&Fence::open()).await
+    }
+
+    /// The same for one that may write while `fence` is open.
+    pub(crate) async fn leader_behind(&self, fence: &Fence) -> Context {
+        let (context, following) = context(&self.management.client(), fence, &Triggers::default());
+        tokio::spawn(following);
+        context.stores.synced().await;
+        let digest = kubeconfig::digest(objects::kubeconfig().as_bytes());
+        let reference = ObjectRef::new("one").within("team-a");
+        context
+            .remotes
+            .adopt("uid", &reference, &digest, &self.workload.client());
+        // The first one asks for the kind of the control plane.
+        pass(&cluster(&context), &context).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        context
+    }
+
+    /// One pass of a leader that has read everything as it is now.
+    pub(crate) async fn pass(&self) -> Action {
+        let leader = self.leader().await;
+        pass(&cluster(&leader), &leader).await.unwrap()
+    }
+
+    /// kapp-controller has deployed what the PackageInstall asks for.
+    pub(crate) fn deployed(&self) {
+        let (path, mut install) = self.workload.only("packageinstalls");
+        let is = |type_: &str| json!([{"type": type_, "status": "True"}]);
+        install["metadata"]["generation"] = json!(1);
+        install["status"] =
+            json!({"observedGeneration": 1, "version": "1.9.0", "conditions": is("ReconcileSucceeded")});
+        let owner = json!([{
+            "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
+            "name": install["metadata"]["name"], "uid": install["metadata"]["uid"],
+        }]);
+        let (_, package) = self.workload.only("packages");
+        let mut spec = package["spec"]["template"]["spec"].clone();
+        spec["template"][0]["ytt"]["valuesFrom"] = install["spec"]["values"].clone();
+        let app = json!({
+            "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
+            "metadata": {
+                "generation": 1, "ownerReferences": owner,
+                "annotations": {annotation::PACKAGE_VERSION: "1.9.0"},
+            },
+            "spec": spec,
+            "status": {"observedGeneration": 1, "conditions": is("ReconcileSucceeded")},
+        });
+        let name = path.rsplit('/').next().unwrap();
+        self.workload.put(&format!("{APPS}/{name}"), app);
+        self.workload.put(&path, install);
+    }
+
+    pub(crate) fn record(&self) -> UpgradeRecord {
+        let bootstrap = self.management.get(BOOTSTRAP).unwrap();
+        serde_json::from_value(bootstrap["status"]["upgrade"].clone()).unwrap()
+    }
+
+    /// Why a hook is held; none when it is released.
+    pub(crate) fn held(&self, hook: Hook) -> Option<HoldReason> {
+        let record = self.record();
+        let mut gates = record.gates.iter();
+        let gate = gates.find(|gate| gate.hook == hook).unwrap();
+        (!gate.open).then(|| HoldReason::parse(&gate.reason).unwrap())
+    }
+
+    /// How often the ClusterBootstrap was to be written.
+    pub(crate) fn writes_of_bootstrap(&self) -> usize {
+        let asked = self.management.asked_to_write();
+        asked
+            .iter()
+            .filter(|asked| asked.contains("/clusterbootstraps"))
+            .count()
+    }
+}
+
+/// The Cluster as a leader knows it.
+pub(crate) fn cluster(context: &Context) -> Arc<Cluster> {
+    let clusters = context.stores.clusters.state();
+    let mut named = clusters.into_iter().filter(|cluster| cluster.name_any() == "one");
+    named.next().unwrap()
+}
+
+/// The Cluster as its objects name it.
+pub(crate) fn owner() -> Owner {
+    Owner {
+        name: "one".to_owned(),
+        namespace: "team-a".to_owned(),
+        uid: "uid".to_owned(),
+    }
+}
+
+/// Edits the object of a kind of which there is one.
+pub(crate) fn change(server: &ObjectServer, plural: &str, edit: impl FnOnce(&mut Value)) {
+    let (path, mut object) = server.only(plural);
+    edit(&mut object);
+    server.put(&path, object);
+}
