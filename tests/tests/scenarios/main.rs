@@ -91,6 +91,7 @@ fn main() -> ExitCode {
         package_stopped::stopped(),
         package_stopped::values(),
         package_edited::held_back(),
+        package_edited::on_the_workload(),
         package_edited::settled(),
         plain_package::scenario(),
         applied::interrupted(),

@@ -38,8 +38,9 @@ async fn run(scene: Scene) -> Result<()> {
     let secrets = Api::<Secret>::namespaced(workload.clone(), SYSTEM_NAMESPACE);
     let (objects, beside_cluster) = (Objects::of(workload), scene.objects());
     let metrics = metrics(&scene, "2.0.0");
-    let name = cluster.values_secret(&metrics).await?;
-    let values = secrets.get(&name).await?;
+    // It is another one after each repair.
+    let values = async || cluster.values_secret(&metrics).await;
+    let first = secrets.get(&values().await?).await?;
     let damaged = Installed {
         cluster: &cluster,
         objects: &objects,
@@ -47,11 +48,17 @@ async fn run(scene: Scene) -> Result<()> {
         package: "metrics",
     };
 
-    let deleted = async || Ok(secrets.delete(&name, &DeleteParams::default()).await.map(drop)?);
+    let deleted = async || {
+        let deleted = secrets.delete(&values().await?, &DeleteParams::default()).await;
+        Ok(deleted.map(drop)?)
+    };
     damaged.restored(deleted).await?;
-    damaged.restored(async || replace(&secrets, &name).await).await?;
+    damaged
+        .restored(async || replace(&secrets, &values().await?).await)
+        .await?;
+    let name = values().await?;
     let again = secrets.get(&name).await?;
-    ensure!(again.data == values.data, "{name} still has other content");
+    ensure!(again.data == first.data, "{name} has other content than at first");
     let package = format!(
         "/apis/data.packaging.carvel.dev/v1alpha1/namespaces/{SYSTEM_NAMESPACE}/packages/{}",
         metrics.name()

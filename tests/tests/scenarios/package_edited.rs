@@ -10,14 +10,19 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, WatchEvent, WatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
+use sluice_tests::apply::apply_all;
 use sluice_tests::extension::{Replica, Settings};
 use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::{Event, Revision};
 use sluice_tests::packages::NAMESPACE;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Objects, PATIENCE, Scenario, Scene};
+use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::wait;
 
 use crate::common::{MidHold, metrics, record_says, releases};
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const REFUSAL: &str = "no-writes-of-kapp-controller";
 
 pub(crate) fn settled() -> Scenario {
     Scenario::new(
@@ -51,14 +56,9 @@ async fn run_settled(scene: Scene) -> Result<()> {
     };
     let hasty = Replica::start(world.stack(), hasty).await?;
 
-    let marker = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "edited", "namespace": NAMESPACE},
-    });
     let since = world.observer().catch_up().await?;
     scene
-        .apply(&[metrics(&scene, "1.0.0").object(marker).package()])
+        .apply(&[metrics(&scene, "1.0.0").object(marker()).package()])
         .await?;
     let configs: Api<ConfigMap> = Api::namespaced(cluster.workload()?.api.admin_client(), NAMESPACE);
     wait::until("the edited Package to be deployed", PATIENCE, || async {
@@ -69,6 +69,15 @@ async fn run_settled(scene: Scene) -> Result<()> {
     record_says(&cluster, "metrics", "Ready").await?;
     hasty.kill().await?;
     world.extension()?.restart().await
+}
+
+/// What an edit adds to a Package.
+fn marker() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "edited", "namespace": NAMESPACE},
+    })
 }
 
 pub(crate) fn held_back() -> Scenario {
@@ -84,15 +93,13 @@ async fn run_held_back(scene: Scene) -> Result<()> {
     let MidHold {
         cluster, new, before, ..
     } = MidHold::of(&scene).await?;
-    let pause = |paused: Value| json!({"spec": {"paused": paused}});
-    cluster.patch_bootstrap(&pause(json!(true))).await?;
-    cluster.says("BootstrapPaused", PATIENCE).await?;
+    pause(&cluster).await?;
     cluster.delay("antrea", Delay::NONE);
     record_says(&cluster, "antrea", "Ready").await?;
     let edited = metrics(&scene, "2.0.0").deployment(Delay::Never);
     scene.apply(&[edited.package()]).await?;
     let since = scene.world().observer().catch_up().await?;
-    cluster.patch_bootstrap(&pause(json!(false))).await?;
+    go_on(&cluster).await?;
 
     is_waited_for(&cluster).await?;
     cluster.control_plane_is_untouched(before).await?;
@@ -108,6 +115,157 @@ async fn run_held_back(scene: Scene) -> Result<()> {
     );
     gate_was_closed(&cluster, new.kubernetes(), since..written.revision, proven).await?;
     cluster.is_settled(PATIENCE).await
+}
+
+pub(crate) fn on_the_workload() -> Scenario {
+    Scenario::new(
+        "package-copy-edited",
+        "the copy of a Package edited on the workload and put back: the gate does not open for the App that was made from the edit",
+        |scene| Box::pin(run_on_the_workload(scene)),
+    )
+}
+
+/// The edit is deployed while Sluice may write nothing, so all is proven when Sluice finds it.
+async fn run_on_the_workload(scene: Scene) -> Result<()> {
+    let MidHold {
+        cluster, new, before, ..
+    } = MidHold::of(&scene).await?;
+    pause(&cluster).await?;
+    let metrics = metrics(&scene, "2.0.0");
+    let objects = Objects::of(cluster.workload()?.api.admin_client());
+    let app = format!(
+        "/apis/kappctrl.k14s.io/v1alpha1/namespaces/{SYSTEM_NAMESPACE}/apps/{}-metrics",
+        cluster.name()
+    );
+    let copy = format!(
+        "/apis/data.packaging.carvel.dev/v1alpha1/namespaces/{SYSTEM_NAMESPACE}/packages/{}",
+        metrics.name()
+    );
+    let edited = metrics.object(marker()).package();
+    objects.merge(&copy, &json!({"spec": edited["spec"]})).await?;
+    let is_of_the_edit = |app: &Value| app["spec"]["fetch"] == edited["spec"]["template"]["spec"]["fetch"];
+    wait::until("the edited copy to be deployed", PATIENCE, || async {
+        let app = objects.get(&app).await?.unwrap_or_default();
+        if is_of_the_edit(&app) && is_deployed(&app) {
+            Ok(())
+        } else {
+            wait::not_yet(app)
+        }
+    })
+    .await?;
+    cluster.delay("antrea", Delay::NONE);
+    record_says(&cluster, "antrea", "Ready").await?;
+    record_says(&cluster, "metrics", "Ready").await?;
+    // kapp-controller cannot act on the Package that is put back, nor say so.
+    let workload = cluster.workload()?.api.admin_client();
+    apply_all(&workload, &refusal()).await?;
+    let touched = json!({"metadata": {"labels": {"harness.test/touched": "yes"}}});
+    wait::until("writes of Apps to be refused", PATIENCE, || async {
+        match objects.merge(&app, &touched).await {
+            Ok(()) => wait::not_yet("allowed"),
+            Err(refused) if format!("{refused:#}").contains("refused by the scenario") => Ok(()),
+            Err(other) => wait::not_yet(format!("{other:#}")),
+        }
+    })
+    .await?;
+    go_on(&cluster).await?;
+    is_to_be_deployed_again(&cluster).await?;
+    cluster.control_plane_is_untouched(before).await?;
+    let binding = format!("/apis/{ADMISSION}/validatingadmissionpolicybindings/{REFUSAL}");
+    objects.delete(&binding).await?;
+
+    let opened = format!("the gate of {} to open", cluster.name());
+    cluster
+        .bootstrap_until(opened, PATIENCE, |bootstrap| {
+            let gates = bootstrap["status"]["upgrade"]["gates"].as_array();
+            let mut open = gates.into_iter().flatten().filter(|gate| gate["open"] == true);
+            if open.any(|gate| gate["version"] == new.kubernetes()) {
+                Ok(())
+            } else {
+                wait::not_yet(bootstrap)
+            }
+        })
+        .await?;
+    let app = objects.get(&app).await?.unwrap_or_default();
+    ensure!(
+        !is_of_the_edit(&app) && is_deployed(&app),
+        "a gate is open, and the App was made from the edit, or is not deployed: {app}"
+    );
+    cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    cluster.is_settled(PATIENCE).await
+}
+
+/// Has Sluice write nothing for a Cluster.
+async fn pause(cluster: &Cluster) -> Result<()> {
+    cluster
+        .patch_bootstrap(&json!({"spec": {"paused": true}}))
+        .await?;
+    cluster.says("BootstrapPaused", PATIENCE).await.map(drop)
+}
+
+async fn go_on(cluster: &Cluster) -> Result<()> {
+    cluster
+        .patch_bootstrap(&json!({"spec": {"paused": false}}))
+        .await
+        .map(drop)
+}
+
+/// Waits until the record says that metrics was found altered, and has no proof.
+async fn is_to_be_deployed_again(cluster: &Cluster) -> Result<()> {
+    let what = "the record to say that metrics was altered and is deployed again".to_owned();
+    cluster
+        .bootstrap_until(what, PATIENCE, |bootstrap| {
+            let packages = &bootstrap["status"]["upgrade"]["packages"];
+            let mut packages = packages.as_array().into_iter().flatten();
+            let metrics = packages.find(|found| found["name"] == "metrics");
+            match metrics {
+                Some(metrics) if metrics["repairs"] == 1 && metrics["state"] != "Ready" => Ok(()),
+                found => wait::not_yet(found.unwrap_or(&Value::Null)),
+            }
+        })
+        .await
+}
+
+/// Lets kapp-controller write no App, and no status of a PackageInstall.
+fn refusal() -> [Value; 2] {
+    let rule = |group: &str, resource: &str| {
+        json!({
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": ["UPDATE"],
+            "resources": [resource],
+        })
+    };
+    let rules = [
+        rule("kappctrl.k14s.io", "apps"),
+        rule("packaging.carvel.dev", "packageinstalls/status"),
+    ];
+    let object = |kind: &str, spec: Value| json!({"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": REFUSAL}, "spec": spec});
+    [
+        object(
+            "ValidatingAdmissionPolicy",
+            json!({
+                "matchConstraints": {"resourceRules": rules},
+                "validations": [{"expression": "false", "message": "refused by the scenario"}],
+            }),
+        ),
+        object(
+            "ValidatingAdmissionPolicyBinding",
+            json!({"policyName": REFUSAL, "validationActions": ["Deny"]}),
+        ),
+    ]
+}
+
+/// Whether kapp-controller has finished with an App as it is.
+fn is_deployed(app: &Value) -> bool {
+    let status = &app["status"];
+    let conditions = status["conditions"].as_array();
+    let succeeded =
+        |condition: &Value| condition["type"] == "ReconcileSucceeded" && condition["status"] == "True";
+    status["observedGeneration"] == app["metadata"]["generation"]
+        && conditions.into_iter().flatten().any(succeeded)
 }
 
 /// Waits until the edited Package is written and has no proof.

@@ -24,6 +24,9 @@ const RECOVERY: Duration = Duration::from_secs(20);
 /// Time between two questions to an idle replica.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
+/// How soon a line is in the log.
+const LOGGED: Duration = Duration::from_secs(10);
+
 pub(crate) fn cut_off() -> Scenario {
     Scenario::new(
         "cut-off",
@@ -69,11 +72,16 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
     let known = |answer: &HookReply| answer.reason() == "PackagesNotReady";
     let answer = answers(&replica, &cluster, RECOVERY, "to say what it waits for", known).await?;
     ensure!(!answer.closed, "the connection ends with {answer:?}");
-    ensure!(
-        changes(&replica)? == (1, 1),
-        "one line for each change is expected in {}",
-        replica.log().display()
-    );
+    // The log is written by a thread of its own.
+    let log = replica.log();
+    let what = format!("one line for each change in {}", log.display());
+    wait::until(what, LOGGED, || async {
+        match changes(&replica)? {
+            (1, 1) => Ok(()),
+            other => wait::not_yet(format!("{other:?}")),
+        }
+    })
+    .await?;
     cluster
         .patch_package(&metrics, Work::PackageInstall, &pause(Value::Null))
         .await?;
