@@ -89,6 +89,8 @@ reasons! {
     PassPanicked,
     /// A look at the Cluster was cut off: it took too long, or other slow ones had the slots.
     PassCutOff,
+    /// A look at the Cluster failed: the management API server refused something, or did not answer.
+    PassFailed,
     /// The control plane does not exist or does not answer yet.
     ControlPlaneCreating,
     /// The control plane is taking the version.

@@ -63,6 +63,9 @@ use crate::{
     triggers::ClusterRef,
 };
 
+/// So many passes in a row that end in a conflict are a failure: others write as often as Sluice does.
+const CONFLICTS: u32 = 5;
+
 /// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
 const UNWATCHED: Duration = Duration::from_secs(1);
 /// How soon a cluster at rest is looked at again whose values cannot be had any more. There may be hundreds that share the
@@ -291,13 +294,14 @@ pub async fn run(
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
 fn failed(cluster: Arc<Cluster>, error: &Error, ctx: Arc<Context>) -> Action {
-    if error.is_conflict() {
-        // Somebody else wrote first; what they wrote is on its way through the watch.
+    let uid = cluster.uid().unwrap_or_default();
+    if error.is_conflict() && ctx.troubles.conflicts(&uid) < CONFLICTS {
+        // Another one wrote first; what was written is on its way through the watch.
         return Action::requeue(Duration::from_millis(100));
     }
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
-    Action::requeue(ctx.troubles.failed(&cluster.uid().unwrap_or_default()))
+    Action::requeue(ctx.troubles.failed(&uid))
 }
 
 /// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
@@ -344,26 +348,33 @@ async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<
     {
         passing.brought_news();
     }
-    match outcome {
-        Ok(outcome) => {
-            let action = outcome?;
+    let error = match outcome.map_err(Error::from).flatten() {
+        Ok(action) => {
             ctx.troubles.passed(uid, began.elapsed());
-            Ok(action)
+            return Ok(action);
         }
-        Err(error) => {
-            // What it has written is not in the record.
-            let hold = match error {
-                PassError::Panicked => {
-                    ctx.metrics.panicked();
-                    let message =
-                        "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where";
-                    Hold::new(HoldReason::PassPanicked, message)
-                }
-                PassError::TimedOut => Hold::new(HoldReason::PassCutOff, error.to_string()),
-            };
-            isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await??;
-            Err(error.into())
+        Err(error) => error,
+    };
+    // After a conflict the next pass is made at once, and mostly comes to its end.
+    if error.is_conflict() && ctx.troubles.conflicted(uid) < CONFLICTS {
+        return Err(error);
+    }
+    // What it has written is not in the record.
+    let hold = ended_early(ctx, &error);
+    isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await??;
+    Err(error)
+}
+
+/// Why the gates of a Cluster are closed of which a pass did not come to its end.
+fn ended_early(ctx: &Context, error: &Error) -> Hold {
+    match error {
+        Error::Management(error) => refusal::failed(error),
+        Error::Pass(PassError::Panicked) => {
+            ctx.metrics.panicked();
+            let message = "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where";
+            Hold::new(HoldReason::PassPanicked, message)
         }
+        Error::Pass(PassError::TimedOut) => Hold::new(HoldReason::PassCutOff, error.to_string()),
     }
 }
 

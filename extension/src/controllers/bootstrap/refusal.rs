@@ -33,6 +33,25 @@ pub(super) fn silent(error: &kube::Error) -> Hold {
     Hold::new(HoldReason::WorkloadUnreachable, message)
 }
 
+/// The management API server did not do what a pass needs.
+pub(super) fn failed(error: &kube::Error) -> Hold {
+    // As above: the detail goes to the log with the failure itself.
+    let message = match error {
+        kube::Error::Api(status) if status.code == 409 => {
+            "others write the same objects again and again; the log of Sluice names them".to_owned()
+        }
+        kube::Error::Api(status) if (400..500).contains(&status.code) => {
+            format!(
+                "the management API server refuses: {}",
+                shortened(&status.message)
+            )
+        }
+        kube::Error::Api(status) => format!("the management API server answers with {}", status.code),
+        _ => "the management API server does not answer".to_owned(),
+    };
+    Hold::new(HoldReason::PassFailed, message)
+}
+
 /// The workload API server did not take what belongs to a package.
 pub(super) fn refused(planned: &Planned, answer: &kube::Error) -> Hold {
     match answer {

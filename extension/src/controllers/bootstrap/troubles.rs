@@ -33,6 +33,8 @@ const ASKS: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct Troubles {
     known: Mutex<HashMap<String, Trouble>>,
+    /// How many passes over a Cluster have ended in a conflict, one after the other.
+    conflicts: Mutex<HashMap<String, u32>>,
     slots: Arc<Semaphore>,
 }
 
@@ -79,6 +81,7 @@ impl Troubles {
         let half = usize::from(concurrency / 2).max(1);
         Self {
             known: Mutex::default(),
+            conflicts: Mutex::default(),
             slots: Arc::new(Semaphore::new(half)),
         }
     }
@@ -139,6 +142,7 @@ impl Troubles {
 
     /// A pass came to its end after `took`.
     pub(super) fn passed(&self, uid: &str, took: Duration) {
+        self.conflicting().remove(uid);
         let mut known = self.known();
         if let Some(trouble) = known.get_mut(uid) {
             trouble.cut_off = false;
@@ -165,6 +169,19 @@ impl Troubles {
         trouble.backoff.failed()
     }
 
+    /// A pass ended in a conflict. Says how many did, one after the other.
+    pub(super) fn conflicted(&self, uid: &str) -> u32 {
+        let mut conflicts = self.conflicting();
+        let count = conflicts.entry(uid.to_owned()).or_default();
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    /// How many passes have ended in a conflict since one came to its end.
+    pub(super) fn conflicts(&self, uid: &str) -> u32 {
+        self.conflicting().get(uid).copied().unwrap_or_default()
+    }
+
     fn cut_off(&self, uid: &str) -> Duration {
         let wait = self.failed(uid);
         if let Some(trouble) = self.known().get_mut(uid) {
@@ -175,7 +192,12 @@ impl Troubles {
 
     /// Forgets a Cluster.
     pub(super) fn forget(&self, uid: &str) {
+        self.conflicting().remove(uid);
         self.known().remove(uid);
+    }
+
+    fn conflicting(&self) -> MutexGuard<'_, HashMap<String, u32>> {
+        self.conflicts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Trouble>> {

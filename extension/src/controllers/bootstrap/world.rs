@@ -73,6 +73,16 @@ impl World {
         world
     }
 
+    /// The same Cluster when its packages are proven and the control plane may go.
+    pub(crate) async fn released() -> Self {
+        let world = Self::new();
+        world.pass().await;
+        world.deployed();
+        world.pass().await;
+        assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
+        world
+    }
+
     /// The same Cluster when the upgrade is over and recorded as completed.
     pub(crate) async fn completed() -> Self {
         let world = Self::new();

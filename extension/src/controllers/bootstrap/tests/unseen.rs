@@ -20,6 +20,39 @@ async fn a_hold_of_a_record_is_written_once() {
     }
 }
 
+#[rstest]
+#[case::a_role_that_lost_a_rule(403)]
+#[case::an_api_server_in_trouble(500)]
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_fails_closes_the_gates(#[case] code: u16) {
+    let world = World::released().await;
+    let leader = world.leader().await;
+    world.management.refuse(VALUES, code);
+    whole_pass(&cluster(&leader), &leader, "uid").await.unwrap_err();
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::PassFailed)
+    );
+}
+
+/// One conflict is an everyday matter, and the next pass is made at once.
+#[tokio::test(start_paused = true)]
+async fn conflicts_close_the_gates_when_they_do_not_end() {
+    let world = World::released().await;
+    let leader = world.leader().await;
+    world.management.refuse(VALUES, 409);
+    let cluster = cluster(&leader);
+    for _ in 1..CONFLICTS {
+        whole_pass(&cluster, &leader, "uid").await.unwrap_err();
+        assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
+    }
+    whole_pass(&cluster, &leader, "uid").await.unwrap_err();
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::PassFailed)
+    );
+}
+
 /// What keeps a pass from its end.
 #[derive(Clone, Copy)]
 enum End {
@@ -34,12 +67,7 @@ enum End {
 #[case::for_others(End::IsCutOff, HoldReason::PassCutOff)]
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reason: HoldReason) {
-    let world = World::new();
-    world.pass().await;
-    world.deployed();
-    world.pass().await;
-    assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
-
+    let world = World::released().await;
     let leader = Arc::new(world.leader().await);
     let cluster = cluster(&leader);
     let answers = world.management.wait_at(VALUES);
