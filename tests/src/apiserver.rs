@@ -8,6 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use nix::sys::signal::Signal;
 
+use crate::log_search::Secret;
 use crate::pki::ClusterPki;
 use crate::ports::Port;
 use crate::probe::Probe;
@@ -50,7 +51,9 @@ impl ApiServer {
         let name = format!("apiserver-{}", prefix.replace('/', "-"));
         let port = Port::reserve()?;
         let pki = ClusterPki::create(core.directory().subdirectory(format!("pki-{name}"))?)?;
-        let client = client(&pki.admin_kubeconfig(&url(&port))).await?;
+        let kubeconfig = pki.admin_kubeconfig(&url(&port));
+        core.directory().guard(Secret::of_kubeconfig(&name, &kubeconfig)?);
+        let client = client(&kubeconfig).await?;
         let server = Self {
             core: core.clone(),
             name,

@@ -1,7 +1,13 @@
-//! A word that is put into credentials, to be looked for wherever it must not be.
+//! Words that are put into credentials, to be looked for wherever they must not be.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+
+/// Among the values of packages.
+pub const VALUES: &str = "canary-of-values-3f1c";
+
+/// In kubeconfigs that are refused.
+pub const KUBECONFIG: &str = "canary-of-a-kubeconfig";
 
 /// How `canary` reads in a text: as it is, and in base64, wherever it begins in what was encoded.
 ///

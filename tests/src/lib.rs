@@ -5,6 +5,7 @@ pub mod apiserver;
 pub mod apply;
 pub mod canary;
 pub mod capi;
+pub mod complaints;
 pub mod components;
 pub mod controller_manager;
 pub mod definition;

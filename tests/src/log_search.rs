@@ -1,8 +1,10 @@
 //! What no log of a run may hold: panics of Rust and crashes of Go, and secrets, plain or in base64.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use aho_corasick::AhoCorasick;
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -60,27 +62,24 @@ impl Secret {
             ),
         ])
     }
-
-    fn is_in(&self, text: &str) -> bool {
-        self.forms.iter().any(|form| text.contains(form))
-    }
 }
 
 impl Found {
     /// Searches all logs in a directory.
     pub fn search(directory: &Path, secrets: &[Secret]) -> Result<Self> {
         let mut found = Self::default();
+        let forms = Forms::of(secrets)?;
         let entries = fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))?;
         for entry in entries {
             let path = entry?.path();
             let content = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            found.search_text(&name, &String::from_utf8_lossy(&content), secrets);
+            found.search_text(&name, &String::from_utf8_lossy(&content), &forms);
         }
         Ok(found)
     }
 
-    fn search_text(&mut self, name: &str, text: &str, secrets: &[Secret]) {
+    fn search_text(&mut self, name: &str, text: &str, forms: &Forms) {
         let panics = text.lines().filter(|line| line.contains(PANIC));
         self.panics.extend(panics.map(|line| format!("{name}: {line}")));
         let may_crash = kapp_controller::is_log(name);
@@ -88,9 +87,38 @@ impl Found {
         let crashes = crashes.filter(|crash| !(may_crash && kapp_controller::is_known_crash(crash)));
         self.panics
             .extend(crashes.map(|crash| format!("{name}: {} in {}", crash.cause, crash.function)));
-        let told = secrets.iter().filter(|secret| secret.is_in(text));
+        let leaks = forms.in_text(text).into_iter();
         self.leaks
-            .extend(told.map(|secret| format!("{name} tells {}", secret.what)));
+            .extend(leaks.map(|what| format!("{name} tells {what}")));
+    }
+}
+
+/// The forms of many secrets, so that a text is read only once.
+struct Forms<'a> {
+    search: AhoCorasick,
+    /// What each form is one of.
+    what: Vec<&'a str>,
+}
+
+impl<'a> Forms<'a> {
+    fn of(secrets: &'a [Secret]) -> Result<Self> {
+        let forms = || {
+            secrets
+                .iter()
+                .flat_map(|secret| secret.forms.iter().map(|form| (form, &*secret.what)))
+        };
+        Ok(Self {
+            search: AhoCorasick::new(forms().map(|(form, _)| form)).context("search for secrets")?,
+            what: forms().map(|(_, what)| what).collect(),
+        })
+    }
+
+    /// What of them is in a text, each once.
+    fn in_text(&self, text: &str) -> BTreeSet<&'a str> {
+        self.search
+            .find_overlapping_iter(text)
+            .map(|found| self.what[found.pattern()])
+            .collect()
     }
 }
 
@@ -108,7 +136,11 @@ mod tests {
 
     fn leaks(text: &str) -> Vec<String> {
         let mut found = Found::default();
-        found.search_text("sluice.log", text, &[Secret::new("a password", CANARY)]);
+        found.search_text(
+            "sluice.log",
+            text,
+            &Forms::of(&[Secret::new("a password", CANARY)]).unwrap(),
+        );
         found.leaks
     }
 
@@ -138,14 +170,14 @@ mod tests {
         let secrets = Secret::of_kubeconfig("one", &kubeconfig).unwrap();
         for told in [&pem, &data, &kubeconfig, &BASE64_STANDARD.encode(&kubeconfig)] {
             let mut found = Found::default();
-            found.search_text("sluice.log", told, &secrets);
+            found.search_text("sluice.log", told, &Forms::of(&secrets).unwrap());
             assert!(!found.leaks.is_empty(), "{told}");
         }
     }
 
     fn panics(name: &str, text: &str) -> Vec<String> {
         let mut found = Found::default();
-        found.search_text(name, text, &[]);
+        found.search_text(name, text, &Forms::of(&[]).unwrap());
         found.panics
     }
 

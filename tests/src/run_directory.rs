@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::log_search::Secret;
 use crate::notice::notice;
 
 const WATCHDOG: &str = include_str!("watchdog.sh");
@@ -37,6 +38,7 @@ pub struct RunDirectory {
     watchdog: Mutex<Option<Watchdog>>,
     unexpected: Mutex<Vec<String>>,
     counted_ends: AtomicUsize,
+    secrets: Mutex<Vec<Secret>>,
     closing: AtomicBool,
 }
 
@@ -74,6 +76,7 @@ impl RunDirectory {
             watchdog: Mutex::new(Some(watchdog)),
             unexpected: Mutex::default(),
             counted_ends: AtomicUsize::new(0),
+            secrets: Mutex::default(),
             closing: AtomicBool::new(false),
         };
         if std::env::var_os(KEEP).is_some() {
@@ -137,6 +140,23 @@ impl RunDirectory {
     #[must_use]
     pub fn counted_ends(&self) -> usize {
         self.counted_ends.load(Ordering::SeqCst)
+    }
+
+    /// Notes what no log of the stack may hold.
+    pub fn guard(&self, secrets: impl IntoIterator<Item = Secret>) {
+        self.secrets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(secrets);
+    }
+
+    /// All that no log of the stack may hold.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<Secret> {
+        self.secrets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Resident memory of every process of the stack.

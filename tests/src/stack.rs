@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use kube::Client;
 use serde_json::Value;
 use tokio::task::AbortHandle;
@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 use crate::apiserver::ApiServer;
 use crate::apply;
 use crate::capi::ClusterApi;
+use crate::complaints::Complaints;
 use crate::components::{Binaries, MANAGEMENT_VERSION};
 use crate::controller_manager::ControllerManager;
 use crate::etcd::Etcd;
@@ -182,12 +183,9 @@ impl Stack {
         self.started_in
     }
 
-    /// Fails if a process of the stack has ended though nobody stopped it.
+    /// Fails if a process of the stack has ended though nobody stopped it, or a log holds a panic or a secret.
     pub fn check(&self) -> Result<()> {
-        match self.core.directory().unexpected_exits() {
-            exits if exits.is_empty() => Ok(()),
-            exits => bail!("{}", exits.join("\n")),
-        }
+        Complaints::of(self.core.directory())?.none()
     }
 
     /// Stops everything and removes the stack's directory.

@@ -13,6 +13,7 @@ use futures::stream;
 
 use super::scene::Scene;
 use super::world::{Hooks, World};
+use crate::complaints::Complaints;
 use crate::extension::Scope;
 use crate::objects::Class;
 
@@ -223,13 +224,14 @@ async fn run(scenarios: Vec<Scenario>, jobs: usize) -> Result<usize> {
         failed += usize::from(!perform(world.clone(), scenario).await);
     }
 
-    let exits = world.stack().core().directory().unexpected_exits();
-    for exit in &exits {
-        say(&format!("a process of the stack ended: {exit}"));
+    let directory = world.stack().core().directory();
+    let complaints = Complaints::of(directory)?;
+    for complaint in complaints.lines() {
+        say(&complaint);
     }
-    failed += usize::from(failed == 0 && !exits.is_empty());
+    failed += usize::from(failed == 0 && !complaints.is_empty());
     if failed > 0 {
-        let kept = world.stack().core().directory().keep_logs("scenarios");
+        let kept = directory.keep_logs("scenarios");
         say(&format!("logs are kept in {}", kept.display()));
     }
     world.stop().await?;
@@ -311,7 +313,7 @@ fn say(line: &str) {
 }
 
 /// Time that most waits of scenarios get; generous, for a machine that does other things too.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_mins(4);
 
 #[cfg(test)]
 mod tests {

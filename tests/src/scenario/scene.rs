@@ -13,6 +13,7 @@ use super::objects::Objects;
 use super::read;
 use super::world::World;
 use crate::apply;
+use crate::canary;
 use crate::kubelet::Delay;
 use crate::objects::{Class, Release, Values};
 use crate::packages::TestPackage;
@@ -43,7 +44,7 @@ impl Scene {
         );
         wait::until(
             "the ClusterClass to be usable",
-            Duration::from_secs(30),
+            Duration::from_mins(2),
             || async {
                 let class = read::get(&scene.client(), &path).await?;
                 match read::condition(&class, "VariablesReady") {
@@ -130,7 +131,7 @@ impl Scene {
             )
             .values(
                 "metrics-server",
-                Values::Secret(json!({"metricsServer": {"replicas": 1}})),
+                Values::Secret(json!({"metricsServer": {"replicas": 1, "password": canary::VALUES}})),
             ))
     }
 

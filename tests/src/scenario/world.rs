@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 
 use crate::apply;
+use crate::canary;
 use crate::extension::{Extension, Scope, Settings};
+use crate::log_search::Secret;
 use crate::observer::Observer;
 use crate::provider::{self, Provider};
 use crate::stack::{Options, Stack};
@@ -38,6 +40,10 @@ impl World {
         let definitions = sluice_definitions()?;
         let options = Options::new(name).crds(provider::definitions()).crds(definitions);
         let stack = Stack::start(options).await?;
+        stack.core().directory().guard([
+            Secret::new("the values of a package", canary::VALUES),
+            Secret::new("a kubeconfig that is refused", canary::KUBECONFIG),
+        ]);
         let observer = Observer::start(stack.core().etcd()).await?;
         let provider = Provider::start(stack.core(), stack.management());
         apply::apply(&stack.client(), &provider::reader_role()).await?;

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -11,11 +11,11 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::plan::Plan;
-use super::report::{self, Complaints, Report};
+use super::report::{self, Report};
 use super::run::{self, Outcome, Stage};
+use crate::complaints::Complaints;
 use crate::extension::Scope;
 use crate::kubelet::Delay;
-use crate::log_search::{Found, Secret};
 use crate::objects::{Class, Release, Values};
 use crate::scenario::{Hooks, Scene, VERSIONS, World};
 
@@ -116,8 +116,8 @@ async fn on_one_stack(plans: Vec<Plan>, jobs: usize) -> Result<(Vec<Outcome>, Co
         .inspect(tell_run)
         .collect()
         .await;
-    let complaints = stage.complaints()?;
-    for complaint in complaints.told() {
+    let complaints = Complaints::of(world.stack().core().directory())?;
+    for complaint in complaints.lines() {
         say(&complaint);
     }
     if !complaints.is_empty() || !outcomes.iter().all(Outcome::is_good) {
@@ -146,18 +146,6 @@ impl Stage {
             scene,
             releases: Arc::new(releases),
             shared: Arc::default(),
-            secrets: Mutex::new(vec![Secret::new("the values of a package", super::CANARY)]),
-        })
-    }
-
-    /// What is wrong with the stack as a whole, whatever came of the runs.
-    fn complaints(&self) -> Result<Complaints> {
-        let directory = self.scene.world().stack().core().directory();
-        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Complaints {
-            ended: directory.unexpected_exits(),
-            kapp_controller_ends: directory.counted_ends(),
-            logs: Found::search(&directory.logs(), &secrets)?,
         })
     }
 }

@@ -14,15 +14,14 @@ mod subject;
 
 use serde_json::{Value, json};
 
+use crate::canary;
+
 pub use command::main;
 pub use disturbance::Kind;
 pub use plan::Plan;
 pub use report::Report;
 
-/// A secret among the values of a package. No log may tell it.
-const CANARY: &str = "canary-of-the-soak-3f1c";
-
 /// Values of the package that has them in a Secret.
 fn values(replicas: u32) -> Value {
-    json!({"metricsServer": {"replicas": replicas, "password": CANARY}})
+    json!({"metricsServer": {"replicas": replicas, "password": canary::VALUES}})
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::figures::{Lag, Quantiles};
 use super::run::Outcome;
-use crate::log_search::Found;
+use crate::complaints::Complaints;
 use crate::run_directory::target_directory;
 
 /// A soak in figures.
@@ -81,44 +81,6 @@ impl Report {
     }
 }
 
-/// What is wrong with a stack, apart from its runs.
-#[derive(Debug, Default)]
-pub(super) struct Complaints {
-    /// Processes that ended unasked.
-    pub(super) ended: Vec<String>,
-    /// How often a kapp-controller ended unasked. That alone is no complaint.
-    pub(super) kapp_controller_ends: usize,
-    pub(super) logs: Found,
-}
-
-impl Complaints {
-    pub(super) fn add(&mut self, more: Self) {
-        self.ended.extend(more.ended);
-        self.kapp_controller_ends += more.kapp_controller_ends;
-        self.logs.panics.extend(more.logs.panics);
-        self.logs.leaks.extend(more.logs.leaks);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.told().next().is_none()
-    }
-
-    /// One line for each.
-    pub(super) fn told(&self) -> impl Iterator<Item = String> {
-        let ended = self
-            .ended
-            .iter()
-            .map(|end| format!("a process of the stack ended: {end}"));
-        let panics = self.logs.panics.iter().map(|panic| format!("a panic: {panic}"));
-        let leaks = self
-            .logs
-            .leaks
-            .iter()
-            .map(|leak| format!("a secret in a log: {leak}"));
-        ended.chain(panics).chain(leaks)
-    }
-}
-
 /// Quantiles of one kind of lag.
 pub(super) fn lags(outcomes: &[Outcome], which: impl Fn(Lag) -> f64) -> Quantiles {
     Quantiles::of(outcomes.iter().filter_map(|outcome| outcome.lag).map(which))
@@ -177,6 +139,7 @@ fn details(outcome: &Outcome) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log_search::Found;
 
     fn report(complaints: &Complaints) -> Report {
         Report {

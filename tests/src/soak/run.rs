@@ -1,7 +1,7 @@
 //! One run: a Cluster is created, upgraded while it is disturbed, judged and deleted.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -15,7 +15,6 @@ use super::judge::Verdict;
 use super::plan::Plan;
 use super::subject::Subject;
 use crate::edit;
-use crate::log_search::Secret;
 use crate::objects::Release;
 use crate::observer::{Milestone, Revision, Violation};
 use crate::scenario::{Cluster, Records, Scene};
@@ -29,8 +28,6 @@ pub(super) struct Stage {
     pub(super) scene: Scene,
     pub(super) releases: Arc<Vec<Release>>,
     pub(super) shared: Arc<tokio::sync::Mutex<()>>,
-    /// What no log may tell.
-    pub(super) secrets: Mutex<Vec<Secret>>,
 }
 
 /// How a run went.
@@ -80,7 +77,6 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
         scene,
         releases,
         shared,
-        secrets,
     } = stage;
     let plan = outcome.plan.clone();
     let old = &releases[plan.from];
@@ -94,11 +90,6 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
         .await
         .context("creation")?;
     cluster.is_settled(PATIENCE).await.context("creation")?;
-    let kubeconfig = Secret::of_kubeconfig(cluster.name(), &cluster.workload()?.api.admin_kubeconfig())?;
-    secrets
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .extend(kubeconfig);
     for (name, delay) in plan.delays() {
         cluster.delay(name, delay);
     }

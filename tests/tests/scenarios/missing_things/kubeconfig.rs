@@ -6,14 +6,13 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+use sluice_tests::canary::{self, KUBECONFIG as CANARY};
 use sluice_tests::scenario::{Cluster, Scenario, Scene};
 
 use super::row::{Row, SECRET};
 use crate::common::{MidHold, is_held, released};
 
 /// In every spoiled kubeconfig; nothing that Sluice says repeats it.
-const CANARY: &str = "canary-of-a-kubeconfig";
-
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "missing-things-kubeconfig",
@@ -160,7 +159,7 @@ async fn is_not_repeated(scene: &Scene, cluster: &Cluster) -> Result<()> {
             !text.is_empty(),
             "nothing was said in the {place}, so nothing is proven"
         );
-        for spelling in sluice_tests::canary::spellings(CANARY) {
+        for spelling in canary::spellings(CANARY) {
             ensure!(
                 !text.contains(&spelling),
                 "what a kubeconfig holds is in the {place}"
