@@ -81,7 +81,7 @@ pub async fn apply_crds(client: &Client, definitions: &[Value]) -> Result<()> {
 
 async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> Result<()> {
     let what = format!("CustomResourceDefinition {name} to be established");
-    wait::until(what, Duration::from_secs(30), || async {
+    wait::until(what, Duration::from_mins(2), || async {
         let conditions = api
             .get(name)
             .await?

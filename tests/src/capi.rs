@@ -73,7 +73,7 @@ impl ClusterApi {
         let process = Process::start(self.core.directory(), launch)?;
         let readyz = Probe::new(&format!("http://{health}"), "/readyz")?;
         process
-            .until("to be ready", Duration::from_secs(30), || readyz.get())
+            .until("to be ready", Duration::from_mins(2), || readyz.get())
             .await?;
         *self.process.lock().await = Some(process);
         Ok(())

@@ -64,7 +64,7 @@ impl ControllerManager {
         let process = Process::start(core.directory(), launch)?;
         let healthz = Probe::new(&format!("https://127.0.0.1:{}", port.number()), "/healthz")?;
         process
-            .until("to be healthy", Duration::from_secs(30), || healthz.get())
+            .until("to be healthy", Duration::from_mins(2), || healthz.get())
             .await?;
         Ok(Self {
             _port: port,

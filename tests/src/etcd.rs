@@ -52,7 +52,7 @@ impl Etcd {
         let process = Process::start(directory, launch)?;
         let health = Probe::new(&client_url, "/health")?;
         process
-            .until("to be healthy", Duration::from_secs(30), || health.get())
+            .until("to be healthy", Duration::from_mins(2), || health.get())
             .await?;
         Ok(Self {
             client_port,

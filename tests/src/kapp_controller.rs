@@ -116,7 +116,7 @@ impl Manifests {
         apply::apply_crds(client, &apply::documents(&self.crds)?).await?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         // The RBAC has a RoleBinding there, and the API server creates it some time after it is ready.
-        wait::until("namespace kube-system", Duration::from_secs(30), || async {
+        wait::until("namespace kube-system", Duration::from_mins(2), || async {
             namespaces.get("kube-system").await.map(drop).map_err(Into::into)
         })
         .await?;
@@ -181,7 +181,7 @@ impl KappController {
         let main = loop {
             let main = self.run_main().await?;
             let served = main
-                .until("to serve its API", Duration::from_secs(90), || self.available())
+                .until("to serve its API", Duration::from_mins(2), || self.available())
                 .await;
             match served {
                 Ok(()) => break main,
@@ -302,7 +302,7 @@ impl KappController {
             self.with_environment(launch).arg("-sidecarexec"),
         )?;
         sidecar
-            .until("to open its socket", Duration::from_secs(30), || async {
+            .until("to open its socket", Duration::from_mins(2), || async {
                 if socket.exists() {
                     Ok(())
                 } else {

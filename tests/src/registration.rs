@@ -28,7 +28,7 @@ pub(crate) async fn register(
     apply::apply(client, &extension_config(name, url, ca_bundle, scope)).await?;
     wait::until(
         format!("ExtensionConfig {name} to be discovered"),
-        Duration::from_secs(30),
+        Duration::from_mins(2),
         || async {
             let config = edit::get(client, &path(name)).await?.unwrap_or_default();
             let conditions = config["status"]["conditions"].as_array();

@@ -21,7 +21,7 @@ use crate::stack::{SYSTEM_NAMESPACE, Stack, StackCore};
 /// Path of the binary; by default `release/sluice` in Cargo's target directory.
 pub const BINARY: &str = "SLUICE_BIN";
 
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_mins(2);
 
 /// The flags of an election. Its times are shorter than those that we ship, so that the death of a leader costs seconds.
 const ELECTION: [&str; 4] = [

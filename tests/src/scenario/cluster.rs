@@ -84,7 +84,7 @@ impl NewCluster {
         let object = objects::cluster(scene.namespace(), &name, &version, tkr.as_deref(), workers);
         // Cluster API may be restarted by somebody else, and nothing is admitted then.
         let what = format!("Cluster {name} to be accepted");
-        wait::until(what, Duration::from_secs(30), || async {
+        wait::until(what, Duration::from_mins(2), || async {
             apply::apply(&scene.client(), &object).await.map_err(Into::into)
         })
         .await?;
@@ -136,7 +136,7 @@ impl Cluster {
         let before = self.scene.world().observer().catch_up().await?;
         wait::until(
             format!("a change of Cluster {} to be accepted", self.name),
-            Duration::from_secs(30),
+            Duration::from_mins(2),
             || async {
                 clusters
                     .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))

@@ -151,7 +151,7 @@ impl Cluster {
         workload.replace().await?;
         let client = workload.api.admin_client();
         let path = "/api/v1/namespaces/kube-system";
-        let namespace = wait::until("namespace kube-system", Duration::from_secs(30), || async {
+        let namespace = wait::until("namespace kube-system", Duration::from_mins(2), || async {
             read::get(&client, path).await.map_err(Into::into)
         })
         .await?;
@@ -179,7 +179,7 @@ impl Cluster {
         // The App tells only the second of its deploy: it may take two tries until another one is seen.
         wait::until(
             format!("{} to be deployed again", package.name()),
-            Duration::from_secs(30),
+            Duration::from_mins(2),
             || async {
                 let annotation = json!({"harness.test/touched": jiff::Timestamp::now().to_string()});
                 merge(&client, &path, &json!({"metadata": {"annotations": annotation}})).await?;

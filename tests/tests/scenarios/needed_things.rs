@@ -15,7 +15,7 @@ use sluice_tests::wait;
 use crate::common::{MidHold, is_held, metrics, released};
 
 /// A look at a hot cluster every ten seconds, and what kapp-controller takes to try again after a few failures.
-const RESTORED: Duration = Duration::from_secs(45);
+const RESTORED: Duration = Duration::from_mins(2);
 
 const BINDING: &str =
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/tanzu-cluster-bootstrap-clusterrolebinding";

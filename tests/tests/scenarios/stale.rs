@@ -19,7 +19,7 @@ use crate::resync::{ANOTHER, is_open};
 const HELD_AFTER: Duration = Duration::from_secs(45 + 5);
 
 /// How soon a replica answers from knowledge again once it is connected.
-const RECOVERY: Duration = Duration::from_secs(20);
+const RECOVERY: Duration = Duration::from_mins(1);
 
 /// Time between two questions to an idle replica.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
