@@ -221,8 +221,8 @@ impl Remote {
     }
 
     /// Runs `ensure` when it is time to look at `thing`, of which `content` is wanted: before a package that needs it is
-    /// written, and every few seconds until that package is `proven`. Says whether something was written. A failure is tried again
-    /// by the next caller.
+    /// written, and every few seconds until that package is `proven`. Says what `ensure` says: whether it was altered. Then, and after
+    /// a failure, the next caller looks again.
     ///
     /// # Errors
     /// What `ensure` says.
@@ -236,9 +236,11 @@ impl Remote {
         if !self.looks().is_due(thing, content, proven, Instant::now()) {
             return Ok(false);
         }
-        let written = ensure().await?;
-        self.looks().note(thing, content, Instant::now());
-        Ok(written)
+        let altered = ensure().await?;
+        if !altered {
+            self.looks().note(thing, content, Instant::now());
+        }
+        Ok(altered)
     }
 
     /// Has everything looked at again that was made sure of.

@@ -7,7 +7,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
     bootstrap::{Draft, ValuesClone},
-    build::{self, Identity, Install, Owner, Place},
+    build::{self, Identity, Install, Owner, Place, Repair},
     hold::{Hold, HoldReason},
 };
 use sluice_crds::{
@@ -98,14 +98,28 @@ pub(super) async fn on_management(
         .stores
         .installs
         .get(&ObjectRef::new(&planned.install_name).within(namespace));
-    let altered = ensure_values(ctx, owner, remote, &ctx.client, planned, proven).await?;
+    let values = ensure_values(ctx, owner, remote, &ctx.client, planned, proven, found.as_deref()).await?;
     let wanted = build::install(owner, &planned.install(Place::Management));
     let installs = Api::namespaced(ctx.client.clone(), namespace);
-    install(&installs, &wanted, found.as_deref()).await?;
-    Ok(altered && is_written(&wanted, found.as_deref()))
+    write_install(&installs, &wanted, found.as_deref(), values).await
 }
 
-/// The Secret with the values of a package, on the server of `client`.
+/// What became of something that a PackageInstall needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Needed {
+    /// Nothing: it is as it is wanted, or was some seconds ago.
+    Kept,
+    /// It was written for a PackageInstall that does not name it yet.
+    Written,
+    /// It was not what the PackageInstall, as it is, asks for.
+    Altered,
+}
+
+/// The Secret with the values of a package, on the server of `client`; `found` is the PackageInstall that is known.
+///
+/// One that is named may be what was deployed. It stays as it is until another one is named, so that it is found again where the
+/// record of this pass is not written. No digest has two contents, so one that says something else was altered, too, where no
+/// PackageInstall is known.
 async fn ensure_values(
     ctx: &Context,
     owner: &Owner,
@@ -113,17 +127,54 @@ async fn ensure_values(
     client: &Client,
     planned: &Planned,
     proven: bool,
-) -> kube::Result<bool> {
+    found: Option<&PackageInstall>,
+) -> kube::Result<Needed> {
     let system = &ctx.settings.system_namespace;
     let values = planned.values_secret(owner, system);
-    let secrets = Api::namespaced(client.clone(), planned.namespace(owner, system));
+    let secrets = Api::<Secret>::namespaced(client.clone(), planned.namespace(owner, system));
     // Its name carries cluster, package and digest, and a package is on one server only.
     let thing = format!("Secret {}", planned.secret_name);
-    remote
-        .ensured(&thing, "", proven, async || {
-            ensure(&secrets, &values, build::repair_values_secret).await
-        })
-        .await
+    let named = found.map(|found| names_values(planned, found));
+    let mut needed = Needed::Kept;
+    let look = async || {
+        let found = secrets.get_opt(&planned.secret_name).await?;
+        let repair = found.map(|found| build::repair_values_secret(&values, &found));
+        needed = match (repair, named) {
+            (Some(Repair::NotNeeded), _) => Needed::Kept,
+            (_, Some(true)) | (Some(_), None) => Needed::Altered,
+            (None, _) | (_, Some(false)) => {
+                ensure(&secrets, &values, build::repair_values_secret).await?;
+                Needed::Written
+            }
+        };
+        Ok::<_, kube::Error>(needed != Needed::Kept)
+    };
+    remote.ensured(&thing, "", proven, look).await?;
+    Ok(needed)
+}
+
+/// Writes a PackageInstall. Says whether what it needs was altered.
+async fn write_install(
+    installs: &Api<PackageInstall>,
+    wanted: &PackageInstall,
+    found: Option<&PackageInstall>,
+    needed: Needed,
+) -> Result<bool, Error> {
+    match install(installs, wanted, found).await.map_err(Error::from) {
+        // What was found is old: it may name by now what was just put right.
+        Err(error) if error.is_conflict() && needed != Needed::Kept => Ok(true),
+        written => written.map(|()| needed == Needed::Altered),
+    }
+}
+
+/// Whether a PackageInstall names the values Secret that it shall name.
+fn names_values(planned: &Planned, found: &PackageInstall) -> bool {
+    let mut named = found
+        .spec
+        .values
+        .iter()
+        .filter_map(|values| values.secret_ref.as_ref());
+    named.any(|secret| secret.name == planned.secret_name)
 }
 
 /// One package inside the workload cluster: the identity that installs it, its Package, its values, its PackageInstall.
@@ -152,30 +203,31 @@ pub(super) async fn on_workload(
         .stores
         .packages
         .get(&ObjectRef::new(&planned.package_name).within(namespace));
-    let mut altered = false;
+    let wanted = build::install(owner, &planned.install(Place::Workload(namespace)));
+    let found = found.as_deref();
+    let is_as_wanted = found.is_some_and(|found| build::update(&wanted, found).is_none());
+    let mut needed = Needed::Kept;
     if let Some(source) = source {
-        let wanted = build::package(&source, namespace);
+        let copy = build::package(&source, namespace);
         // Changes at least as often as the content, which may be large and is looked at in each pass.
         let content = source.resource_version().unwrap_or_default();
         let packages = Api::<Package>::namespaced(client(), namespace);
         let thing = format!("Package {}", planned.package_name);
-        altered |= remote
+        let written = remote
             .ensured(&thing, &content, proven, async || {
-                ensure(&packages, &wanted, build::repair_package).await
+                ensure(&packages, &copy, build::repair_package).await
             })
             .await?;
+        needed = match (written, is_as_wanted) {
+            (false, _) => Needed::Kept,
+            (true, false) => Needed::Written,
+            (true, true) => Needed::Altered,
+        };
     }
 
-    altered |= ensure_values(ctx, owner, remote, &remote.client, planned, proven).await?;
-    let wanted = build::install(owner, &planned.install(Place::Workload(namespace)));
+    let values = ensure_values(ctx, owner, remote, &remote.client, planned, proven, found).await?;
     let installs = Api::<PackageInstall>::namespaced(client(), namespace);
-    install(&installs, &wanted, found.as_deref()).await?;
-    Ok(altered && is_written(&wanted, found.as_deref()))
-}
-
-/// Whether a PackageInstall was as it is wanted before it was written.
-fn is_written(wanted: &PackageInstall, found: Option<&PackageInstall>) -> bool {
-    found.is_some_and(|found| build::update(wanted, found).is_none())
+    write_install(&installs, &wanted, found, needed.max(values)).await
 }
 
 async fn identity(remote: &Remote, namespace: &str) -> kube::Result<bool> {

@@ -110,15 +110,21 @@ impl World {
         let (context, following) = context(&self.management.client(), fence, &Triggers::default());
         tokio::spawn(following);
         context.stores.synced().await;
-        let digest = kubeconfig::digest(objects::kubeconfig().as_bytes());
-        let reference = ObjectRef::new("one").within("team-a");
-        context
-            .remotes
-            .adopt("uid", &reference, &digest, &self.workload.client());
+        self.connect(&context);
         // The first one asks for the kind of the control plane.
         pass(&cluster(&context), &context).await.unwrap();
         sleep(Duration::from_secs(1)).await;
         context
+    }
+
+    /// Another connection to the workload, which has read nothing yet.
+    pub(crate) fn connect(&self, leader: &Context) {
+        let digest = kubeconfig::digest(objects::kubeconfig().as_bytes());
+        let reference = ObjectRef::new("one").within("team-a");
+        leader.remotes.close("uid");
+        leader
+            .remotes
+            .adopt("uid", &reference, &digest, &self.workload.client());
     }
 
     /// One pass of a leader that has read everything as it is now.

@@ -25,7 +25,7 @@ type Edit = fn(&World);
 #[case::another_server_answers_in_the_middle_of_the_pass((|world| world.workload.put_later(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}))) as Edit, Some(HoldReason::WorkloadUnreachable))]
 #[case::other_values((|world| world.management.put(VALUES, values(2))) as Edit, Some(HoldReason::PackagesNotReady))]
 #[case::other_values_in_the_middle_of_the_pass((|world| world.management.put_later(VALUES, values(2))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::the_copy_of_the_values_is_gone((|world| world.workload.refuse("/secrets/", 404)) as Edit, Some(HoldReason::PackagesUnknown))]
+#[case::the_copy_of_the_values_is_gone((|world| world.workload.refuse("/secrets/", 404)) as Edit, Some(HoldReason::PackagesNotReady))]
 #[case::another_package((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package("b"))) as Edit, Some(HoldReason::PackagesUnknown))]
 #[case::another_version_of_the_package((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package_of("antrea.example.com", "1.9.1", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
 #[case::a_package_of_another_name((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package_of("calico.example.com", "1.9.0", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
@@ -108,4 +108,46 @@ async fn what_was_altered_on_the_workload_is_deployed_again(
         world.record()
     );
     assert_eq!(world.record().packages[0].repairs, 1);
+}
+
+/// What keeps the record of a pass that has found an altered Secret from being written.
+#[rstest]
+#[case::other_progress_was_just_written(false)]
+#[case::others_write_the_bootstrap(true)]
+#[tokio::test(start_paused = true)]
+async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
+    let world = World::new();
+    world.pass().await;
+    let leader = world.leader().await;
+    world.deployed();
+    let (path, mut altered) = world.workload.only("secrets");
+    altered["data"] = values(2)["data"].clone();
+    world.workload.put(&path, altered);
+    if refused {
+        world.management.refuse("/clusterbootstraps/one", 409);
+    } else {
+        leader.set_written("uid");
+    }
+    let found = pass(&cluster(&leader), &leader).await;
+    assert_eq!(found.is_err(), refused);
+    world.management.refuse("/nothing", 409);
+
+    world.pass().await;
+    assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
+}
+
+/// A connection that was just opened does not know the PackageInstall yet.
+#[tokio::test(start_paused = true)]
+async fn what_was_altered_is_found_before_the_first_list() {
+    let world = World::new();
+    world.pass().await;
+    world.deployed();
+    let leader = world.leader().await;
+    world.connect(&leader);
+    let (path, mut altered) = world.workload.only("secrets");
+    altered["data"] = values(2)["data"].clone();
+    world.workload.put(&path, altered);
+    pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
