@@ -63,8 +63,11 @@ use crate::{
     triggers::ClusterRef,
 };
 
-/// So many passes in a row that end in a conflict are a failure: others write as often as Sluice does.
-const CONFLICTS: u32 = 5;
+/// How soon a pass is repeated that ended in a conflict, at first.
+const CONFLICT: Duration = Duration::from_millis(50);
+
+/// So many passes in a row may end in a conflict; with one more, others write as often as Sluice does.
+const CONFLICTS: u32 = 4;
 
 /// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
 const UNWATCHED: Duration = Duration::from_secs(1);
@@ -295,9 +298,10 @@ pub async fn run(
 #[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
 fn failed(cluster: Arc<Cluster>, error: &Error, ctx: Arc<Context>) -> Action {
     let uid = cluster.uid().unwrap_or_default();
-    if error.is_conflict() && ctx.troubles.conflicts(&uid) < CONFLICTS {
+    let failures = ctx.troubles.failures(&uid);
+    if error.is_conflict() && failures <= CONFLICTS {
         // Another one wrote first; what was written is on its way through the watch.
-        return Action::requeue(Duration::from_millis(100));
+        return Action::requeue(CONFLICT * 2_u32.pow(failures));
     }
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
@@ -328,7 +332,7 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
 
 /// A Cluster that waits for a slot. What a pass that was cut off has written is not in the record, so its gates are closed.
 async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Result<Action, Error> {
-    if ctx.troubles.was_cut_off(uid) {
+    if ctx.troubles.is_unseen(uid) {
         let hold = Hold::new(
             HoldReason::PassCutOff,
             "a pass over the Cluster took long while others did; it is made again when one of those is over",
@@ -340,7 +344,7 @@ async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> R
 
 /// A pass with all that is noted of it.
 async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Action, Error> {
-    let (began, passing) = (Instant::now(), ctx.remotes.begin(uid));
+    let (began, passing) = (tokio::time::Instant::now(), ctx.remotes.begin(uid));
     let written = ctx.last_written(uid);
     let outcome = isolated(Box::pin(pass(cluster, ctx))).await;
     if let Some(passing) = &passing
@@ -355,13 +359,20 @@ async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<
         }
         Err(error) => error,
     };
-    // After a conflict the next pass is made at once, and mostly comes to its end.
-    if error.is_conflict() && ctx.troubles.conflicted(uid) < CONFLICTS {
-        return Err(error);
+    // The next pass mostly comes to its end.
+    let patience = match &error {
+        Error::Pass(_) => 0,
+        error if error.is_conflict() => CONFLICTS,
+        Error::Management(_) => 1,
+    };
+    if ctx.troubles.failed_again(uid, patience, began) {
+        // What it has written is not in the record.
+        let hold = ended_early(ctx, &error);
+        let closed = isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await;
+        if let Err(error) = closed.map_err(Error::from).flatten() {
+            info!(error = %chain(&error), "Closing the gates of a Cluster");
+        }
     }
-    // What it has written is not in the record.
-    let hold = ended_early(ctx, &error);
-    isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await??;
     Err(error)
 }
 

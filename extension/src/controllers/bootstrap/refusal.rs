@@ -35,19 +35,13 @@ pub(super) fn silent(error: &kube::Error) -> Hold {
 
 /// The management API server did not do what a pass needs.
 pub(super) fn failed(error: &kube::Error) -> Hold {
-    // As above: the detail goes to the log with the failure itself.
+    // As above; what it says goes to the log.
     let message = match error {
-        kube::Error::Api(status) if status.code == 409 => {
-            "others write the same objects again and again; the log of Sluice names them".to_owned()
+        kube::Error::Api(status) if status.code == 409 => "others write the same objects again and again",
+        kube::Error::Api(status) if matches!(status.code, 400..=407 | 410..=428) => {
+            "the management API server refuses a request; the log of Sluice says which"
         }
-        kube::Error::Api(status) if (400..500).contains(&status.code) => {
-            format!(
-                "the management API server refuses: {}",
-                shortened(&status.message)
-            )
-        }
-        kube::Error::Api(status) => format!("the management API server answers with {}", status.code),
-        _ => "the management API server does not answer".to_owned(),
+        _ => "the management API server does not answer a request; the log of Sluice says why",
     };
     Hold::new(HoldReason::PassFailed, message)
 }

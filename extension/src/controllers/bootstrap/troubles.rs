@@ -26,6 +26,9 @@ const SLOW: Duration = Duration::from_secs(3);
 /// such a server is left alone.
 const REMEMBERED: Duration = Duration::from_mins(2);
 
+/// A Cluster that waits for a slot for so long says nothing any more. A silent workload's proofs are believed for as long.
+const UNSEEN: Duration = Duration::from_mins(1);
+
 /// A Cluster that has not asked for a slot for so long does not wait for one any more.
 const ASKS: Duration = Duration::from_secs(3);
 
@@ -33,8 +36,8 @@ const ASKS: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct Troubles {
     known: Mutex<HashMap<String, Trouble>>,
-    /// How many passes over a Cluster have ended in a conflict, one after the other.
-    conflicts: Mutex<HashMap<String, u32>>,
+    /// Clusters of which passes end with an error: since when, and how many did.
+    failing: Mutex<HashMap<String, (Instant, u32)>>,
     slots: Arc<Semaphore>,
 }
 
@@ -81,7 +84,7 @@ impl Troubles {
         let half = usize::from(concurrency / 2).max(1);
         Self {
             known: Mutex::default(),
-            conflicts: Mutex::default(),
+            failing: Mutex::default(),
             slots: Arc::new(Semaphore::new(half)),
         }
     }
@@ -110,9 +113,12 @@ impl Troubles {
         Turn::Granted(Some(slot))
     }
 
-    /// Whether the last pass over the Cluster with this UID was cut off.
-    pub(super) fn was_cut_off(&self, uid: &str) -> bool {
-        self.known().get(uid).is_some_and(|trouble| trouble.cut_off)
+    /// Whether the last pass over the Cluster with this UID was cut off, or it has waited for a slot for long.
+    pub(super) fn is_unseen(&self, uid: &str) -> bool {
+        let waits_long = |(since, _): (Instant, Instant)| since.elapsed() >= UNSEEN;
+        let known = self.known();
+        let trouble = known.get(uid);
+        trouble.is_some_and(|trouble| trouble.cut_off || trouble.waits.is_some_and(waits_long))
     }
 
     /// Runs a pass over the Cluster with this UID, which has `slot`. One without a slot that is slow takes one. If there is none it is
@@ -142,7 +148,7 @@ impl Troubles {
 
     /// A pass came to its end after `took`.
     pub(super) fn passed(&self, uid: &str, took: Duration) {
-        self.conflicting().remove(uid);
+        self.failing().remove(uid);
         let mut known = self.known();
         if let Some(trouble) = known.get_mut(uid) {
             trouble.cut_off = false;
@@ -166,20 +172,21 @@ impl Troubles {
         let mut known = self.known();
         let trouble = known.entry(uid.to_owned()).or_insert_with(Trouble::new);
         trouble.since = Instant::now();
+        trouble.cut_off = false;
         trouble.backoff.failed()
     }
 
-    /// A pass ended in a conflict. Says how many did, one after the other.
-    pub(super) fn conflicted(&self, uid: &str) -> u32 {
-        let mut conflicts = self.conflicting();
-        let count = conflicts.entry(uid.to_owned()).or_default();
+    /// A pass that `began` then ended with an error. Says whether `patience` of them did before it, or for longer than a few seconds.
+    pub(super) fn failed_again(&self, uid: &str, patience: u32, began: Instant) -> bool {
+        let mut failing = self.failing();
+        let (since, count) = failing.entry(uid.to_owned()).or_insert((began, 0));
         *count = count.saturating_add(1);
-        *count
+        *count > patience || since.elapsed() > SLOW
     }
 
-    /// How many passes have ended in a conflict since one came to its end.
-    pub(super) fn conflicts(&self, uid: &str) -> u32 {
-        self.conflicting().get(uid).copied().unwrap_or_default()
+    /// How many passes have ended with an error since one came to its end.
+    pub(super) fn failures(&self, uid: &str) -> u32 {
+        self.failing().get(uid).map_or(0, |(_, count)| *count)
     }
 
     fn cut_off(&self, uid: &str) -> Duration {
@@ -192,12 +199,12 @@ impl Troubles {
 
     /// Forgets a Cluster.
     pub(super) fn forget(&self, uid: &str) {
-        self.conflicting().remove(uid);
+        self.failing().remove(uid);
         self.known().remove(uid);
     }
 
-    fn conflicting(&self) -> MutexGuard<'_, HashMap<String, u32>> {
-        self.conflicts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failing(&self) -> MutexGuard<'_, HashMap<String, (Instant, u32)>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Trouble>> {
@@ -320,9 +327,9 @@ mod tests {
         assert!(slot.is_some());
         let long = troubles.attend("a", slot, sleep(SLOW * 10)).await;
         assert_eq!(long, Ok(()), "one that has a slot is not cut off here");
-        assert!(troubles.was_cut_off("a"));
+        assert!(troubles.is_unseen("a"));
         troubles.passed("a", SLOW * 10);
-        assert!(!troubles.was_cut_off("a"));
+        assert!(!troubles.is_unseen("a"));
     }
 
     #[tokio::test(start_paused = true)]

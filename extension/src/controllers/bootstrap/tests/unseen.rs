@@ -28,7 +28,10 @@ async fn a_pass_that_fails_closes_the_gates(#[case] code: u16) {
     let world = World::released().await;
     let leader = world.leader().await;
     world.management.refuse(VALUES, code);
-    whole_pass(&cluster(&leader), &leader, "uid").await.unwrap_err();
+    let cluster = cluster(&leader);
+    whole_pass(&cluster, &leader, "uid").await.unwrap_err();
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), None, "once");
+    whole_pass(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(HoldReason::PassFailed)
@@ -42,7 +45,7 @@ async fn conflicts_close_the_gates_when_they_do_not_end() {
     let leader = world.leader().await;
     world.management.refuse(VALUES, 409);
     let cluster = cluster(&leader);
-    for _ in 1..CONFLICTS {
+    for _ in 0..CONFLICTS {
         whole_pass(&cluster, &leader, "uid").await.unwrap_err();
         assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
     }
@@ -51,6 +54,45 @@ async fn conflicts_close_the_gates_when_they_do_not_end() {
         world.held(Hook::BeforeClusterUpgrade),
         Some(HoldReason::PassFailed)
     );
+}
+
+/// Each of these conflicts came soon after the one before; these did not.
+#[tokio::test(start_paused = true)]
+async fn conflicts_close_the_gates_after_seconds() {
+    let world = World::released().await;
+    let leader = world.leader().await;
+    world.management.refuse(VALUES, 409);
+    let cluster = cluster(&leader);
+    whole_pass(&cluster, &leader, "uid").await.unwrap_err();
+    tokio::time::advance(Duration::from_secs(10)).await;
+    whole_pass(&cluster, &leader, "uid").await.unwrap_err();
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::PassFailed)
+    );
+}
+
+/// All slots for slow passes are taken, for as long as a silent workload is believed.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
+    let world = World::released().await;
+    let leader = Arc::new(world.leader().await);
+    leader.troubles.failed("another");
+    let _slot = leader.troubles.turn("another");
+    leader.troubles.failed("uid");
+    let cluster = cluster(&leader);
+    for second in 0..=60 {
+        reconcile(Arc::clone(&cluster), Arc::clone(&leader))
+            .await
+            .unwrap();
+        let held = world.held(Hook::BeforeClusterUpgrade);
+        assert_eq!(
+            held,
+            (second == 60).then_some(HoldReason::PassCutOff),
+            "{second} s"
+        );
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
 }
 
 /// What keeps a pass from its end.
