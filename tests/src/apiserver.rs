@@ -9,6 +9,7 @@ use kube::{Client, Config};
 use nix::sys::signal::Signal;
 
 use crate::log_search::Secret;
+use crate::once_more;
 use crate::pki::ClusterPki;
 use crate::ports::Port;
 use crate::probe::Probe;
@@ -228,7 +229,7 @@ pub async fn client(kubeconfig: &str) -> Result<Client> {
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     // Everything is on loopback, whatever the environment of the tests says about proxies.
     config.proxy_url = None;
-    Client::try_from(config).context("make a client")
+    once_more::client(config).context("make a client")
 }
 
 fn url(port: &Port) -> String {

@@ -23,6 +23,7 @@ pub mod manifests;
 pub mod notice;
 pub mod objects;
 pub mod observer;
+mod once_more;
 pub mod packages;
 pub mod pki;
 pub mod planner;
