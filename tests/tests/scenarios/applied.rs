@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
 use sluice_tests::packages::NAMESPACE;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::scenario::{Cluster, HookAnswer, PATIENCE, Scenario, Scene, VERSIONS, Work};
 use sluice_tests::slow_file::SlowFile;
 use sluice_tests::wait::{self, Unmet};
 
@@ -84,6 +84,12 @@ async fn run(scene: Scene) -> Result<()> {
         .patch_package(&metrics, Work::PackageInstall, &json!({"spec": {"paused": null}}))
         .await?;
     record_says(&cluster, "metrics", "Ready").await?;
+    for answer in asked_again(&cluster, 2).await? {
+        ensure!(
+            answer.is_held(),
+            "released by the steps of the killed run: {answer:?}"
+        );
+    }
     cluster.says("agent 2.0.0", PATIENCE).await?;
     cluster.control_plane_is_untouched(before).await?;
 
@@ -102,6 +108,21 @@ async fn run(scene: Scene) -> Result<()> {
     // The nodes are new, and so are the pods.
     cluster.delay("agent", Delay::NONE);
     cluster.is_settled(2 * PATIENCE).await
+}
+
+/// The next answers that Cluster API gets, `count` of them or more.
+async fn asked_again(cluster: &Cluster, count: usize) -> Result<Vec<HookAnswer>> {
+    let before = cluster.hook_answers()?.len();
+    let what = format!("Cluster API to ask {count} times more");
+    let answers = wait::until(what, PATIENCE, || async {
+        let answers = cluster.hook_answers()?;
+        if answers.len() < before + count {
+            return wait::not_yet(format!("{} answers", answers.len()));
+        }
+        Ok(answers)
+    })
+    .await?;
+    Ok(answers.into_iter().skip(before).collect())
 }
 
 /// Whether kapp waits for the App's present generation, by what the App says.
