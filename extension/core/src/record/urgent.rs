@@ -2,8 +2,8 @@
 
 use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, UpgradeRecord};
 
-/// Whether `new` answers a hook otherwise than `old`, or holds what the next judgement rests on: a first run, that something
-/// was found altered, or that a proof is one no longer.
+/// Whether `new` answers a hook otherwise than `old`, or holds what the next judgement rests on: a first run, or that a proof is
+/// one no longer.
 #[must_use]
 pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     let answers = |record: &UpgradeRecord| {
@@ -19,7 +19,6 @@ pub fn is_urgent(old: &UpgradeRecord, new: &UpgradeRecord) -> bool {
     answers(old) != answers(new)
         || first_seen(new).any(|run| first_seen(old).all(|known| known != run))
         || proofs(old).any(|proof| proofs(new).all(|kept| kept != proof))
-        || repairs(old).any(|known| repairs(new).any(|found| found.0 == known.0 && found.1 != known.1))
 }
 
 /// What later proofs of the same generations rest on.
@@ -33,11 +32,6 @@ fn proofs(record: &UpgradeRecord) -> impl Iterator<Item = impl PartialEq + '_> {
             package.app_generation,
         )
     })
-}
-
-fn repairs(record: &UpgradeRecord) -> impl Iterator<Item = (&str, u8)> {
-    let packages = record.packages.iter();
-    packages.map(|package| (package.name.as_str(), package.repairs))
 }
 
 fn first_seen(record: &UpgradeRecord) -> impl Iterator<Item = &FirstSeenRun> {
@@ -72,7 +66,8 @@ mod tests {
     #[case::a_proof_of_another_app(|r: &mut UpgradeRecord| r.packages[0].app_uid = Some("other".into()), true)]
     #[case::a_proof_of_another_generation(|r: &mut UpgradeRecord| r.packages[0].app_generation = Some(8), true)]
     #[case::a_proof_of_less(|r: &mut UpgradeRecord| r.packages[0].proven_readiness = Some(Readiness::Applied), true)]
-    #[case::a_repair(|r: &mut UpgradeRecord| r.packages[1].repairs = 1, true)]
+    // What was altered is found again until it is recorded.
+    #[case::a_repair(|r: &mut UpgradeRecord| r.packages[1].repairs = 1, false)]
     #[case::a_time(|r: &mut UpgradeRecord| r.ready_at = None, false)]
     #[case::a_run_that_is_no_longer_needed(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = None, false)]
     #[case::a_run_at_the_next_generation(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = Some(run(3)), true)]

@@ -1,5 +1,6 @@
 //! Step 4: writes, in the documented order. kapp-controller first and alone, because it is what installs the others.
 
+use futures::try_join;
 use k8s_openapi::api::{
     core::v1::{Namespace, Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -11,7 +12,7 @@ use sluice_core::{
     hold::{Hold, HoldReason},
 };
 use sluice_crds::{
-    foreign::{Package, PackageInstall},
+    foreign::{App, Package, PackageInstall, packaging::TemplateTool},
     labels::annotation,
     run::ClusterBootstrap,
 };
@@ -98,28 +99,17 @@ pub(super) async fn on_management(
         .stores
         .installs
         .get(&ObjectRef::new(&planned.install_name).within(namespace));
-    let values = ensure_values(ctx, owner, remote, &ctx.client, planned, proven, found.as_deref()).await?;
+    let altered = ensure_values(ctx, owner, remote, &ctx.client, planned, proven).await?;
     let wanted = build::install(owner, &planned.install(Place::Management));
     let installs = Api::namespaced(ctx.client.clone(), namespace);
-    write_install(&installs, &wanted, found.as_deref(), values).await
+    install(&installs, &wanted, found.as_deref()).await?;
+    Ok(altered)
 }
 
-/// What became of something that a PackageInstall needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Needed {
-    /// Nothing: it is as it is wanted, or was some seconds ago.
-    Kept,
-    /// It was written for a PackageInstall that does not name it yet.
-    Written,
-    /// It was not what the PackageInstall, as it is, asks for.
-    Altered,
-}
-
-/// The Secret with the values of a package, on the server of `client`; `found` is the PackageInstall that is known.
+/// The Secret with the values of a package, on the server of `client`. Says whether it was altered since it was named.
 ///
 /// One that is named may be what was deployed. It stays as it is until another one is named, so that it is found again where the
-/// record of this pass is not written. No digest has two contents, so one that says something else was altered, too, where no
-/// PackageInstall is known.
+/// record of this pass is not written.
 async fn ensure_values(
     ctx: &Context,
     owner: &Owner,
@@ -127,54 +117,39 @@ async fn ensure_values(
     client: &Client,
     planned: &Planned,
     proven: bool,
-    found: Option<&PackageInstall>,
-) -> kube::Result<Needed> {
+) -> kube::Result<bool> {
     let system = &ctx.settings.system_namespace;
+    let namespace = planned.namespace(owner, system);
     let values = planned.values_secret(owner, system);
-    let secrets = Api::<Secret>::namespaced(client.clone(), planned.namespace(owner, system));
+    let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
     // Its name carries cluster, package and digest, and a package is on one server only.
     let thing = format!("Secret {}", planned.secret_name);
-    let named = found.map(|found| names_values(planned, found));
-    let mut needed = Needed::Kept;
     let look = async || {
         let found = secrets.get_opt(&planned.secret_name).await?;
-        let repair = found.map(|found| build::repair_values_secret(&values, &found));
-        needed = match (repair, named) {
-            (Some(Repair::NotNeeded), _) => Needed::Kept,
-            (_, Some(true)) | (Some(_), None) => Needed::Altered,
-            (None, _) | (_, Some(false)) => {
-                ensure(&secrets, &values, build::repair_values_secret).await?;
-                Needed::Written
-            }
-        };
-        Ok::<_, kube::Error>(needed != Needed::Kept)
+        if found.is_some_and(|found| build::repair_values_secret(&values, &found) == Repair::NotNeeded) {
+            return Ok(false);
+        }
+        if is_named(client, namespace, planned).await? {
+            return Ok(true);
+        }
+        ensure(&secrets, &values, build::repair_values_secret).await?;
+        Ok(false)
     };
-    remote.ensured(&thing, "", proven, look).await?;
-    Ok(needed)
+    remote.ensured(&thing, "", proven, look).await
 }
 
-/// Writes a PackageInstall. Says whether what it needs was altered.
-async fn write_install(
-    installs: &Api<PackageInstall>,
-    wanted: &PackageInstall,
-    found: Option<&PackageInstall>,
-    needed: Needed,
-) -> Result<bool, Error> {
-    match install(installs, wanted, found).await.map_err(Error::from) {
-        // What was found is old: it may name by now what was just put right.
-        Err(error) if error.is_conflict() && needed != Needed::Kept => Ok(true),
-        written => written.map(|()| needed == Needed::Altered),
-    }
-}
-
-/// Whether a PackageInstall names the values Secret that it shall name.
-fn names_values(planned: &Planned, found: &PackageInstall) -> bool {
-    let mut named = found
-        .spec
-        .values
-        .iter()
-        .filter_map(|values| values.secret_ref.as_ref());
-    named.any(|secret| secret.name == planned.secret_name)
+/// Whether the PackageInstall or the App of a package, as the server has them, names its values Secret.
+async fn is_named(client: &Client, namespace: &str, planned: &Planned) -> kube::Result<bool> {
+    let installs = Api::<PackageInstall>::namespaced(client.clone(), namespace);
+    let apps = Api::<App>::namespaced(client.clone(), namespace);
+    let name = &planned.install_name;
+    let (install, app) = try_join!(installs.get_opt(name), apps.get_opt(name))?;
+    let of_install = install.iter().flat_map(|install| &install.spec.values);
+    let mut of_install = of_install.filter_map(|values| values.secret_ref.as_ref());
+    let tools = app.iter().flat_map(|app| app.spec.template_tools());
+    let mut of_app = tools.flat_map(TemplateTool::secrets);
+    Ok(of_install.any(|secret| secret.name == planned.secret_name)
+        || of_app.any(|secret| secret == planned.secret_name))
 }
 
 /// One package inside the workload cluster: the identity that installs it, its Package, its values, its PackageInstall.
@@ -205,8 +180,7 @@ pub(super) async fn on_workload(
         .get(&ObjectRef::new(&planned.package_name).within(namespace));
     let wanted = build::install(owner, &planned.install(Place::Workload(namespace)));
     let found = found.as_deref();
-    let is_as_wanted = found.is_some_and(|found| build::update(&wanted, found).is_none());
-    let mut needed = Needed::Kept;
+    let mut altered = false;
     if let Some(source) = source {
         let copy = build::package(&source, namespace);
         // Changes at least as often as the content, which may be large and is looked at in each pass.
@@ -218,16 +192,14 @@ pub(super) async fn on_workload(
                 ensure(&packages, &copy, build::repair_package).await
             })
             .await?;
-        needed = match (written, is_as_wanted) {
-            (false, _) => Needed::Kept,
-            (true, false) => Needed::Written,
-            (true, true) => Needed::Altered,
-        };
+        // For a PackageInstall that asks for another one it is new.
+        altered = written && found.is_some_and(|found| build::update(&wanted, found).is_none());
     }
 
-    let values = ensure_values(ctx, owner, remote, &remote.client, planned, proven, found).await?;
+    altered |= ensure_values(ctx, owner, remote, &remote.client, planned, proven).await?;
     let installs = Api::<PackageInstall>::namespaced(client(), namespace);
-    write_install(&installs, &wanted, found, needed.max(values)).await
+    install(&installs, &wanted, found).await?;
+    Ok(altered)
 }
 
 async fn identity(remote: &Remote, namespace: &str) -> kube::Result<bool> {

@@ -17,6 +17,7 @@ type Edit = fn(&World);
 #[case::nothing((|_| {}) as Edit, None)]
 #[case::the_app_is_deployed_again((|world| change(&world.workload, "apps", |app| app["metadata"]["generation"] = json!(2))) as Edit, Some(HoldReason::PackagesNotReady))]
 #[case::the_app_is_paused((|world| change(&world.workload, "apps", |app| app["spec"]["paused"] = json!(true))) as Edit, Some(HoldReason::PackagesNotReady))]
+#[case::the_app_is_worked_on((|world| change(&world.workload, "apps", |app| app["status"]["conditions"] = json!([{"type": "Reconciling", "status": "True"}]))) as Edit, Some(HoldReason::PackagesNotReady))]
 #[case::the_app_is_gone((|world| world.workload.refuse("/apps/", 404)) as Edit, Some(HoldReason::PackagesNotReady))]
 #[case::the_app_is_made_from_an_edited_package((|world| change(&world.workload, "apps", |app| app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]))) as Edit, Some(HoldReason::PackagesNotReady))]
 #[case::the_install_is_paused((|world| change(&world.workload, "packageinstalls", |install| install["spec"]["paused"] = json!(true))) as Edit, Some(HoldReason::PackagesNotReady))]
@@ -150,4 +151,36 @@ async fn what_was_altered_is_found_before_the_first_list() {
     world.workload.put(&path, altered);
     pass(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
+}
+
+/// kapp-controller is away, so the App is as it was when the altered Secret was deployed.
+#[tokio::test(start_paused = true)]
+async fn what_was_altered_counts_for_as_long_as_the_app_names_it() {
+    let world = World::new();
+    world.pass().await;
+    world.deployed();
+    let (path, mut altered) = world.workload.only("secrets");
+    altered["data"] = values(2)["data"].clone();
+    world.workload.put(&path, altered.clone());
+    change(&world.workload, "packageinstalls", |install| {
+        install["spec"]["values"] = json!([{"secretRef": {"name": "another"}}]);
+    });
+    world.pass().await;
+    assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
+    assert_eq!(world.workload.get(&path).unwrap()["data"], altered["data"]);
+}
+
+/// Nothing was made of it.
+#[tokio::test(start_paused = true)]
+async fn an_altered_secret_that_nothing_names_is_put_right() {
+    let world = World::new();
+    world.pass().await;
+    let (path, right) = world.workload.only("secrets");
+    let mut altered = right.clone();
+    altered["data"] = values(2)["data"].clone();
+    world.workload.put(&path, altered);
+    world.workload.remove(&world.workload.only("packageinstalls").0);
+    world.pass().await;
+    assert_eq!(world.record().packages[0].repairs, 0, "{:?}", world.record());
+    assert_eq!(world.workload.get(&path).unwrap()["data"], right["data"]);
 }
