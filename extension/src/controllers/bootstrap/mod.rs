@@ -330,16 +330,21 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
     }
 }
 
-/// A Cluster that waits for a slot. What a pass that was cut off has written is not in the record, so its gates are closed.
+/// A Cluster that waits for a slot. What a pass has written that came to no end is not in the record, so its gates are closed.
 async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Result<Action, Error> {
-    if ctx.troubles.is_unseen(uid) {
-        let hold = Hold::new(
-            HoldReason::PassCutOff,
-            "a pass over the Cluster took long while others did; it is made again when one of those is over",
-        );
-        isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await??;
+    if let Some(hold) = ctx.troubles.unseen(uid) {
+        close(ctx, cluster, &hold).await;
     }
     Ok(Action::requeue(wait))
+}
+
+/// Closes the gates of a Cluster of which no pass came to its end. Where that fails it is tried again with the next one.
+async fn close(ctx: &Context, cluster: &Cluster, hold: &Hold) {
+    let closed = isolated(Box::pin(update_status::unseen(ctx, cluster, hold))).await;
+    if let Err(error) = closed.map_err(Error::from).flatten() {
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        info!(namespace, name, error = %chain(&error), "Closing gates");
+    }
 }
 
 /// A pass with all that is noted of it.
@@ -365,13 +370,10 @@ async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<
         error if error.is_conflict() => CONFLICTS,
         Error::Management(_) => 1,
     };
-    if ctx.troubles.failed_again(uid, patience, began) {
+    let hold = ended_early(ctx, &error);
+    if ctx.troubles.failed_again(uid, patience, began, hold.clone()) {
         // What it has written is not in the record.
-        let hold = ended_early(ctx, &error);
-        let closed = isolated(Box::pin(update_status::unseen(ctx, cluster, &hold))).await;
-        if let Err(error) = closed.map_err(Error::from).flatten() {
-            info!(error = %chain(&error), "Closing the gates of a Cluster");
-        }
+        close(ctx, cluster, &hold).await;
     }
     Err(error)
 }

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use sluice_core::hold::{Hold, HoldReason};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
@@ -36,8 +37,7 @@ const ASKS: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct Troubles {
     known: Mutex<HashMap<String, Trouble>>,
-    /// Clusters of which passes end with an error: since when, and how many did.
-    failing: Mutex<HashMap<String, (Instant, u32)>>,
+    unfinished: Mutex<HashMap<String, Unfinished>>,
     slots: Arc<Semaphore>,
 }
 
@@ -48,8 +48,16 @@ struct Trouble {
     since: Instant,
     /// Since when it waits for a slot, and when it asked for one last.
     waits: Option<(Instant, Instant)>,
-    /// Whether its last pass was cut off.
-    cut_off: bool,
+}
+
+/// A Cluster of which no pass has come to its end for a while.
+#[derive(Debug)]
+struct Unfinished {
+    since: Instant,
+    /// Passes that ended with an error.
+    failures: u32,
+    /// Why the last one came to no end.
+    hold: Option<Hold>,
 }
 
 impl Trouble {
@@ -58,7 +66,6 @@ impl Trouble {
             backoff: backoff(),
             since: Instant::now(),
             waits: None,
-            cut_off: false,
         }
     }
 
@@ -84,7 +91,7 @@ impl Troubles {
         let half = usize::from(concurrency / 2).max(1);
         Self {
             known: Mutex::default(),
-            failing: Mutex::default(),
+            unfinished: Mutex::default(),
             slots: Arc::new(Semaphore::new(half)),
         }
     }
@@ -105,6 +112,7 @@ impl Troubles {
             .then(|| Arc::clone(&self.slots).try_acquire_owned().ok())
             .flatten();
         let Some(slot) = slot else {
+            self.unfinish(uid, now, |_| {});
             return Turn::Later(backoff().failed());
         };
         if let Some(trouble) = known.get_mut(uid) {
@@ -113,12 +121,12 @@ impl Troubles {
         Turn::Granted(Some(slot))
     }
 
-    /// Whether the last pass over the Cluster with this UID was cut off, or it has waited for a slot for long.
-    pub(super) fn is_unseen(&self, uid: &str) -> bool {
-        let waits_long = |(since, _): (Instant, Instant)| since.elapsed() >= UNSEEN;
-        let known = self.known();
-        let trouble = known.get(uid);
-        trouble.is_some_and(|trouble| trouble.cut_off || trouble.waits.is_some_and(waits_long))
+    /// Why a Cluster that waits for a slot may not be as its record says: its last pass came to no end, or it waits for long.
+    pub(super) fn unseen(&self, uid: &str) -> Option<Hold> {
+        let unfinished = self.unfinished();
+        let unfinished = unfinished.get(uid)?;
+        let waits_long = unfinished.since.elapsed() >= UNSEEN;
+        unfinished.hold.clone().or_else(|| waits_long.then(cut_off))
     }
 
     /// Runs a pass over the Cluster with this UID, which has `slot`. One without a slot that is slow takes one. If there is none it is
@@ -148,11 +156,8 @@ impl Troubles {
 
     /// A pass came to its end after `took`.
     pub(super) fn passed(&self, uid: &str, took: Duration) {
-        self.failing().remove(uid);
+        self.unfinished().remove(uid);
         let mut known = self.known();
-        if let Some(trouble) = known.get_mut(uid) {
-            trouble.cut_off = false;
-        }
         if took >= SLOW {
             let trouble = known.entry(uid.to_owned()).or_insert_with(Trouble::new);
             trouble.backoff.reset();
@@ -172,44 +177,63 @@ impl Troubles {
         let mut known = self.known();
         let trouble = known.entry(uid.to_owned()).or_insert_with(Trouble::new);
         trouble.since = Instant::now();
-        trouble.cut_off = false;
         trouble.backoff.failed()
     }
 
-    /// A pass that `began` then ended with an error. Says whether `patience` of them did before it, or for longer than a few seconds.
-    pub(super) fn failed_again(&self, uid: &str, patience: u32, began: Instant) -> bool {
-        let mut failing = self.failing();
-        let (since, count) = failing.entry(uid.to_owned()).or_insert((began, 0));
-        *count = count.saturating_add(1);
-        *count > patience || since.elapsed() > SLOW
+    /// A pass that `began` then ended with an error, which is `hold`. Says whether `patience` of them did before it, or the first of
+    /// them began some seconds ago.
+    pub(super) fn failed_again(&self, uid: &str, patience: u32, began: Instant, hold: Hold) -> bool {
+        self.unfinish(uid, began, |unfinished| {
+            unfinished.failures = unfinished.failures.saturating_add(1);
+            unfinished.hold = Some(hold);
+            unfinished.failures > patience || unfinished.since.elapsed() > SLOW
+        })
     }
 
     /// How many passes have ended with an error since one came to its end.
     pub(super) fn failures(&self, uid: &str) -> u32 {
-        self.failing().get(uid).map_or(0, |(_, count)| *count)
+        self.unfinished()
+            .get(uid)
+            .map_or(0, |unfinished| unfinished.failures)
     }
 
     fn cut_off(&self, uid: &str) -> Duration {
-        let wait = self.failed(uid);
-        if let Some(trouble) = self.known().get_mut(uid) {
-            trouble.cut_off = true;
-        }
-        wait
+        self.unfinish(uid, Instant::now(), |unfinished| {
+            unfinished.hold = Some(cut_off());
+        });
+        self.failed(uid)
+    }
+
+    fn unfinish<T>(&self, uid: &str, since: Instant, note: impl FnOnce(&mut Unfinished) -> T) -> T {
+        let mut unfinished = self.unfinished();
+        let fresh = Unfinished {
+            since,
+            failures: 0,
+            hold: None,
+        };
+        note(unfinished.entry(uid.to_owned()).or_insert(fresh))
     }
 
     /// Forgets a Cluster.
     pub(super) fn forget(&self, uid: &str) {
-        self.failing().remove(uid);
+        self.unfinished().remove(uid);
         self.known().remove(uid);
     }
 
-    fn failing(&self) -> MutexGuard<'_, HashMap<String, (Instant, u32)>> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unfinished(&self) -> MutexGuard<'_, HashMap<String, Unfinished>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Trouble>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn cut_off() -> Hold {
+    Hold::new(
+        HoldReason::PassCutOff,
+        "a pass over the Cluster took long while others did; it is made again when one of those is over",
+    )
 }
 
 fn backoff() -> Backoff {
@@ -327,9 +351,9 @@ mod tests {
         assert!(slot.is_some());
         let long = troubles.attend("a", slot, sleep(SLOW * 10)).await;
         assert_eq!(long, Ok(()), "one that has a slot is not cut off here");
-        assert!(troubles.is_unseen("a"));
+        assert!(troubles.unseen("a").is_some());
         troubles.passed("a", SLOW * 10);
-        assert!(!troubles.is_unseen("a"));
+        assert!(troubles.unseen("a").is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use rstest::rstest;
 
 use super::*;
-use crate::controllers::bootstrap::world::{BOOTSTRAP, CLUSTER, World};
+use crate::controllers::bootstrap::world::{BOOTSTRAP, CLUSTER, PACKAGE, PACKAGES, World, package};
 
 #[tokio::test(start_paused = true)]
 async fn a_completed_upgrade_is_left_alone() {
@@ -34,4 +34,16 @@ async fn an_edit_that_changes_no_package_is_recorded_as_seen(#[case] path: &str)
     };
     assert_eq!(seen, 2, "{record:?}");
     assert!(record.outcome.is_some(), "{record:?}");
+}
+
+/// It concerns all Clusters of a release at once.
+#[tokio::test(start_paused = true)]
+async fn a_package_that_is_edited_in_place_waits_for_the_time_of_the_cluster() {
+    let world = World::completed().await;
+    let before = world.workload.asked_to_write();
+    world
+        .management
+        .put(&format!("{PACKAGES}/{PACKAGE}"), package("b"));
+    world.pass().await;
+    assert_eq!(world.workload.asked_to_write(), before);
 }

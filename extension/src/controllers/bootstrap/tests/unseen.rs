@@ -95,6 +95,32 @@ async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
     }
 }
 
+/// Whatever made the pass slow may make the write fail that closes the gates.
+#[tokio::test(start_paused = true)]
+async fn the_gates_of_a_pass_that_was_cut_off_are_closed_with_the_next_try() {
+    let world = World::released().await;
+    let leader = Arc::new(world.leader().await);
+    let cluster = cluster(&leader);
+    let answers = world.management.wait_at(VALUES);
+    leader.troubles.failed("another");
+    let _slot = leader.troubles.turn("another");
+    let reconcile = async || {
+        reconcile(Arc::clone(&cluster), Arc::clone(&leader))
+            .await
+            .unwrap()
+    };
+    world.management.refuse("/clusterbootstraps/one", 500);
+    reconcile().await;
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), None, "the write failed");
+    answers.send(true).unwrap();
+    world.management.refuse("/nothing", 500);
+    reconcile().await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::PassCutOff)
+    );
+}
+
 /// What keeps a pass from its end.
 #[derive(Clone, Copy)]
 enum End {
