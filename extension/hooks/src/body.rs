@@ -201,3 +201,62 @@ async fn read<'a>(body: &mut Body, budgets: Budgets<'a>, share: &mut Share<'a>) 
     }
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::stream::{self, StreamExt as _};
+    use tokio::task::JoinSet;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// A body of so many bytes in one piece, which ends, or never does.
+    fn body(bytes: usize, ends: bool) -> Body {
+        let piece = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![0; bytes]))]);
+        if ends {
+            return Body::from_stream(piece);
+        }
+        Body::from_stream(piece.chain(stream::pending()))
+    }
+
+    async fn length(body: Body, all: &Budget) -> Result<usize, Unread> {
+        with_body(body, all, &PeerBudget::default(), <[u8]>::len).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_of_many_peers_wait_for_the_memory_of_all() {
+        for (large, bytes, fit) in [(true, 8 << 20, 3), (false, 64 << 10, 128)] {
+            let all = Budget::default();
+            let mut unfinished = JoinSet::new();
+            for _ in 0..fit {
+                let all = all.clone();
+                unfinished.spawn(async move { length(body(bytes, false), &all).await });
+            }
+            sleep(DEADLINE / 2).await;
+            let began = Instant::now();
+            let other = if large { 64 << 10 } else { 8 << 20 };
+            assert_eq!(length(body(other, true), &all).await, Ok(other));
+            assert_eq!(
+                began.elapsed(),
+                Duration::ZERO,
+                "bodies of the other size have their own"
+            );
+
+            assert_eq!(length(body(bytes, true), &all).await, Ok(bytes));
+            assert_eq!(began.elapsed(), DEADLINE / 2, "when the first ones are given up");
+            while let Some(given_up) = unfinished.join_next().await {
+                assert_eq!(given_up.unwrap(), Err(Unread::Late));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_follows_a_body_that_is_too_large_has_a_deadline() {
+        let began = Instant::now();
+        let read = length(body(MAX_BODY + 1, false), &Budget::default()).await;
+        assert_eq!(read, Err(Unread::TooLarge));
+        assert_eq!(began.elapsed(), DEADLINE);
+    }
+}

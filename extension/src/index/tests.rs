@@ -281,3 +281,41 @@ async fn a_cluster_that_stands_still_is_asked_rarely() {
     );
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
+
+/// As many Clusters as Cluster API asks about within half a minute, each held by a package.
+fn many_items(path: &str) -> Vec<Value> {
+    let items = held_items(path);
+    if !path.ends_with("/clusters") && !path.ends_with("/clusterbootstraps") {
+        return items;
+    }
+    let each = (0..RetryPolicy::FEW).map(|number| {
+        let mut item = items[0].clone();
+        let uid = format!("uid of {number}");
+        item["metadata"]["name"] = json!(format!("c{number}"));
+        if let Some(record) = item.pointer_mut("/status/upgrade") {
+            record["clusterUID"] = json!(uid);
+        }
+        item["metadata"]["uid"] = json!(uid);
+        item
+    });
+    each.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_more_clusters_are_held_the_later_each_is_asked() {
+    let (index, tasks) = followed_with(&Frozen::new(), many_items).await;
+    let one = HookCall {
+        name: "c1",
+        uid: "uid of 1",
+        ..call()
+    };
+    assert_eq!(wait(&index, &one), RetryPolicy::PROMISED);
+
+    sleep(Duration::from_mins(11)).await;
+    let seconds = wait(&index, &one);
+    assert!(
+        (90..=120).contains(&seconds),
+        "among as many stuck ones: {seconds} s"
+    );
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::authority::{Authority, Mount};
-use crate::peer::{Listener, Peer, quick, soon, tls};
+use crate::peer::{Listener, Peer, quick, soon, tls, until};
 
 /// Reads until the listener closes; what kind of close does not matter.
 async fn closed(mut stream: impl AsyncReadExt + Unpin) {
@@ -162,6 +162,31 @@ async fn silent_peers_use_up_the_slots_only_until_their_limit() {
     let connected = soon("a slot", Peer::trusting(&authority).connect(listener.address)).await;
 
     assert_eq!(connected.unwrap().text("/").await.unwrap(), "quick");
+}
+
+#[tokio::test]
+async fn one_address_has_a_share_of_the_connections() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let limits = Limits {
+        connections_of_address: 2,
+        handshake: Duration::from_mins(1),
+        ..quick()
+    };
+    let listener = Listener::start(tls(&mount), limits).await;
+    let silent = [
+        TcpStream::connect(listener.address).await.unwrap(),
+        TcpStream::connect(listener.address).await.unwrap(),
+    ];
+    closed(TcpStream::connect(listener.address).await.unwrap()).await;
+
+    drop(silent);
+    let ask = || async {
+        let mut connection = Peer::trusting(&authority).connect(listener.address).await?;
+        Ok::<_, Box<dyn std::error::Error>>(connection.text("/").await?)
+    };
+    let answer = until("a connection of the address", ask, Result::is_ok).await;
+    assert_eq!(answer.unwrap(), "quick");
 }
 
 #[tokio::test]
