@@ -106,7 +106,7 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
 pub(crate) fn idle() -> Scenario {
     Scenario::new(
         "idle",
-        "100 s in which nothing changes: a replica never takes its memory for too old",
+        "100 s in which nothing changes for one Cluster: a replica never takes its memory for too old",
         |scene| Box::pin(run_idle(scene, Duration::from_secs(100))),
     )
     .long()
