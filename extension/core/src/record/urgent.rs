@@ -66,7 +66,7 @@ mod tests {
     #[case::a_proof_of_another_app(|r: &mut UpgradeRecord| r.packages[0].app_uid = Some("other".into()), true)]
     #[case::a_proof_of_another_generation(|r: &mut UpgradeRecord| r.packages[0].app_generation = Some(8), true)]
     #[case::a_proof_of_less(|r: &mut UpgradeRecord| r.packages[0].proven_readiness = Some(Readiness::Applied), true)]
-    // What was altered is found again until it is recorded.
+    // A Secret that was altered is found again until it is recorded, and a Package is compared as a gate opens.
     #[case::a_repair(|r: &mut UpgradeRecord| r.packages[1].repairs = 1, false)]
     #[case::a_time(|r: &mut UpgradeRecord| r.ready_at = None, false)]
     #[case::a_run_that_is_no_longer_needed(|r: &mut UpgradeRecord| r.packages[0].first_seen_run = None, false)]

@@ -40,12 +40,13 @@ use sluice_core::{
     proof::last_moved,
 };
 use sluice_crds::foreign::{App, Cluster};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use edited::Edited;
 use quiet::Quiet;
-use troubles::{Troubles, Turn};
+use troubles::{SLOW, Troubles, Turn};
 
 use super::{
     chain,
@@ -332,19 +333,25 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
 
 /// A Cluster that waits for a slot. What a pass has written that came to no end is not in the record, so its gates are closed.
 async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Result<Action, Error> {
-    if let Some(hold) = ctx.troubles.unseen(uid) {
-        close(ctx, cluster, &hold).await;
+    let Some(hold) = ctx.troubles.unseen(uid) else {
+        return Ok(Action::requeue(wait));
+    };
+    // It has no slot of the troubled ones, so it may not take long either.
+    match timeout(SLOW, close(ctx, cluster, &hold)).await {
+        Ok(true) => Ok(Action::requeue(wait)),
+        Ok(false) | Err(_) => Ok(Action::requeue(ctx.troubles.failed(uid))),
     }
-    Ok(Action::requeue(wait))
 }
 
-/// Closes the gates of a Cluster of which no pass came to its end. Where that fails it is tried again with the next one.
-async fn close(ctx: &Context, cluster: &Cluster, hold: &Hold) {
+/// Closes the gates of a Cluster of which no pass came to its end. Says whether that is done.
+async fn close(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
     let closed = isolated(Box::pin(update_status::unseen(ctx, cluster, hold))).await;
-    if let Err(error) = closed.map_err(Error::from).flatten() {
+    let error = closed.map_err(Error::from).flatten().err();
+    if let Some(error) = &error {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        info!(namespace, name, error = %chain(&error), "Closing gates");
+        info!(namespace, name, error = %chain(error), "Closing gates");
     }
+    error.is_none()
 }
 
 /// A pass with all that is noted of it.

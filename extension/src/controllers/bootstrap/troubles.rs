@@ -21,7 +21,7 @@ const MIN_DELAY: Duration = Duration::from_millis(500);
 /// The longest one. What changes meanwhile wakes the Cluster.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 /// A pass that takes longer waits for something that does not answer.
-const SLOW: Duration = Duration::from_secs(3);
+pub(super) const SLOW: Duration = Duration::from_secs(3);
 
 /// A quick pass may be one that did not even ask a server which does not answer, so trouble is remembered for so long. Longer than
 /// such a server is left alone.
@@ -54,8 +54,9 @@ struct Trouble {
 #[derive(Debug)]
 struct Unfinished {
     since: Instant,
-    /// Passes that ended with an error.
+    /// Passes that ended with an error, and when the first of them began.
     failures: u32,
+    failing_since: Option<Instant>,
     /// Why the last one came to no end.
     hold: Option<Hold>,
 }
@@ -185,8 +186,13 @@ impl Troubles {
     pub(super) fn failed_again(&self, uid: &str, patience: u32, began: Instant, hold: Hold) -> bool {
         self.unfinish(uid, began, |unfinished| {
             unfinished.failures = unfinished.failures.saturating_add(1);
-            unfinished.hold = Some(hold);
-            unfinished.failures > patience || unfinished.since.elapsed() > SLOW
+            let since = unfinished.failing_since.get_or_insert(began);
+            let again = unfinished.failures > patience || since.elapsed() > SLOW;
+            // The next pass may have to wait for its slot; one after a few conflicts mostly comes to its end.
+            if again || patience < 2 {
+                unfinished.hold = Some(hold);
+            }
+            again
         })
     }
 
@@ -209,6 +215,7 @@ impl Troubles {
         let fresh = Unfinished {
             since,
             failures: 0,
+            failing_since: None,
             hold: None,
         };
         note(unfinished.entry(uid.to_owned()).or_insert(fresh))

@@ -15,7 +15,9 @@ use sluice_core::{
 };
 use sluice_crds::{
     foreign::Cluster,
-    run::{ClusterBootstrap, ClusterBootstrapStatus, Hook, Outcome, PackageRecord, UpgradeRecord},
+    run::{
+        ClusterBootstrap, ClusterBootstrapStatus, Hook, Outcome, PackageRecord, PackageState, UpgradeRecord,
+    },
 };
 use tracing::info;
 
@@ -48,7 +50,7 @@ pub(super) async fn run(
     }
     let previous = own_record(found, bootstrap);
     let mut record = advance(previous, &observe(found, validated, bootstrap, &packages));
-    if opens_a_gate(previous, &record) {
+    if opens_a_gate(previous, &record) || rests_on_another_app(previous, &record) {
         packages.confirm(ctx, found, bootstrap).await?;
         record = advance(previous, &observe(found, validated, bootstrap, &packages));
     }
@@ -132,7 +134,12 @@ pub(super) async fn deleting(
 
 /// The record of a Cluster of which a pass cannot see enough to compute another one: `hold` is why it waits.
 pub(super) async fn unseen(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Error> {
+    let written = record_unseen(ctx, cluster, hold).await;
     ctx.events.held(cluster, hold).await;
+    written
+}
+
+async fn record_unseen(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Error> {
     let (namespace, uid) = (
         cluster.namespace().unwrap_or_default(),
         cluster.uid().unwrap_or_default(),
@@ -248,6 +255,23 @@ fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool 
                     | Hook::BeforeWorkersUpgrade
             )
             && !was_open(gate.hook, &gate.version)
+    })
+}
+
+/// Whether a proof is one of another App, or of another generation, than before, and no record in between took it away. What the
+/// App was made from was not looked at then.
+fn rests_on_another_app(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
+    let proven = |package: &&PackageRecord| package.state == PackageState::Ready;
+    let before: Vec<_> = previous
+        .into_iter()
+        .flat_map(|record| &record.packages)
+        .filter(proven)
+        .collect();
+    next.packages.iter().filter(proven).any(|package| {
+        before.iter().any(|before| {
+            before.name == package.name
+                && (&before.app_uid, before.app_generation) != (&package.app_uid, package.app_generation)
+        })
     })
 }
 

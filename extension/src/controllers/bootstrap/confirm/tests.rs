@@ -184,3 +184,16 @@ async fn an_altered_secret_that_nothing_names_is_put_right() {
     assert_eq!(world.record().packages[0].repairs, 0, "{:?}", world.record());
     assert_eq!(world.workload.get(&path).unwrap()["data"], right["data"]);
 }
+
+/// The gate is open, and no pass has seen kapp-controller at work.
+#[tokio::test(start_paused = true)]
+async fn a_proof_at_another_generation_is_looked_at_while_the_gate_is_open() {
+    let world = World::released().await;
+    change(&world.workload, "apps", |app| {
+        app["metadata"]["generation"] = json!(2);
+        app["status"]["observedGeneration"] = json!(2);
+        app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
+    });
+    world.pass().await;
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
+}

@@ -121,6 +121,24 @@ async fn the_gates_of_a_pass_that_was_cut_off_are_closed_with_the_next_try() {
     );
 }
 
+/// It has none of the slots that slow passes may have.
+#[tokio::test(start_paused = true)]
+async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
+    const STATUS: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one/status";
+    let world = World::released().await;
+    let leader = Arc::new(world.leader().await);
+    leader.troubles.failed("another");
+    let _slot = leader.troubles.turn("another");
+    leader.troubles.failed("uid");
+    let hold = Hold::new(HoldReason::PassFailed, "");
+    let began = tokio::time::Instant::now();
+    leader.troubles.failed_again("uid", 0, began, hold);
+    let _never = world.management.wait_at(STATUS);
+    let closed = reconcile(cluster(&leader), Arc::clone(&leader)).await;
+    closed.unwrap();
+    assert_eq!(began.elapsed(), SLOW);
+}
+
 /// What keeps a pass from its end.
 #[derive(Clone, Copy)]
 enum End {
