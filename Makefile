@@ -10,6 +10,8 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 # Tests that start real components, and all others.
 REAL := stack crds cleanup missing extension configurations leader standby
+# Those of them that mostly wait, and run beside one another.
+BESIDE := configurations leader
 TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
          $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))
 PURE := $(sort $(filter-out $(REAL) walls scenarios,$(TESTS)))
@@ -34,7 +36,11 @@ unit: build ## Unit, property and model tests; no cluster is needed
 	$(CARGO) test --release --workspace --lib --bins $(addprefix --test ,$(PURE))
 
 real: build ## Tests of the harness: real components come up, and nothing stays behind
-	$(CARGO) test --release --workspace $(addprefix --test ,$(REAL)) -- --test-threads 1
+	$(CARGO) test --release --workspace $(addprefix --test ,$(filter-out $(BESIDE),$(REAL))) -- --test-threads 1
+	$(MAKE) --no-print-directory --jobs --output-sync=target $(addprefix real-,$(BESIDE))
+
+$(addprefix real-,$(BESIDE)): real-%:
+	$(CARGO) test --release --workspace --test $* -- --test-threads 1
 
 walls: build ## A hundred Clusters, some of them on a workload API server that misbehaves
 	$(CARGO) test --release --workspace --test walls -- --nocapture
