@@ -16,7 +16,8 @@ use sluice_core::{
 use sluice_crds::{
     foreign::Cluster,
     run::{
-        ClusterBootstrap, ClusterBootstrapStatus, Hook, Outcome, PackageRecord, PackageState, UpgradeRecord,
+        ClusterBootstrap, ClusterBootstrapStatus, Gate, Hook, Outcome, PackageRecord, PackageState,
+        UpgradeRecord,
     },
 };
 use tracing::info;
@@ -245,22 +246,31 @@ fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool 
                 .any(|gate| gate.open && gate.hook == hook && gate.version == version)
         })
     };
-    next.gates.iter().any(|gate| {
-        gate.open
-            && matches!(
-                gate.hook,
-                Hook::BeforeClusterUpgrade
-                    | Hook::BeforeControlPlaneUpgrade
-                    | Hook::AfterControlPlaneUpgrade
-                    | Hook::BeforeWorkersUpgrade
-            )
-            && !was_open(gate.hook, &gate.version)
-    })
+    let mut open = next.gates.iter().filter(|gate| lets_go(gate));
+    open.any(|gate| !was_open(gate.hook, &gate.version))
 }
 
-/// Whether a proof is one of another App, or of another generation, than before, and no record in between took it away. What the
-/// App was made from was not looked at then.
+/// Whether a gate is open that the control plane or workers wait for.
+fn lets_go(gate: &Gate) -> bool {
+    use Hook::{
+        AfterControlPlaneUpgrade, BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade,
+    };
+    let hooks = [
+        BeforeClusterUpgrade,
+        BeforeControlPlaneUpgrade,
+        AfterControlPlaneUpgrade,
+        BeforeWorkersUpgrade,
+    ];
+    gate.open && hooks.contains(&gate.hook)
+}
+
+/// Whether a gate stays open by a proof of another App, or of another generation, than before, and no record in between took the
+/// proof away. What the App was made from was not looked at then.
 fn rests_on_another_app(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
+    let mut open = next.gates.iter().filter(|gate| lets_go(gate));
+    if !open.any(|gate| Some(&gate.version) == next.hop.as_ref()) {
+        return false;
+    }
     let proven = |package: &&PackageRecord| package.state == PackageState::Ready;
     let before: Vec<_> = previous
         .into_iter()

@@ -8,7 +8,10 @@ use sluice_crds::run::Hook;
 
 use super::super::{
     pass,
-    world::{KUBE_SYSTEM, PACKAGE, PACKAGES, VALUES, World, change, cluster, package, package_of, values},
+    world::{
+        BOOTSTRAP, KUBE_SYSTEM, PACKAGE, PACKAGES, VALUES, World, change, cluster, package, package_of,
+        values,
+    },
 };
 
 type Edit = fn(&World);
@@ -196,4 +199,30 @@ async fn a_proof_at_another_generation_is_looked_at_while_the_gate_is_open() {
     });
     world.pass().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
+}
+
+/// Nothing is written while the ClusterBootstrap is paused, so nothing is looked for either.
+#[tokio::test(start_paused = true)]
+async fn what_is_altered_in_a_pause_is_found_after_it() {
+    let world = World::released().await;
+    let pause = |paused: bool| {
+        world
+            .management
+            .edit(BOOTSTRAP, |bootstrap| bootstrap["spec"]["paused"] = json!(paused));
+    };
+    pause(true);
+    world.pass().await;
+    change(&world.workload, "packages", |package| {
+        package["spec"]["template"]["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
+    });
+    change(&world.workload, "apps", |app| {
+        app["metadata"]["generation"] = json!(2);
+        app["status"]["observedGeneration"] = json!(2);
+        app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
+    });
+    world.pass().await;
+    assert_eq!(world.record().packages[0].repairs, 0, "{:?}", world.record());
+    pause(false);
+    world.pass().await;
+    assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
