@@ -1,5 +1,7 @@
 //! Workers alone change; workers wait for a control plane that takes its time.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_tests::kubelet::Delay;
@@ -12,6 +14,9 @@ use crate::common::{release, releases};
 
 /// How many times longer than a healthy one the new control plane takes.
 const LONGER: u32 = 5;
+
+/// How long Cluster API may take to ask, if it asks at all while the control plane is not healthy.
+const ASKED: Duration = Duration::from_secs(90);
 
 pub(crate) fn only() -> Scenario {
     Scenario::new(
@@ -83,7 +88,7 @@ async fn run_slow(scene: Scene) -> Result<()> {
         .control_plane_written(new.kubernetes(), before, PATIENCE)
         .await?;
     cluster
-        .says("AfterControlPlaneUpgrade", PATIENCE)
+        .says("AfterControlPlaneUpgrade", ASKED)
         .await
         .or_else(|error| {
             // Cluster API itself waits for the control plane before it asks; then its own words are the reason.
