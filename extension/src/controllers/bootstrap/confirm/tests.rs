@@ -114,6 +114,14 @@ async fn what_was_altered_on_the_workload_is_deployed_again(
     assert_eq!(world.record().packages[0].repairs, 1);
 }
 
+/// Gives the values Secret of the workload another content. Returns its path and what it is now.
+fn alter_values(world: &World) -> (String, Value) {
+    change(&world.workload, "secrets", |secret| {
+        secret["data"] = values(2)["data"].clone();
+    });
+    world.workload.only("secrets")
+}
+
 /// What keeps the record of a pass that has found an altered Secret from being written.
 #[rstest]
 #[case::other_progress_was_just_written(false)]
@@ -124,9 +132,7 @@ async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
     world.pass().await;
     let leader = world.leader().await;
     world.deployed();
-    let (path, mut altered) = world.workload.only("secrets");
-    altered["data"] = values(2)["data"].clone();
-    world.workload.put(&path, altered);
+    alter_values(&world);
     if refused {
         world.management.refuse("/clusterbootstraps/one", 409);
     } else {
@@ -149,9 +155,7 @@ async fn what_was_altered_is_found_before_the_first_list() {
     world.deployed();
     let leader = world.leader().await;
     world.connect(&leader);
-    let (path, mut altered) = world.workload.only("secrets");
-    altered["data"] = values(2)["data"].clone();
-    world.workload.put(&path, altered);
+    alter_values(&world);
     pass(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
@@ -162,9 +166,7 @@ async fn what_was_altered_counts_for_as_long_as_the_app_names_it() {
     let world = World::new();
     world.pass().await;
     world.deployed();
-    let (path, mut altered) = world.workload.only("secrets");
-    altered["data"] = values(2)["data"].clone();
-    world.workload.put(&path, altered.clone());
+    let (path, altered) = alter_values(&world);
     change(&world.workload, "packageinstalls", |install| {
         install["spec"]["values"] = json!([{"secretRef": {"name": "another"}}]);
     });
@@ -179,9 +181,7 @@ async fn an_altered_secret_that_nothing_names_is_put_right() {
     let world = World::new();
     world.pass().await;
     let (path, right) = world.workload.only("secrets");
-    let mut altered = right.clone();
-    altered["data"] = values(2)["data"].clone();
-    world.workload.put(&path, altered);
+    alter_values(&world);
     world.workload.remove(&world.workload.only("packageinstalls").0);
     world.pass().await;
     assert_eq!(world.record().packages[0].repairs, 0, "{:?}", world.record());

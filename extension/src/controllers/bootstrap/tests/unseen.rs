@@ -6,6 +6,12 @@ use sluice_crds::run::Hook;
 use super::*;
 use crate::controllers::bootstrap::world::{VALUES, World, cluster};
 
+/// One slot of two is for slow passes, and another Cluster has it.
+fn all_slots_taken(leader: &Context) -> Turn {
+    leader.troubles.failed("another");
+    leader.troubles.turn("another")
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hold_of_a_record_is_written_once() {
     let world = World::new();
@@ -77,8 +83,7 @@ async fn conflicts_close_the_gates_after_seconds() {
 async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
-    leader.troubles.failed("another");
-    let _slot = leader.troubles.turn("another");
+    let _slot = all_slots_taken(&leader);
     leader.troubles.failed("uid");
     let cluster = cluster(&leader);
     for second in 0..=60 {
@@ -102,8 +107,7 @@ async fn the_gates_of_a_pass_that_was_cut_off_are_closed_with_the_next_try() {
     let leader = Arc::new(world.leader().await);
     let cluster = cluster(&leader);
     let answers = world.management.wait_at(VALUES);
-    leader.troubles.failed("another");
-    let _slot = leader.troubles.turn("another");
+    let _slot = all_slots_taken(&leader);
     let reconcile = async || {
         reconcile(Arc::clone(&cluster), Arc::clone(&leader))
             .await
@@ -127,8 +131,7 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     const STATUS: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one/status";
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
-    leader.troubles.failed("another");
-    let _slot = leader.troubles.turn("another");
+    let _slot = all_slots_taken(&leader);
     leader.troubles.failed("uid");
     let hold = Hold::new(HoldReason::PassFailed, "");
     let began = tokio::time::Instant::now();
@@ -164,9 +167,7 @@ async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reaso
             answers.closed().await;
         })),
         End::IsCutOff => {
-            // One slot of two is for slow passes, and another Cluster has it.
-            leader.troubles.failed("another");
-            let _slot = leader.troubles.turn("another");
+            let _slot = all_slots_taken(&leader);
             reconcile(Arc::clone(&cluster), Arc::clone(&leader))
                 .await
                 .unwrap();
