@@ -1,5 +1,5 @@
-//! Requests of the harness whose connection broke are made once more. An API server closes connections that nobody used for 90 s, and
-//! a request may cross that on its way.
+//! Requests of the harness whose connection broke are made once more. An API server closes connections that were idle for 90 s, and a
+//! request may be on its way then.
 
 use std::error::Error;
 use std::future::{Ready, ready};

@@ -183,7 +183,7 @@ impl Stack {
         self.started_in
     }
 
-    /// Fails if a process of the stack has ended though nobody stopped it, or a log holds a panic or a secret.
+    /// Fails if a process of the stack has ended that was not stopped, or a log holds a panic or a secret.
     pub fn check(&self) -> Result<()> {
         Complaints::of(self.core.directory())?.none()
     }
