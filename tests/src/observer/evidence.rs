@@ -18,6 +18,10 @@ pub(super) struct Evidence {
     run_began: Revision,
     /// `spec.values` of the PackageInstall at that time.
     values_of_run: Value,
+    /// When the deployment began that the App showed then, or at last before its generation was observed: that of a run before.
+    deployment_before: Value,
+    /// Where the latest run began that got as far as deploying, at the App's generation.
+    deployed_by: Option<Revision>,
     proof: Option<Proof>,
     /// Version and generation of the latest false success, so that each counts once.
     false_success: Option<(String, Value)>,
@@ -76,6 +80,15 @@ impl Evidence {
                 self.run_began = revision;
                 self.values_of_run = values(self.install.as_ref());
             }
+            if !same_generation {
+                self.deployed_by = None;
+            }
+            // A run at the generation before may still go on and deploy.
+            if !is_observed(now) || turned("Reconciling") {
+                self.deployment_before = deployment(now).clone();
+            } else if deployment(now).is_string() && *deployment(now) != self.deployment_before {
+                self.deployed_by = Some(self.run_began);
+            }
             if turned("Reconciling") {
                 findings.push(Finding::Working(version.clone()));
             }
@@ -119,11 +132,11 @@ impl Evidence {
         (values, since)
     }
 
-    /// Where the App's latest run began, if it is one at `version`, finished or not.
-    pub(super) fn has_taken_up(&self, version: &str) -> Option<Revision> {
+    /// Where the run began that deployed `version`, finished or not, if that is the version of the App.
+    pub(super) fn has_deployed(&self, version: &str) -> Option<Revision> {
         let app = self.app.as_ref()?;
-        let taken = annotation(app, PACKAGE_VERSION) == version && is_observed(app);
-        taken.then_some(self.run_began)
+        let is_current = annotation(app, PACKAGE_VERSION) == version && is_observed(app);
+        self.deployed_by.filter(|_| is_current)
     }
 
     /// Whether kapp-controller says that it failed.
@@ -231,6 +244,11 @@ impl Proof {
 
 fn values(install: Option<&Value>) -> Value {
     install.map_or(Value::Null, |install| install["spec"]["values"].clone())
+}
+
+/// When the deployment began that the App shows. It is that of the run before until a run gets so far.
+fn deployment(app: &Value) -> &Value {
+    &app["status"]["deploy"]["startedAt"]
 }
 
 fn is_usable(object: &Value) -> bool {

@@ -236,7 +236,7 @@ impl Ledger {
             run_after,
         } = needed;
         let evidence = found.evidence;
-        let applied = applied.then(|| evidence.has_taken_up(&wanted.version)).flatten();
+        let applied = applied.then(|| evidence.has_deployed(&wanted.version)).flatten();
         let proof = evidence.proof().filter(|proof| proof.version == wanted.version);
         let Some(run) = applied.or_else(|| proof.map(|proof| proof.run_began)) else {
             return Some(evidence.describe());

@@ -58,8 +58,48 @@ fn an_applied_package_need_not_be_finished() {
     story.app("2.0.0", 2, 1, "ReconcileSucceeded");
     story.install("2.0.0", 2, 2, "ReconcileSucceeded");
     story.app("2.0.0", 2, 2, "Reconciling");
+    story.app_deploys("2.0.0", 2, "2026-01-01T00:00:02Z");
     story.control_plane(NEW, OLD);
     story.is_in_order();
+}
+
+/// Until its run deploys, an App shows the deployment of the run before.
+#[test]
+fn a_package_is_not_applied_by_the_run_before() {
+    let mut story = with_policy(json!({"readiness": "Applied"}));
+    story.app_deploys("1.0.0", 1, "2026-01-01T00:00:01Z");
+    story.app_deploys("2.0.0", 2, "2026-01-01T00:00:01Z");
+    story.install("2.0.0", 2, 2, "ReconcileSucceeded");
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "Reconciling");
+}
+
+/// A run at the generation before goes on for a while.
+#[test]
+fn a_package_is_not_applied_by_a_run_that_began_before_it_was_asked_for() {
+    let mut story = with_policy(json!({"readiness": "Applied"}));
+    story.app("1.0.0", 1, 1, "Reconciling");
+    let old_run = json!({
+        "observedGeneration": 1,
+        "conditions": [{"type": "Reconciling", "status": "True"}],
+        "deploy": {"startedAt": "2026-01-01T00:00:02Z"},
+    });
+    story.app_with("2.0.0", 2, &old_run);
+    story.app_deploys("2.0.0", 2, "2026-01-01T00:00:02Z");
+    story.install("2.0.0", 2, 2, "ReconcileSucceeded");
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "Reconciling");
+}
+
+/// No run has deployed anything.
+#[test]
+fn a_package_that_kapp_controller_fetches_is_not_applied() {
+    let mut story = with_policy(json!({"readiness": "Applied"}));
+    story.app("2.0.0", 2, 1, "ReconcileSucceeded");
+    story.install("2.0.0", 2, 2, "ReconcileSucceeded");
+    story.app("2.0.0", 2, 2, "Reconciling");
+    story.control_plane(NEW, OLD);
+    story.is_early("control plane", "Reconciling");
 }
 
 #[test]

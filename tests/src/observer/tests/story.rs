@@ -211,6 +211,24 @@ impl Story {
     }
 
     pub(super) fn app(&mut self, version: &str, generation: i64, observed: i64, condition: &str) {
+        self.app_with(
+            version,
+            generation,
+            &json!({"observedGeneration": observed, "conditions": [{"type": condition, "status": "True"}]}),
+        );
+    }
+
+    /// A run of the App at a generation, which shows a deployment that began at `began`.
+    pub(super) fn app_deploys(&mut self, version: &str, generation: i64, began: &str) {
+        let status = json!({
+            "observedGeneration": generation,
+            "conditions": [{"type": "Reconciling", "status": "True"}],
+            "deploy": {"startedAt": began},
+        });
+        self.app_with(version, generation, &status);
+    }
+
+    pub(super) fn app_with(&mut self, version: &str, generation: i64, status: &Value) {
         self.write(
             "/wl/u/kappctrl.k14s.io/apps/tkg-system/one-antrea",
             json!({
@@ -219,7 +237,7 @@ impl Story {
                     "generation": generation,
                     "annotations": {"packaging.carvel.dev/package-version": version},
                 },
-                "status": {"observedGeneration": observed, "conditions": [{"type": condition, "status": "True"}]},
+                "status": status,
             }),
         );
     }
