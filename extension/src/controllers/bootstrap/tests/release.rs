@@ -2,11 +2,11 @@
 
 use rstest::rstest;
 use serde_json::Value;
-use sluice_crds::run::Hook;
+use sluice_crds::{labels::annotation, run::Hook};
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, CLUSTER, PACKAGES, RELEASE, VERSION, World, package_of, put_release,
+    BOOTSTRAP, CLUSTER, PACKAGES, RELEASE, TEMPLATES, VERSION, World, package_of, put_release,
 };
 
 const SAME_VERSION: &str = "v1.36.3---test.2";
@@ -73,6 +73,34 @@ async fn packages_are_bound_to_the_release_when_the_control_plane_has_its_versio
     assert_eq!(
         world.held(Hook::AfterControlPlaneUpgrade),
         Some(HoldReason::PackageBelowRelease),
+        "{:?}",
+        world.record()
+    );
+}
+
+/// Without it nothing says any more which packages belong to the release.
+#[rstest]
+#[case::a_template_that_is_gone(
+    (|world: &World| world.management.remove(&format!("{TEMPLATES}/{RELEASE}"))) as fn(&World),
+    HoldReason::TemplateNotFound
+)]
+#[case::kept_versions_that_cannot_be_read(
+    (|world: &World| world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["metadata"]["annotations"][annotation::KEEP_PACKAGE_VERSIONS] = json!("antrea");
+    })) as fn(&World),
+    HoldReason::KeptVersionsInvalid
+)]
+#[tokio::test(start_paused = true)]
+async fn what_packages_are_compared_with_closes_the_gate_when_it_is_lost(
+    #[case] lost: fn(&World),
+    #[case] reason: HoldReason,
+) {
+    let world = World::released().await;
+    lost(&world);
+    world.pass().await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(reason),
         "{:?}",
         world.record()
     );

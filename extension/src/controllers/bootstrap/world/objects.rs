@@ -22,7 +22,8 @@ pub(crate) const KUBECONFIG: &str = "/api/v1/namespaces/team-a/secrets/one-kubec
 pub(crate) const VALUES: &str = "/api/v1/namespaces/team-a/secrets/antrea-values";
 pub(crate) const APPS: &str = "/apis/kappctrl.k14s.io/v1alpha1/namespaces/tkg-system/apps";
 pub(crate) const KUBE_SYSTEM: &str = "/api/v1/namespaces/kube-system";
-const TEMPLATES: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/tkg-system/clusterbootstraptemplates";
+pub(crate) const TEMPLATES: &str =
+    "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/tkg-system/clusterbootstraptemplates";
 
 /// A management API server with a Cluster that shall have [`VERSION`]. Its control plane is missing.
 pub(super) fn management() -> ObjectServer {
