@@ -132,11 +132,13 @@ impl Evidence {
         (values, since)
     }
 
-    /// Where the run began that deployed `version`, finished or not, if that is the version of the App.
+    /// Where the run began that deployed `version`, finished or not, if that is the version of the App and nothing has failed or
+    /// was stopped.
     pub(super) fn has_deployed(&self, version: &str) -> Option<Revision> {
-        let app = self.app.as_ref()?;
+        let (install, app) = (self.install.as_ref()?, self.app.as_ref()?);
         let is_current = annotation(app, PACKAGE_VERSION) == version && is_observed(app);
-        self.deployed_by.filter(|_| is_current)
+        let goes_on = is_usable(install) && is_usable(app) && !self.has_failed();
+        self.deployed_by.filter(|_| is_current && goes_on)
     }
 
     /// Whether kapp-controller says that it failed.

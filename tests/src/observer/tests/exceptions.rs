@@ -63,6 +63,23 @@ fn an_applied_package_need_not_be_finished() {
     story.is_in_order();
 }
 
+#[test]
+fn a_package_that_failed_or_was_stopped_is_not_applied() {
+    let failed = |app: &mut Value| app["status"]["conditions"][0]["type"] = json!("ReconcileFailed");
+    let paused = |app: &mut Value| app["spec"]["paused"] = json!(true);
+    let canceled = |app: &mut Value| app["spec"]["canceled"] = json!(true);
+    for stop in [failed as fn(&mut Value), paused, canceled] {
+        let mut story = with_policy(json!({"readiness": "Applied"}));
+        story.app("2.0.0", 2, 1, "ReconcileSucceeded");
+        story.install("2.0.0", 2, 2, "ReconcileSucceeded");
+        story.app("2.0.0", 2, 2, "Reconciling");
+        story.app_deploys("2.0.0", 2, "2026-01-01T00:00:02Z");
+        story.edit_app(stop);
+        story.control_plane(NEW, OLD);
+        story.is_early("control plane", "App generation 2");
+    }
+}
+
 /// Until its run deploys, an App shows the deployment of the run before.
 #[test]
 fn a_package_is_not_applied_by_the_run_before() {

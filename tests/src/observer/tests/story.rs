@@ -26,6 +26,8 @@ pub(super) struct Story {
     cluster: Value,
     /// `spec.values` of the PackageInstall.
     values: Value,
+    /// The App, as it was written last.
+    app: Value,
 }
 
 impl Story {
@@ -43,6 +45,7 @@ impl Story {
             now: Timestamp::UNIX_EPOCH,
             cluster: json!({}),
             values: Value::Null,
+            app: Value::Null,
         };
         story.release("r1", OLD, "1.0.0");
         story.release("r2", NEW, "2.0.0");
@@ -229,16 +232,23 @@ impl Story {
     }
 
     pub(super) fn app_with(&mut self, version: &str, generation: i64, status: &Value) {
+        self.app = json!({
+            "metadata": {
+                "uid": "app",
+                "generation": generation,
+                "annotations": {"packaging.carvel.dev/package-version": version},
+            },
+            "status": status,
+        });
+        self.edit_app(|_| {});
+    }
+
+    /// The App is another one than it was written last.
+    pub(super) fn edit_app(&mut self, edit: impl FnOnce(&mut Value)) {
+        edit(&mut self.app);
         self.write(
             "/wl/u/kappctrl.k14s.io/apps/tkg-system/one-antrea",
-            json!({
-                "metadata": {
-                    "uid": "app",
-                    "generation": generation,
-                    "annotations": {"packaging.carvel.dev/package-version": version},
-                },
-                "status": status,
-            }),
+            self.app.clone(),
         );
     }
 
