@@ -1,4 +1,4 @@
-//! kapp-controller works on every package again while the release is open.
+//! kapp-controller works on every package again but its own while the release is open.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) const ANOTHER: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/a
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "resync",
-        "all packages are worked on again in the release window: gates do not flap, nothing is written on either side",
+        "all packages but kapp-controller are worked on again in the release window: gates do not flap, nothing is written on either side",
         |scene| Box::pin(run(scene)),
     )
 }

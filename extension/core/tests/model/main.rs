@@ -36,6 +36,8 @@
 //!   refused if it was written itself meanwhile. The next pass judges by the new digests, and installs what they ask for.
 //! - The release label is not moved away and back faster than a replica's watch. Two edits of the label, or of an annotation of
 //!   the ClusterBootstrap, within one watch delay cannot be told apart by a record, since neither has a generation.
+//! - What a Package contains, repairs, what is deleted or edited on the workload, gates that failed passes close, a template that is
+//!   missing, releases that `TKR_DATA` pins: tables, whole passes over fake servers and scenarios only.
 //! - Readiness `Applied`, phase `AfterControlPlane`, packages that take no values, kept versions, empty sets, the age of a
 //!   replica's memory, the fresh reads before a gate opens and the fence of the lease: tables and scenarios only.
 //! - The Cluster in a request is the latest one. An older one is answered as the latest one is, unless its label differs, or its
