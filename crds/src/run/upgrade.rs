@@ -111,6 +111,10 @@ pub struct UpgradeRecord {
     /// When the record was opened; display only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
+    /// When nothing kept packages from being written for this upgrade for the first time. From then on an annotation that holds a
+    /// start comes too late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_at: Option<Time>,
     /// When the last package of the running stage got its proof; display only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_at: Option<Time>,

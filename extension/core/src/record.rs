@@ -14,6 +14,7 @@ use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord
 use crate::hold::{Hold, HoldReason};
 use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::proof::Judgement;
+use crate::version::same;
 
 pub use self::unseen::held_for;
 pub use self::urgent::is_urgent;
@@ -188,9 +189,22 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
         None => view.gates(&record),
     };
     record.settling_since = settling_since(&record, seen.now);
+    if record.begun_at.is_none() && has_begun(&record) {
+        record.begun_at = Some(Time(seen.now));
+    }
     let ends = record.outcome.is_none() && is_complete(&record, seen, &progress);
     close(&mut record, previous, seen, &progress, ends);
     record
+}
+
+/// Whether nothing keeps packages from being written for the hop. Gates of other versions are those of an upgrade before.
+fn has_begun(record: &UpgradeRecord) -> bool {
+    record.outcome.is_none()
+        && record.gates.iter().any(|gate| {
+            gate.hook == Hook::BeforeClusterUpgrade
+                && record.hop.as_deref().is_some_and(|hop| same(hop, &gate.version))
+                && !holds::is_pause(&gate.reason)
+        })
 }
 
 /// When the packages of an open record began to settle. A run that fails meanwhile does not begin it again.
@@ -294,6 +308,7 @@ fn frame(
         started_at: continued
             .and_then(|record| record.started_at.clone())
             .or(Some(Time(seen.now))),
+        begun_at: continued.and_then(|record| record.begun_at.clone()),
         ready_at: None,
         released_at: None,
         settling_since: continued

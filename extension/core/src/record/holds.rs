@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{Hook, PackageState, Phase, UpgradeRecord};
+use sluice_crds::run::{PackageState, Phase, UpgradeRecord};
 
 use super::{ClusterFacts, Observed, Workload};
 use crate::hold::{Hold, HoldReason};
@@ -59,20 +59,7 @@ pub(super) fn pause(
 
 /// Whether the open upgrade was once free to write. From then on an annotation that holds starts comes too late.
 fn begun(previous: Option<&UpgradeRecord>) -> bool {
-    let Some(record) = previous.filter(|record| record.outcome.is_none()) else {
-        return false;
-    };
-    let free = record
-        .gates
-        .iter()
-        .any(|gate| gate.hook == Hook::BeforeClusterUpgrade && !is_pause(&gate.reason));
-    let written = |state| {
-        matches!(
-            state,
-            PackageState::Applied | PackageState::Reconciling | PackageState::Failed
-        )
-    };
-    free || record.packages.iter().any(|judged| written(judged.state))
+    previous.is_some_and(|record| record.outcome.is_none() && record.begun_at.is_some())
 }
 
 /// What is wrong with the inputs of an upgrade, before any package is looked at.
@@ -106,7 +93,8 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
 pub(super) fn workload(workload: &Workload<'_>, was_open: bool, now: Timestamp) -> Option<Hold> {
     match workload {
         Workload::Reached { .. } => None,
-        Workload::Unreachable { since, .. } if was_open && now.duration_since(*since) <= GRACE => None,
+        // A clock that was set back by more says nothing about how long it is silent.
+        Workload::Unreachable { since, .. } if was_open && now.duration_since(*since).abs() <= GRACE => None,
         Workload::NotYet(hold) | Workload::Unreachable { hold, .. } => Some(hold.clone()),
     }
 }

@@ -225,6 +225,7 @@ impl Hash for Record {
         }
         record.outcome.map(|outcome| outcome as u8).hash(state);
         (
+            record.begun_at.is_some(),
             record.ready_at.is_some(),
             record.released_at.is_some(),
             record.completed_at.is_some(),
