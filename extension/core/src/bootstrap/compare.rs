@@ -19,28 +19,32 @@ use crate::{
 };
 
 /// Whether the packages have to be those of the hop's release at the moment: from when a version is asked for that the
-/// control plane does not run until all workers were asked to take it. At any other time they are the user's.
+/// control plane does not run until all workers were asked to take it, also where the next hop was cancelled meanwhile. At any other
+/// time they are the user's.
 ///
 /// `record` is that of this very Cluster. It may be lost; then workers tell that they are still to follow.
 #[must_use]
 pub fn is_bound(progress: &Progress, workers: &[WorkerFacts], record: Option<&UpgradeRecord>) -> bool {
-    if progress.course != Course::Forward || progress.stage().is_none() {
-        return false;
-    }
-    if !progress.settled_at_hop() {
-        return true;
+    let lag_behind = |version: &str| {
+        workers.iter().any(|worker| {
+            worker
+                .spec_version
+                .as_deref()
+                .is_some_and(|spec| !reached(spec, version))
+        })
+    };
+    match progress.course {
+        Course::Cancelled => return progress.settled_at().is_some_and(lag_behind),
+        Course::Below | Course::Unplanned => return false,
+        Course::Forward if progress.stage().is_none() => return false,
+        Course::Forward if !progress.settled_at_hop() => return true,
+        Course::Forward => {}
     }
     if record.is_some_and(|record| record.outcome.is_some()) {
         return false;
     }
     let hop = progress.hop.as_str();
-    let lags = |worker: &WorkerFacts| {
-        worker
-            .spec_version
-            .as_deref()
-            .is_some_and(|spec| !reached(spec, hop))
-    };
-    workers.iter().any(lags) || record.is_some_and(|record| is_on_its_way(record, hop))
+    lag_behind(hop) || record.is_some_and(|record| is_on_its_way(record, hop))
 }
 
 /// Whether a record says that the hop was another version than that of the control plane, and that workers may still follow.

@@ -129,26 +129,24 @@ impl<'a> View<'a> {
     /// The gates of a version below the hop. They were open before the hop moved on, unless nobody recorded it or the
     /// target moved. Then the packages of the hop, proven on the running version, are as good a proof.
     fn of_passed(&self, version: &str) -> Vec<Gate> {
-        let hold = self.kept(Hook::AfterControlPlaneUpgrade, version, || {
+        let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
+            .into_iter()
+            .filter(|hook| self.carries(*hook, version))
+            .map(|hook| open(hook, version));
+        let after_control_plane = self.kept(Hook::AfterControlPlaneUpgrade, version, || {
             self.unproven(false, ALL)
         });
-        [
-            Hook::BeforeClusterUpgrade,
-            Hook::BeforeControlPlaneUpgrade,
-            Hook::AfterControlPlaneUpgrade,
-            Hook::BeforeWorkersUpgrade,
-            Hook::AfterWorkersUpgrade,
-        ]
-        .into_iter()
-        .filter_map(|hook| {
-            let asked_before = matches!(hook, Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade);
-            if asked_before {
-                self.carries(hook, version).then(|| open(hook, version))
-            } else {
-                Some(gate(hook, version, hold.clone()))
-            }
-        })
-        .collect()
+        // A package may have failed since the control plane was let go on.
+        let before_workers = after_control_plane
+            .clone()
+            .or_else(|| self.kept(Hook::BeforeWorkersUpgrade, version, || self.unproven(false, ALL)));
+        let after_workers = self.kept(Hook::AfterWorkersUpgrade, version, || before_workers.clone());
+        let after = [
+            gate(Hook::AfterControlPlaneUpgrade, version, after_control_plane),
+            gate(Hook::BeforeWorkersUpgrade, version, before_workers),
+            gate(Hook::AfterWorkersUpgrade, version, after_workers),
+        ];
+        before.chain(after).collect()
     }
 
     /// The gates of the hop.

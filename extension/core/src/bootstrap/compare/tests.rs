@@ -341,7 +341,7 @@ fn packages_are_bound_to_the_release_while_a_version_is_taken(
 }
 
 #[test]
-fn a_cancelled_upgrade_binds_nothing() {
+fn a_cancelled_upgrade_binds_only_what_workers_still_wait_for() {
     let settled = ControlPlaneFacts {
         spec_version: Some(V35.to_owned()),
         status_version: Some(V35.to_owned()),
@@ -349,4 +349,6 @@ fn a_cancelled_upgrade_binds_nothing() {
     let record = record(Some(V35), None, false);
     let progress = progress(Some(&settled), &[], V35, &Plan::Direct, Some(&record));
     assert!(!is_bound(&progress, &[], Some(&record)));
+    assert!(!is_bound(&progress, &workers(&[V35]), Some(&record)));
+    assert!(is_bound(&progress, &workers(&[V35, "v1.34.4"]), Some(&record)));
 }

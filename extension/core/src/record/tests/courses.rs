@@ -404,3 +404,44 @@ fn times_are_of_the_first_time() {
         Some(Time(at(NOW + 100)))
     );
 }
+
+/// A target may move in the middle of an upgrade, where Cluster API was asked not to check it.
+#[test]
+fn workers_that_were_held_stay_so_when_the_target_moves_on_and_back() {
+    let on_the_new = Scene::ready().with_control_plane(V36, V36);
+    let proven = on_the_new.advance(None);
+    assert_eq!(answer(&proven, Hook::BeforeWorkersUpgrade, V36), Ok(()));
+    let failed = on_the_new.with_package(1, PackageState::Failed);
+    let record = failed.advance(Some(&proven));
+    assert_eq!(
+        answer(&record, Hook::BeforeWorkersUpgrade, V36),
+        held_by(HoldReason::PackageFailed)
+    );
+
+    let moved_on = failed.clone().toward("v1.37.1", "37-1");
+    let record = moved_on.advance(Some(&record));
+    assert_eq!(record.hop.as_deref(), Some("v1.37.1"));
+    assert_eq!(
+        answer(&record, Hook::BeforeWorkersUpgrade, V36),
+        held_by(HoldReason::PackageFailed)
+    );
+    let moved_back = Scene {
+        cluster: ClusterFacts {
+            topology_version: V36,
+            generation: moved_on.cluster.generation + 1,
+            ..moved_on.cluster.clone()
+        },
+        ..failed
+    };
+    let record = moved_back.advance(Some(&record));
+    for hook in [Hook::BeforeWorkersUpgrade, Hook::AfterWorkersUpgrade] {
+        assert_eq!(answer(&record, hook, V36), held_by(HoldReason::PackageFailed));
+    }
+
+    let proven = Scene {
+        judged: Scene::ready().judged,
+        ..moved_back
+    };
+    let record = proven.advance(Some(&record));
+    assert_eq!(answer(&record, Hook::BeforeWorkersUpgrade, V36), Ok(()));
+}
