@@ -22,7 +22,7 @@ use sluice_crds::{foreign::cluster::ObjectReference, labels::label};
 
 use crate::{
     contract::Contract,
-    kind_watch::{KindWatch, NamedKinds, State},
+    kind_watch::{KindWatch, NamedKinds, Standing, State},
     triggers::{ClusterRef, Triggers},
     watch::Seen,
 };
@@ -105,8 +105,8 @@ struct Kind {
 }
 
 impl Kind {
-    fn is_readable(&self) -> bool {
-        matches!(self.watch.state(), State::Readable { .. })
+    fn standing(&self) -> Standing {
+        self.watch.state().standing()
     }
 }
 
@@ -156,7 +156,7 @@ impl ControlPlanes {
         if !kinds.knows(&key) {
             kinds.forget_unasked(KEPT);
         }
-        let kind = kinds.ask(key, Kind::is_readable, |key| self.watch(key));
+        let kind = kinds.ask(key, Kind::standing, |key| self.watch(key));
         let mut state = kind.watch.state();
         if !matches!(state, State::Readable { .. }) {
             kind.waiting.add(cluster.clone());

@@ -25,7 +25,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use named::NamedKinds;
+pub use named::{NamedKinds, Standing};
 
 use crate::{
     backoff::Backoff,
@@ -74,6 +74,16 @@ impl<K> State<K>
 where
     K: Resource<DynamicType = ApiResource> + 'static,
 {
+    /// How far the kind is.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match self {
+            Self::Readable { .. } => Standing::Readable,
+            Self::Reading => Standing::Reading,
+            Self::Unserved | Self::Unreadable(_) => Standing::Unreadable,
+        }
+    }
+
     fn is_same_failure(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Unserved, Self::Unserved) => true,

@@ -7,6 +7,21 @@ use tokio::time::{Duration, Instant};
 /// Kinds that cannot be read are not more than this: there are few by mistake.
 const MOST_UNREADABLE: usize = 64;
 
+/// With those that are being read for the first time they are not more than this. That takes some seconds, and a kind of which the
+/// watch was ended in them would never be read while others name ever more kinds.
+const MOST: usize = 4 * MOST_UNREADABLE;
+
+/// How far a kind is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Its objects are in memory.
+    Readable,
+    /// It is read for the first time.
+    Reading,
+    /// It cannot be read.
+    Unreadable,
+}
+
 /// What is known of each kind, by what names it.
 #[derive(Debug)]
 pub struct NamedKinds<K, V>(HashMap<K, Named<V>>);
@@ -25,10 +40,10 @@ impl<K, V> Default for NamedKinds<K, V> {
 
 impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
     /// What is known of a kind; `open` makes it for one that was not asked for before. Where too many cannot be read, the one that
-    /// was asked for longest ago goes.
-    pub fn ask(&mut self, key: K, is_readable: impl Fn(&V) -> bool, open: impl FnOnce(&K) -> V) -> &V {
+    /// was asked for longest ago goes, and one that is being read only where very many are.
+    pub fn ask(&mut self, key: K, standing: impl Fn(&V) -> Standing, open: impl FnOnce(&K) -> V) -> &V {
         if !self.knows(&key) {
-            self.make_room(is_readable);
+            self.make_room(standing);
         }
         let named = self.0.entry(key).or_insert_with_key(|key| Named {
             kind: open(key),
@@ -48,13 +63,28 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
         self.0.retain(|_, named| named.asked_at.elapsed() < time);
     }
 
-    fn make_room(&mut self, is_readable: impl Fn(&V) -> bool) {
-        let unreadable = || self.0.iter().filter(|(_, named)| !is_readable(&named.kind));
-        if unreadable().count() < MOST_UNREADABLE {
-            return;
-        }
-        let oldest = unreadable().min_by_key(|(_, named)| named.asked_at);
-        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+    fn make_room(&mut self, standing: impl Fn(&V) -> Standing) {
+        let asked_at = |wanted: &[Standing]| {
+            let mut found: Vec<(&K, Instant)> = self
+                .0
+                .iter()
+                .filter(|(_, named)| wanted.contains(&standing(&named.kind)))
+                .map(|(key, named)| (key, named.asked_at))
+                .collect();
+            found.sort_by_key(|(_, asked_at)| *asked_at);
+            found
+        };
+        let unreadable = asked_at(&[Standing::Unreadable]);
+        let all = asked_at(&[Standing::Unreadable, Standing::Reading]);
+        let goes = if unreadable.len() >= MOST_UNREADABLE {
+            unreadable.first()
+        } else if all.len() >= MOST {
+            // Those that were asked for first are read first.
+            unreadable.first().or(all.last())
+        } else {
+            None
+        };
+        if let Some(key) = goes.map(|(key, _)| (*key).clone()) {
             self.0.remove(&key);
         }
     }
@@ -70,14 +100,19 @@ mod tests {
     async fn kinds_that_cannot_be_read_take_a_bounded_room() {
         let mut kinds = NamedKinds::default();
         let mut opened = 0;
-        let mut ask = async |kinds: &mut NamedKinds<usize, bool>, name: usize, readable: bool| {
+        let mut ask = async |kinds: &mut NamedKinds<usize, Standing>, name: usize, readable: bool| {
             sleep(Duration::from_millis(1)).await;
+            let standing = if readable {
+                Standing::Readable
+            } else {
+                Standing::Unreadable
+            };
             kinds.ask(
                 name,
-                |readable| *readable,
+                |standing| *standing,
                 |_| {
                     opened += 1;
-                    readable
+                    standing
                 },
             );
             opened
@@ -104,5 +139,30 @@ mod tests {
         ask(&mut kinds, first, true).await;
         kinds.forget_unasked(Duration::from_secs(5));
         assert_eq!(kinds.0.len(), 1);
+    }
+
+    /// Tenants may name one after the other, quicker than any is read.
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_being_read_does_not_go_for_others() {
+        let mut kinds = NamedKinds::default();
+        let ask = async |kinds: &mut NamedKinds<usize, Standing>, name: usize, standing: Standing| {
+            sleep(Duration::from_millis(1)).await;
+            kinds.ask(name, |standing| *standing, |_| standing);
+        };
+        let first = 0;
+        ask(&mut kinds, first, Standing::Reading).await;
+        for name in 1..=200 {
+            ask(&mut kinds, name, Standing::Unreadable).await;
+        }
+        assert_eq!(kinds.0.len(), 1 + MOST_UNREADABLE);
+        assert!(kinds.knows(&first), "those that cannot be read go");
+        for name in 201..=1000 {
+            ask(&mut kinds, name, Standing::Reading).await;
+        }
+        assert_eq!(kinds.0.len(), MOST);
+        assert!(
+            kinds.knows(&first),
+            "it is read before those that were asked for later"
+        );
     }
 }

@@ -15,7 +15,7 @@ use super::{Error, dependents::Dependents, evaluate::Read};
 use crate::{
     contract::Contract,
     controllers::{chain, served},
-    kind_watch::{KindWatch, NamedKinds, State},
+    kind_watch::{KindWatch, NamedKinds},
     watch::Seen,
 };
 
@@ -114,8 +114,8 @@ impl Watches {
             single(source),
         );
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_readable = |watch: &Arc<_>| matches!(KindWatch::state(watch), State::Readable { .. });
-        Arc::clone(watched.ask(key, is_readable, |_| Arc::new(self.open(source))))
+        let standing = |watch: &Arc<_>| KindWatch::state(watch).standing();
+        Arc::clone(watched.ask(key, standing, |_| Arc::new(self.open(source))))
     }
 
     fn open(&self, source: &Source) -> KindWatch<DynamicObject> {
