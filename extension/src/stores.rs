@@ -66,8 +66,7 @@ pub struct Stores {
 /// A resourceVersion, and the facts of the Package at it.
 type Digested = (Option<String>, PackageFacts);
 
-/// The ages of the stores that decisions rest on. What the others miss is read again before a gate opens, or
-/// holds.
+/// The ages of the stores that hooks rest on. Templates, Packages, PackageInstalls and Apps are read again before a gate opens.
 #[derive(Debug, Clone, Default)]
 struct Ages {
     clusters: Freshness,

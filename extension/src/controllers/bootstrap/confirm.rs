@@ -1,5 +1,6 @@
 //! What the proof of a package rests on, read again before a gate opens: the word of kapp-controller, its values, its Package, and
-//! their copies in the workload cluster. Secrets are not watched, and a watch of Packages may be behind.
+//! their copies in the workload cluster; and the template that names the packages. Secrets are not watched, and a watch of Packages or
+//! templates may be behind.
 
 use std::collections::HashMap;
 
@@ -17,10 +18,10 @@ use sluice_core::{
 };
 use sluice_crds::{
     foreign::{App, Package, PackageInstall},
-    run::{ClusterBootstrapPackage, ClusterBootstrapSpec},
+    run::{ClusterBootstrapPackage, ClusterBootstrapSpec, ClusterBootstrapTemplate},
 };
 
-use super::{Context, targets::Planned, values};
+use super::{Context, dereference, targets::Planned, values};
 use crate::remote::Remote;
 
 /// The UID of the workload, and the PackageInstall and App of each package, as the API servers have them.
@@ -109,6 +110,17 @@ async fn pairs<'a>(
             ))
         });
     Ok(try_join_all(reads).await?.into_iter().collect())
+}
+
+/// Whether the template of a release is what its watch has shown. It says which packages a gate waits for.
+///
+/// # Errors
+/// The management API server does not answer.
+pub(super) async fn is_template_current(ctx: &Context, release: &str) -> kube::Result<bool> {
+    let namespace = &ctx.settings.system_namespace;
+    let templates = Api::<ClusterBootstrapTemplate>::namespaced(ctx.client.clone(), namespace);
+    let found = templates.get_opt(release).await?;
+    Ok(found.map(|template| template.spec.0) == dereference::template(ctx, release))
 }
 
 /// What became of a package since it was planned.

@@ -195,6 +195,12 @@ impl Packages {
         if let Contact::Silent(since) = remote.contact() {
             // A watch that resumes says nothing until something changes, but it was answered.
             let silent_for = Timestamp::now().duration_since(since);
+            // Where the clock was set back the time is not known.
+            let silent_for = if silent_for.is_negative() {
+                REOPEN_AFTER
+            } else {
+                silent_for
+            };
             let answered = Duration::try_from(silent_for).is_ok_and(|time| remote.has_answered_within(time));
             if silent_for >= REOPEN_AFTER && answered {
                 return self.lose(ctx, found);
@@ -362,6 +368,7 @@ impl Packages {
         &mut self,
         ctx: &Context,
         found: &Found,
+        validated: &Validated,
         bootstrap: &ClusterBootstrap,
     ) -> Result<(), Error> {
         let Some(remote) = self.remote.clone() else {
@@ -404,6 +411,13 @@ impl Packages {
             remote.forget_ensured();
             let package = &changed.package_name;
             let message = format!("package {package} was changed while its proof was looked at");
+            let changed = Hold::new(HoldReason::PackagesUnknown, message);
+            self.problem.get_or_insert(changed);
+        }
+        if let Ok(release) = &validated.release
+            && !confirm::is_template_current(ctx, release).await?
+        {
+            let message = format!("the template of {release} was changed while its packages were looked at");
             let changed = Hold::new(HoldReason::PackagesUnknown, message);
             self.problem.get_or_insert(changed);
         }

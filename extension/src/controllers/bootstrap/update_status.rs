@@ -51,8 +51,8 @@ pub(super) async fn run(
     }
     let previous = own_record(found, bootstrap);
     let mut record = advance(previous, &observe(found, validated, bootstrap, &packages));
-    if opens_a_gate(previous, &record) || rests_on_another_app(previous, &record) {
-        packages.confirm(ctx, found, bootstrap).await?;
+    if opens_a_gate(previous, &record) || rests_on_a_new_proof(previous, &record) {
+        packages.confirm(ctx, found, validated, bootstrap).await?;
         record = advance(previous, &observe(found, validated, bootstrap, &packages));
     }
 
@@ -264,9 +264,9 @@ fn lets_go(gate: &Gate) -> bool {
     gate.open && hooks.contains(&gate.hook)
 }
 
-/// Whether a gate stays open by a proof of another App, or of another generation, than before, and no record in between took the
-/// proof away. What the App was made from was not looked at then.
-fn rests_on_another_app(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
+/// Whether a gate stays open by a proof that the record before does not have: of a package that was not proven then, of another App,
+/// or of another generation of it. What the App was made from was not looked at then.
+fn rests_on_a_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
     let mut open = next.gates.iter().filter(|gate| lets_go(gate));
     if !open.any(|gate| Some(&gate.version) == next.hop.as_ref()) {
         return false;
@@ -278,9 +278,9 @@ fn rests_on_another_app(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) 
         .filter(proven)
         .collect();
     next.packages.iter().filter(proven).any(|package| {
-        before.iter().any(|before| {
+        !before.iter().any(|before| {
             before.name == package.name
-                && (&before.app_uid, before.app_generation) != (&package.app_uid, package.app_generation)
+                && (&before.app_uid, before.app_generation) == (&package.app_uid, package.app_generation)
         })
     })
 }
@@ -408,5 +408,45 @@ mod tests {
         assert_eq!(opens_a_gate(Some(&closed), &open), confirmed);
         assert!(!opens_a_gate(Some(&open), &open), "it was open");
         assert!(!opens_a_gate(Some(&open), &closed), "it closes");
+    }
+
+    fn proven_at(generation: i64) -> PackageRecord {
+        PackageRecord {
+            name: "antrea".to_owned(),
+            version: "1.9.0".to_owned(),
+            values_digest: "digest".to_owned(),
+            state: PackageState::Ready,
+            reason: String::new(),
+            message: String::new(),
+            app_uid: Some("app".to_owned()),
+            app_generation: Some(generation),
+            proven_readiness: None,
+            first_seen_run: None,
+            repairs: 0,
+        }
+    }
+
+    #[rstest]
+    #[case::the_same_proof(Some(proven_at(2)), false)]
+    #[case::another_generation(Some(proven_at(1)), true)]
+    #[case::one_that_was_not_proven(Some(PackageRecord { state: PackageState::Reconciling, ..proven_at(2) }), true)]
+    #[case::one_that_was_not_there(None, true)]
+    fn a_gate_that_stays_open_is_confirmed_for_a_proof_that_is_new(
+        #[case] before: Option<PackageRecord>,
+        #[case] confirmed: bool,
+    ) {
+        let open = UpgradeRecord {
+            hop: Some("v1.36.3".to_owned()),
+            ..record(Hook::BeforeControlPlaneUpgrade, true)
+        };
+        let previous = UpgradeRecord {
+            packages: before.into_iter().collect(),
+            ..open.clone()
+        };
+        let next = UpgradeRecord {
+            packages: vec![proven_at(2)],
+            ..open
+        };
+        assert_eq!(rests_on_a_new_proof(Some(&previous), &next), confirmed);
     }
 }

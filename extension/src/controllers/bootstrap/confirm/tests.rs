@@ -9,8 +9,8 @@ use sluice_crds::run::Hook;
 use super::super::{
     pass,
     world::{
-        BOOTSTRAP, KUBE_SYSTEM, PACKAGE, PACKAGES, VALUES, World, change, cluster, package, package_of,
-        values,
+        BOOTSTRAP, KUBE_SYSTEM, PACKAGE, PACKAGES, RELEASE, TEMPLATES, VALUES, World, change, cluster,
+        package, package_of, values,
     },
 };
 
@@ -33,6 +33,8 @@ type Edit = fn(&World);
 #[case::another_package((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package("b"))) as Edit, Some(HoldReason::PackagesUnknown))]
 #[case::another_version_of_the_package((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package_of("antrea.example.com", "1.9.1", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
 #[case::a_package_of_another_name((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package_of("calico.example.com", "1.9.0", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
+#[case::another_template((|world| world.management.edit(&format!("{TEMPLATES}/{RELEASE}"), |template| template["spec"]["csi"] = json!({"refName": "csi.example.com.1.0.0"}))) as Edit, Some(HoldReason::PackagesUnknown))]
+#[case::no_template((|world| world.management.remove(&format!("{TEMPLATES}/{RELEASE}"))) as Edit, Some(HoldReason::PackagesUnknown))]
 #[case::another_copy_of_the_package_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package("b"))) as Edit, Some(HoldReason::PackagesUnknown))]
 #[case::a_copy_of_another_version_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package_of("antrea.example.com", "1.9.1", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
 #[case::a_copy_of_another_name_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package_of("calico.example.com", "1.9.0", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]

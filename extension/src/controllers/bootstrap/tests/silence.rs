@@ -1,5 +1,6 @@
 //! The connection to a workload API server that was silent.
 
+use jiff::SignedDuration;
 use rstest::rstest;
 
 use super::{
@@ -12,9 +13,10 @@ use super::{
 #[case::long_ago(20, 1, true)]
 #[case::a_moment_ago(10, 1, false)]
 #[case::until_now(20, 25, false)]
+#[case::by_a_clock_that_was_set_back(-3600, 1, true)]
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_opened_again_that_was_silent(
-    #[case] silent_for: u64,
+    #[case] silent_for: i64,
     #[case] answered_ago: u64,
     #[case] opened_again: bool,
 ) {
@@ -23,7 +25,7 @@ async fn a_connection_is_opened_again_that_was_silent(
     let remote = workload::connect(&leader, &owner()).await.unwrap().unwrap();
     // The last answer was that of the first list, a second ago.
     sleep(Duration::from_secs(answered_ago - 1)).await;
-    remote.silent_since(Timestamp::now() - Duration::from_secs(silent_for));
+    remote.silent_since(Timestamp::now() - SignedDuration::from_secs(silent_for));
     pass(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(leader.remotes.is_empty(), opened_again);
     assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
