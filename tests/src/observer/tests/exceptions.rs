@@ -55,9 +55,7 @@ fn a_package_of_the_later_phase_keeps_the_workers() {
 #[test]
 fn an_applied_package_need_not_be_finished() {
     let mut story = with_policy(json!({"readiness": "Applied"}));
-    story.app("2.0.0", 2, 1, "ReconcileSucceeded");
-    story.install("2.0.0", 2, 2, "ReconcileSucceeded");
-    story.app("2.0.0", 2, 2, "Reconciling");
+    story.begin();
     story.app_deploys("2.0.0", 2, "2026-01-01T00:00:02Z");
     story.control_plane(NEW, OLD);
     story.is_in_order();
@@ -70,9 +68,7 @@ fn a_package_that_failed_or_was_stopped_is_not_applied() {
     let canceled = |app: &mut Value| app["spec"]["canceled"] = json!(true);
     for stop in [failed as fn(&mut Value), paused, canceled] {
         let mut story = with_policy(json!({"readiness": "Applied"}));
-        story.app("2.0.0", 2, 1, "ReconcileSucceeded");
-        story.install("2.0.0", 2, 2, "ReconcileSucceeded");
-        story.app("2.0.0", 2, 2, "Reconciling");
+        story.begin();
         story.app_deploys("2.0.0", 2, "2026-01-01T00:00:02Z");
         story.edit_app(stop);
         story.control_plane(NEW, OLD);
@@ -112,9 +108,7 @@ fn a_package_is_not_applied_by_a_run_that_began_before_it_was_asked_for() {
 #[test]
 fn a_package_that_kapp_controller_fetches_is_not_applied() {
     let mut story = with_policy(json!({"readiness": "Applied"}));
-    story.app("2.0.0", 2, 1, "ReconcileSucceeded");
-    story.install("2.0.0", 2, 2, "ReconcileSucceeded");
-    story.app("2.0.0", 2, 2, "Reconciling");
+    story.begin();
     story.control_plane(NEW, OLD);
     story.is_early("control plane", "Reconciling");
 }
@@ -150,9 +144,7 @@ fn a_policy_for_a_ref_name_is_none() {
             {"package": "antrea.a.test", "phase": "AfterControlPlane", "readiness": "Applied"},
         ]},
     }}));
-    story.app("2.0.0", 2, 1, "ReconcileSucceeded");
-    story.install("2.0.0", 2, 2, "ReconcileSucceeded");
-    story.app("2.0.0", 2, 2, "Reconciling");
+    story.begin();
     story.control_plane(NEW, OLD);
     story.is_early("control plane", "Reconciling");
 }

@@ -34,9 +34,7 @@ fn the_false_success_of_the_package_install_is_no_proof() {
 #[test]
 fn an_app_that_works_on_the_new_version_is_no_proof() {
     let mut story = Story::until_bump();
-    story.app("2.0.0", 2, 1, "ReconcileSucceeded");
-    story.install("2.0.0", 2, 2, "ReconcileSucceeded");
-    story.app("2.0.0", 2, 2, "Reconciling");
+    story.begin();
     story.control_plane(NEW, OLD);
     story.is_early("control plane", "Reconciling");
 }

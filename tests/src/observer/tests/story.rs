@@ -262,6 +262,13 @@ impl Story {
         self.prove("2.0.0", 3);
     }
 
+    /// kapp-controller begins to work on the new version.
+    pub(super) fn begin(&mut self) {
+        self.app("2.0.0", 2, 1, "ReconcileSucceeded");
+        self.install("2.0.0", 2, 2, "ReconcileSucceeded");
+        self.app("2.0.0", 2, 2, "Reconciling");
+    }
+
     /// A version is proven at a generation, in the order in which the writes come: the PackageInstall is changed, and
     /// kapp-controller follows.
     pub(super) fn prove(&mut self, version: &str, generation: i64) {
