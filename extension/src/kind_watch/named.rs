@@ -64,27 +64,22 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
     }
 
     fn make_room(&mut self, standing: impl Fn(&V) -> Standing) {
-        let asked_at = |wanted: &[Standing]| {
-            let mut found: Vec<(&K, Instant)> = self
-                .0
-                .iter()
-                .filter(|(_, named)| wanted.contains(&standing(&named.kind)))
-                .map(|(key, named)| (key, named.asked_at))
-                .collect();
-            found.sort_by_key(|(_, asked_at)| *asked_at);
-            found
+        let standing = &standing;
+        let of = |wanted: Standing| {
+            let is_wanted = move |named: &Named<V>| standing(&named.kind) == wanted;
+            self.0.iter().filter(move |(_, named)| is_wanted(named))
         };
-        let unreadable = asked_at(&[Standing::Unreadable]);
-        let all = asked_at(&[Standing::Unreadable, Standing::Reading]);
-        let goes = if unreadable.len() >= MOST_UNREADABLE {
-            unreadable.first()
-        } else if all.len() >= MOST {
+        let unreadable = of(Standing::Unreadable).count();
+        let is_full = unreadable + of(Standing::Reading).count() >= MOST;
+        let goes = if unreadable >= MOST_UNREADABLE || (is_full && unreadable > 0) {
+            of(Standing::Unreadable).min_by_key(|(_, named)| named.asked_at)
+        } else if is_full {
             // Those that were asked for first are read first.
-            unreadable.first().or(all.last())
+            of(Standing::Reading).max_by_key(|(_, named)| named.asked_at)
         } else {
             None
         };
-        if let Some(key) = goes.map(|(key, _)| (*key).clone()) {
+        if let Some(key) = goes.map(|(key, _)| key.clone()) {
             self.0.remove(&key);
         }
     }
