@@ -357,7 +357,8 @@ fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -> bool {
         )
     };
     let same = sent.packages.iter().map(has).eq(kept.packages.iter().map(has));
-    sent.settling_since.is_some() != kept.settling_since.is_some() || !same
+    let dated = |record: &UpgradeRecord| (record.begun_at.is_some(), record.settling_since.is_some());
+    dated(sent) != dated(kept) || !same
 }
 
 /// One event for each change of what the cluster waits for.
@@ -408,6 +409,20 @@ mod tests {
         assert_eq!(opens_a_gate(Some(&closed), &open), confirmed);
         assert!(!opens_a_gate(Some(&open), &open), "it was open");
         assert!(!opens_a_gate(Some(&open), &closed), "it closes");
+    }
+
+    /// A definition of an earlier release drops it, and the record would be written again and again without a word.
+    #[test]
+    fn a_definition_that_drops_the_beginning_is_told() {
+        let kept = UpgradeRecord::default();
+        let sent = UpgradeRecord {
+            begun_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                Timestamp::UNIX_EPOCH,
+            )),
+            ..kept.clone()
+        };
+        assert!(drops_fields(Some(&sent), &kept));
+        assert!(!drops_fields(Some(&sent), &sent));
     }
 
     fn proven_at(generation: i64) -> PackageRecord {
