@@ -17,6 +17,7 @@ use serde_json::Value;
 use sluice_core::{
     hold::{Hold, HoldReason},
     hop::ControlPlaneFacts,
+    version::older,
 };
 use sluice_crds::{foreign::cluster::ObjectReference, labels::label};
 
@@ -69,13 +70,17 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// The facts of one control plane. While machines of several versions run, the oldest counts.
+/// The facts of one control plane. While machines of several versions run, the oldest counts. Nodes may run a later patch than their
+/// machines, also before these are replaced.
 #[must_use]
 pub fn facts(control_plane: &ControlPlane) -> ControlPlaneFacts {
-    let status = control_plane.status.as_ref();
+    let status = control_plane.status.clone().unwrap_or_default();
     ControlPlaneFacts {
         spec_version: control_plane.spec.as_ref().and_then(|spec| spec.version.clone()),
-        status_version: status.and_then(|status| status.oldest.clone().or_else(|| status.version.clone())),
+        status_version: match (status.oldest, status.version) {
+            (Some(oldest), Some(version)) => Some(older(oldest, version)),
+            (oldest, version) => oldest.or(version),
+        },
     }
 }
 

@@ -9,14 +9,14 @@ use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 
 pub use self::plan::Plan;
 pub use self::worker::{Worker, WorkerFacts};
-use crate::version::{KubernetesVersion, reached, same};
+use crate::version::{KubernetesVersion, reached, reached_in_minor, same};
 
 /// What is read of the control plane object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ControlPlaneFacts {
     /// `spec.version`.
     pub spec_version: Option<String>,
-    /// The oldest of `status.versions`, else `status.version`.
+    /// The older one of `status.version` and the first of `status.versions`.
     pub status_version: Option<String>,
 }
 
@@ -25,9 +25,10 @@ pub struct ControlPlaneFacts {
 pub enum ControlPlanePhase {
     /// It does not exist, or has no version in its status yet.
     Creating,
-    /// Spec and status are at one version.
+    /// Spec and status are at one version, or the status at a later patch of its minor version: Cluster API sees no upgrade in that
+    /// either.
     Settled {
-        /// That version.
+        /// The version in its spec.
         version: String,
     },
     /// It takes a version.
@@ -66,7 +67,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The API server version that packages are to be proven on: that of the control plane's status.
+    /// The API server version that packages are to be proven on: that of the control plane's status, without later patches.
     ///
     /// It is part of every values digest, so that a new version makes kapp-controller deploy again.
     #[must_use]
@@ -114,7 +115,7 @@ pub fn progress(
             let hop = begun_above(spec, previous).unwrap_or(spec);
             (ControlPlanePhase::Creating, hop.to_owned(), Course::Forward)
         }
-        (Some(spec), Some(status)) if !same(spec, status) => (
+        (Some(spec), Some(status)) if !reached_in_minor(status, spec) => (
             ControlPlanePhase::Rolling {
                 from: status.into(),
                 to: spec.into(),

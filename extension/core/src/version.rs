@@ -170,6 +170,30 @@ pub fn reached(one: &str, other: &str) -> bool {
     }
 }
 
+/// Whether `one` is the same as or a later patch of the same minor version as `other`; versions that cannot be read are compared by
+/// the byte.
+#[must_use]
+pub fn reached_in_minor(one: &str, other: &str) -> bool {
+    let same_minor = || {
+        let (one, other) = (
+            one.parse::<KubernetesVersion>(),
+            other.parse::<KubernetesVersion>(),
+        );
+        one.is_ok_and(|one| other.is_ok_and(|other| one.same_minor(&other)))
+    };
+    one == other || reached(one, other) && same_minor()
+}
+
+/// The older one of two versions, and `one` where they have no order.
+#[must_use]
+pub fn older(one: String, other: String) -> String {
+    if order(&other, &one) == Some(Ordering::Less) {
+        other
+    } else {
+        one
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

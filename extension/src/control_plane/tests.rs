@@ -280,6 +280,12 @@ fn the_oldest_version_of_its_machines_is_that_of_a_control_plane() {
         of(json!({"version": "v1.36.3", "versions": versions})).as_deref(),
         Some("v1.35.4")
     );
+    // Nodes of a later patch than their machines.
+    let later = json!([{"version": "v1.35.9", "replicas": 3}]);
+    assert_eq!(
+        of(json!({"version": "v1.35.4", "versions": later})).as_deref(),
+        Some("v1.35.4")
+    );
     assert_eq!(of(json!({"version": "v1.36.3"})).as_deref(), Some("v1.36.3"));
     assert_eq!(of(json!({})), None);
     assert_eq!(

@@ -84,6 +84,26 @@ fn the_stage_is_what_the_api_server_runs() {
     );
 }
 
+/// A patch that was taken back, or an image of a later patch. Cluster API sees no upgrade in it either.
+#[rstest]
+#[case::later_patch("v1.35.4", "v1.35.5", true)]
+#[case::release_after_its_candidate("v1.36.0-rc.1", "v1.36.0", true)]
+#[case::earlier_patch("v1.35.4", "v1.35.3", false)]
+#[case::later_minor("v1.35.4", "v1.36.4", false)]
+#[case::earlier_minor("v1.35.4", "v1.34.9", false)]
+#[case::other_build("v1.35.4+vmware.1", "v1.35.4+vmware.2", false)]
+#[case::unreadable("v1.35.4", "latest", false)]
+fn a_control_plane_that_runs_a_later_patch_is_settled(
+    #[case] spec: &str,
+    #[case] status: &str,
+    #[case] settled: bool,
+) {
+    let found = progress(Some(&at(spec, status)), &[], spec, &Plan::Direct, None);
+    assert_eq!(found.settled_at(), settled.then_some(spec));
+    assert_eq!(found.settled_at_hop(), settled);
+    assert_eq!(found.stage(), Some(if settled { spec } else { status }));
+}
+
 #[rstest]
 #[case::one_per_minor(&[V34, V35, V36], V34, V36, V35)]
 #[case::last_of_the_minor(&[V34, "v1.35.1", V35, V36], V34, V36, V35)]

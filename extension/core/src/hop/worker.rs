@@ -6,6 +6,8 @@ use sluice_crds::foreign::{
     machine_deployment::{WorkerSpec, WorkerStatus},
 };
 
+use crate::version::reached_in_minor;
+
 /// What is read of a MachineDeployment or MachinePool of the topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct WorkerFacts {
@@ -15,7 +17,7 @@ pub struct WorkerFacts {
     pub spec_version: Option<String>,
     /// Versions that its machines run.
     pub versions: Vec<String>,
-    /// Whether a machine runs another version than the spec asks for.
+    /// Whether a machine runs neither the version that the spec asks for nor a later patch of it, or is still to be replaced.
     pub rolling: bool,
 }
 
@@ -62,10 +64,19 @@ impl WorkerFacts {
             .map(|each| each.version.clone())
             .collect();
         let replaced = status.is_some_and(|status| status.up_to_date_replicas == status.replicas);
+        let outdated = status.is_some_and(|status| status.up_to_date_replicas.is_some()) && !replaced;
+        let is_at = |running: &String| {
+            // An image may have a later patch than its machine, and so may the one that is to be replaced.
+            Some(running) == version.as_ref()
+                || !outdated
+                    && version
+                        .as_deref()
+                        .is_some_and(|version| reached_in_minor(running, version))
+        };
         let rolling = if versions.is_empty() {
             !replaced
         } else {
-            versions.iter().any(|running| Some(running) != version.as_ref())
+            !versions.iter().all(is_at)
         };
         Some(Self {
             name: worker.name_any(),
@@ -107,6 +118,11 @@ mod tests {
     #[rstest]
     #[case::every_machine_at_the_version(&["v1.36.3"], None, false)]
     #[case::a_machine_at_another(&["v1.35.4", "v1.36.3"], None, true)]
+    #[case::a_later_patch(&["v1.36.4"], None, false)]
+    #[case::a_later_patch_where_all_are_replaced(&["v1.36.3", "v1.36.4"], Some((2, 2)), false)]
+    #[case::a_later_patch_that_is_still_to_be_replaced(&["v1.36.4"], Some((2, 1)), true)]
+    #[case::an_earlier_patch(&["v1.36.2"], Some((2, 2)), true)]
+    #[case::a_later_minor(&["v1.37.3"], Some((2, 2)), true)]
     #[case::versions_unreported_and_replaced(&[], Some((2, 2)), false)]
     #[case::versions_unreported_and_not_replaced(&[], Some((2, 1)), true)]
     fn machines_that_are_not_at_the_version_roll(
