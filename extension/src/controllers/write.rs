@@ -24,6 +24,19 @@ where
     }
 }
 
+/// Whether the object is there and as it is needed.
+pub(super) async fn is_right<K>(
+    api: &Api<K>,
+    wanted: &K,
+    repair: impl Fn(&K, &K) -> Repair<K>,
+) -> kube::Result<bool>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let found = api.get_opt(&wanted.name_any()).await?;
+    Ok(found.is_some_and(|found| matches!(repair(wanted, &found), Repair::NotNeeded)))
+}
+
 /// Creates the object where it is missing, and repairs one that is not as it is needed. `true` when it was either.
 pub(super) async fn ensure<K>(
     api: &Api<K>,

@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::FutureExt as _;
@@ -20,12 +20,12 @@ use sluice_crds::{
     foreign::{App, PackageInstall},
     run::FirstSeenRun,
 };
-use tokio::task::AbortHandle;
+use tokio::{task::AbortHandle, time::Instant};
 use tracing::warn;
 
 use super::{
     breaker::Breaker,
-    ensured::Ensured,
+    ensured::{Ensured, Need},
     identity::{Identity, Served},
     pace::Pace,
     runs::FirstSeenRuns,
@@ -220,23 +220,30 @@ impl Remote {
         Ok(namespace.uid().unwrap_or_default())
     }
 
-    /// Runs `ensure` when it is time to look at `thing`, of which `content` is wanted: before a package that needs it is
-    /// written, and every few seconds until that package is `proven`. Says what `ensure` says: whether it was altered. Then, and after
-    /// a failure, the next caller looks again.
+    /// Looks at `thing`, of which `content` is wanted, when it is time to: before a package that needs it is written, and every few
+    /// seconds while there is a `need`. Where `look` does not find it as it has to be, it is put right by `mend`. Says what `mend` says:
+    /// whether it was altered. Then, and after a failure, the next caller looks again.
     ///
     /// # Errors
-    /// What `ensure` says.
-    pub async fn ensured<E>(
+    /// What `look` and `mend` say. An open gate outlives for a while that a look is not answered.
+    pub async fn ensured(
         &self,
         thing: &str,
         content: &str,
-        proven: bool,
-        ensure: impl AsyncFnOnce() -> Result<bool, E>,
-    ) -> Result<bool, E> {
-        if !self.looks().is_due(thing, content, proven, Instant::now()) {
+        need: Need,
+        look: impl AsyncFnOnce() -> kube::Result<bool>,
+        mend: impl AsyncFnOnce() -> kube::Result<bool>,
+    ) -> kube::Result<bool> {
+        if !self.looks().is_due(thing, content, need, Instant::now()) {
             return Ok(false);
         }
-        let altered = ensure().await?;
+        let looked = look().await;
+        if looked.as_ref().is_err_and(says_nothing)
+            && self.looks().is_believed(thing, content, need, Instant::now())
+        {
+            return Ok(false);
+        }
+        let altered = !looked? && mend().await?;
         if !altered {
             self.looks().note(thing, content, Instant::now());
         }
@@ -309,6 +316,14 @@ where
     );
     let task = tokio::spawn(run).abort_handle();
     (store, Watch { task, given_up })
+}
+
+/// Whether a server that answers so may answer otherwise in a moment.
+fn says_nothing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        _ => true,
+    }
 }
 
 fn answered(error: &watcher::Error) -> bool {

@@ -1,8 +1,9 @@
 //! Whose data an API server serves, whatever its address is: the UID of its namespace `kube-system`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 /// How long a UID is believed while nothing unusual is seen.
 const BELIEVED: Duration = Duration::from_secs(10);

@@ -18,6 +18,7 @@ use sluice_core::kubeconfig::WorkloadKubeconfig;
 
 pub use client::connect;
 pub use connection::{Contact, Remote, Unread};
+pub use ensured::Need;
 pub use identity::Served;
 pub use pace::Passing;
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
     bootstrap::{Draft, ValuesClone},
-    build::{self, Identity, Install, Owner, Place, Repair},
+    build::{self, Identity, Install, Owner, Place},
     hold::{Hold, HoldReason},
 };
 use sluice_crds::{
@@ -21,9 +21,9 @@ use super::{
     Context, Error,
     targets::Planned,
     values,
-    write::{create, ensure, install, params},
+    write::{create, ensure, install, is_right, params},
 };
-use crate::remote::Remote;
+use crate::remote::{Need, Remote};
 
 /// Writes a drafted ClusterBootstrap: its clones first, so that it never refers to what does not exist.
 pub(super) async fn draft(
@@ -91,7 +91,7 @@ pub(super) async fn on_management(
     owner: &Owner,
     remote: &Remote,
     planned: &Planned,
-    proven: bool,
+    need: Need,
 ) -> Result<bool, Error> {
     let namespace = &owner.namespace;
     // Found before anything is written: what is written later must not replace what was written in between.
@@ -99,7 +99,7 @@ pub(super) async fn on_management(
         .stores
         .installs
         .get(&ObjectRef::new(&planned.install_name).within(namespace));
-    let altered = ensure_values(ctx, owner, remote, &ctx.client, planned, proven).await?;
+    let altered = ensure_values(ctx, owner, remote, &ctx.client, planned, need).await?;
     let wanted = build::install(owner, &planned.install(Place::Management));
     let installs = Api::namespaced(ctx.client.clone(), namespace);
     install(&installs, &wanted, found.as_deref()).await?;
@@ -116,7 +116,7 @@ async fn ensure_values(
     remote: &Remote,
     client: &Client,
     planned: &Planned,
-    proven: bool,
+    need: Need,
 ) -> kube::Result<bool> {
     let system = &ctx.settings.system_namespace;
     let namespace = planned.namespace(owner, system);
@@ -124,18 +124,15 @@ async fn ensure_values(
     let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
     // Its name carries cluster, package and digest, and a package is on one server only.
     let thing = format!("Secret {}", planned.secret_name);
-    let look = async || {
-        let found = secrets.get_opt(&planned.secret_name).await?;
-        if found.is_some_and(|found| build::repair_values_secret(&values, &found) == Repair::NotNeeded) {
-            return Ok(false);
-        }
+    let look = async || is_right(&secrets, &values, build::repair_values_secret).await;
+    let mend = async || {
         if is_named(client, namespace, planned).await? {
             return Ok(true);
         }
         ensure(&secrets, &values, build::repair_values_secret).await?;
         Ok(false)
     };
-    remote.ensured(&thing, "", proven, look).await
+    remote.ensured(&thing, "", need, look, mend).await
 }
 
 /// Whether the PackageInstall or the App of a package, as the server has them, names its values Secret.
@@ -154,15 +151,15 @@ async fn is_named(client: &Client, namespace: &str, planned: &Planned) -> kube::
 
 /// One package inside the workload cluster: the identity that installs it, its Package, its values, its PackageInstall.
 ///
-/// What the PackageInstall needs is looked at until the package is `proven`: kapp-controller cannot do without, and nothing
-/// else restores what is deleted or edited by hand. Says whether its Package or its values were not what the PackageInstall, as it
+/// What the PackageInstall needs is looked at for as long as there is a `need`: kapp-controller cannot do without, and nothing else
+/// restores what is deleted or edited by hand. Says whether its Package or its values were not what the PackageInstall, as it
 /// is, asks for.
 pub(super) async fn on_workload(
     ctx: &Context,
     owner: &Owner,
     remote: &Remote,
     planned: &Planned,
-    proven: bool,
+    need: Need,
 ) -> Result<bool, Error> {
     let namespace = &ctx.settings.system_namespace;
     let client = || remote.client.clone();
@@ -170,8 +167,15 @@ pub(super) async fn on_workload(
     let found = remote
         .installs
         .get(&ObjectRef::new(&planned.install_name).within(namespace));
+    let identity = IdentityApis::new(remote, namespace);
     remote
-        .ensured("identity", "", proven, async || identity(remote, namespace).await)
+        .ensured(
+            "identity",
+            "",
+            need,
+            async || identity.is_right().await,
+            async || identity.ensure().await,
+        )
         .await?;
 
     let source = ctx
@@ -187,37 +191,68 @@ pub(super) async fn on_workload(
         let content = source.resource_version().unwrap_or_default();
         let packages = Api::<Package>::namespaced(client(), namespace);
         let thing = format!("Package {}", planned.package_name);
-        let written = remote
-            .ensured(&thing, &content, proven, async || {
-                ensure(&packages, &copy, build::repair_package).await
-            })
-            .await?;
+        let look = async || is_right(&packages, &copy, build::repair_package).await;
+        let mend = async || ensure(&packages, &copy, build::repair_package).await;
+        let written = remote.ensured(&thing, &content, need, look, mend).await?;
         // For a PackageInstall that asks for another one it is new.
         altered = written && found.is_some_and(|found| build::update(&wanted, found).is_none());
     }
 
-    altered |= ensure_values(ctx, owner, remote, &remote.client, planned, proven).await?;
+    altered |= ensure_values(ctx, owner, remote, &remote.client, planned, need).await?;
     let installs = Api::<PackageInstall>::namespaced(client(), namespace);
     install(&installs, &wanted, found).await?;
     Ok(altered)
 }
 
-async fn identity(remote: &Remote, namespace: &str) -> kube::Result<bool> {
-    let client = || remote.client.clone();
-    let Identity {
-        namespace: system,
-        service_account,
-        cluster_role,
-        cluster_role_binding,
-    } = build::identity(namespace);
-    let service_accounts = Api::<ServiceAccount>::namespaced(client(), namespace);
-    let roles = Api::<ClusterRole>::all(client());
-    let bindings = Api::<ClusterRoleBinding>::all(client());
-    let mut written = ensure(&Api::<Namespace>::all(client()), &system, build::exists).await?;
-    written |= ensure(&service_accounts, &service_account, build::exists).await?;
-    written |= ensure(&roles, &cluster_role, build::repair_role).await?;
-    written |= ensure(&bindings, &cluster_role_binding, build::repair_binding).await?;
-    Ok(written)
+/// What packages are installed with, and where it is.
+struct IdentityApis {
+    wanted: Identity,
+    namespaces: Api<Namespace>,
+    accounts: Api<ServiceAccount>,
+    roles: Api<ClusterRole>,
+    bindings: Api<ClusterRoleBinding>,
+}
+
+impl IdentityApis {
+    fn new(remote: &Remote, namespace: &str) -> Self {
+        let client = || remote.client.clone();
+        Self {
+            wanted: build::identity(namespace),
+            namespaces: Api::all(client()),
+            accounts: Api::namespaced(client(), namespace),
+            roles: Api::all(client()),
+            bindings: Api::all(client()),
+        }
+    }
+
+    async fn is_right(&self) -> kube::Result<bool> {
+        let wanted = &self.wanted;
+        let right = try_join!(
+            is_right(&self.namespaces, &wanted.namespace, build::exists),
+            is_right(&self.accounts, &wanted.service_account, build::exists),
+            is_right(&self.roles, &wanted.cluster_role, build::repair_role),
+            is_right(
+                &self.bindings,
+                &wanted.cluster_role_binding,
+                build::repair_binding
+            ),
+        )?;
+        Ok(right == (true, true, true, true))
+    }
+
+    async fn ensure(&self) -> kube::Result<bool> {
+        let wanted = &self.wanted;
+        let mut written = ensure(&self.namespaces, &wanted.namespace, build::exists).await?;
+        written |= ensure(&self.accounts, &wanted.service_account, build::exists).await?;
+        written |= ensure(&self.roles, &wanted.cluster_role, build::repair_role).await?;
+        written |= ensure(
+            &self.bindings,
+            &wanted.cluster_role_binding,
+            build::repair_binding,
+        )
+        .await?;
+        Ok(written)
+    }
 }
 
 impl Planned {

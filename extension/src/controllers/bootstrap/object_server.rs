@@ -24,8 +24,8 @@ pub(crate) struct ObjectServer(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Value>,
-    /// What a path contains that is refused, and with which code.
-    refuses: Option<(&'static str, u16)>,
+    /// What a path contains that is refused, whether only to be written, and with which code.
+    refuses: Option<(&'static str, bool, u16)>,
     writes: u64,
     /// What becomes of an object once it was read.
     later: BTreeMap<String, Value>,
@@ -67,7 +67,12 @@ impl ObjectServer {
 
     /// From now on what is asked below such a path is refused.
     pub(crate) fn refuse(&self, path: &'static str, code: u16) {
-        self.state().refuses = Some((path, code));
+        self.state().refuses = Some((path, false, code));
+    }
+
+    /// From now on what is to be written below such a path is refused.
+    pub(crate) fn refuse_writes(&self, path: &'static str, code: u16) {
+        self.state().refuses = Some((path, true, code));
     }
 
     /// Edits the object at a path.
@@ -154,8 +159,9 @@ impl State {
 
     fn answer(&mut self, method: &Method, path: &str, sent: Value) -> (u16, Value) {
         self.asked.push((method.clone(), path.to_owned()));
-        if let Some((refused, code)) = self.refuses
+        if let Some((refused, writes_only, code)) = self.refuses
             && path.contains(refused)
+            && !(writes_only && method.is_safe())
         {
             return status(code);
         }

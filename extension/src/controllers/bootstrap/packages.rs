@@ -26,7 +26,7 @@ use super::{
     validate::Validated,
     workload,
 };
-use crate::remote::{Contact, Remote, Served, Unread};
+use crate::remote::{Contact, Need, Remote, Served, Unread};
 
 /// A connection that was silent for so long is opened again once the server answers.
 const REOPEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
@@ -249,8 +249,8 @@ impl Packages {
             .iter()
             .filter(|planned| planned.role == Role::KappController)
         {
-            let proven = is_recorded(found.record(), planned);
-            let written = apply::on_management(ctx, &found.owner, &remote, planned, proven).await;
+            let need = need(found.record(), planned);
+            let written = apply::on_management(ctx, &found.owner, &remote, planned, need).await;
             if matches!(written, Ok(true)) {
                 self.altered.push(planned.install_name.clone());
             }
@@ -274,8 +274,8 @@ impl Packages {
             .iter()
             .filter(|planned| planned.role != Role::KappController)
         {
-            let proven = is_recorded(found.record(), planned);
-            match apply::on_workload(ctx, &found.owner, &remote, planned, proven).await {
+            let need = need(found.record(), planned);
+            match apply::on_workload(ctx, &found.owner, &remote, planned, need).await {
                 Ok(false) => {}
                 Ok(true) => self.altered.push(planned.install_name.clone()),
                 Err(error) if error.is_conflict() => self.conflict = true,
@@ -422,6 +422,19 @@ impl Packages {
             self.problem.get_or_insert(changed);
         }
         Ok(())
+    }
+}
+
+/// What the things are needed for that a package is deployed from.
+fn need(record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
+    let rests =
+        |record: &UpgradeRecord| record.outcome.is_none() && record.gates.iter().any(|gate| gate.open);
+    if !is_recorded(record, planned) {
+        Need::Proof
+    } else if record.is_some_and(rests) {
+        Need::OpenGate
+    } else {
+        Need::Nothing
     }
 }
 

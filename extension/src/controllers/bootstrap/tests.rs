@@ -1,5 +1,6 @@
 mod creation;
 mod fence;
+mod open_gate;
 mod release;
 mod settled;
 mod silence;

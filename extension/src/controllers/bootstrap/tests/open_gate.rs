@@ -1,0 +1,99 @@
+//! What an open gate rests on is looked at for as long as it is open.
+
+use rstest::rstest;
+use sluice_crds::run::Hook;
+
+use super::*;
+use crate::controllers::bootstrap::world::{World, change, cluster, values};
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+
+/// A Cluster whose control plane may go, and a leader that has made a pass over it since.
+async fn released() -> (World, Context) {
+    let world = Box::pin(World::released()).await;
+    let leader = Box::pin(world.leader()).await;
+    Box::pin(pass_after(&leader, Duration::ZERO)).await;
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
+    (world, leader)
+}
+
+/// A pass over the Cluster after this time.
+async fn pass_after(leader: &Context, time: Duration) {
+    tokio::time::advance(time).await;
+    pass(&cluster(leader), leader).await.unwrap();
+}
+
+#[rstest]
+#[case::values("secrets", |secret: &mut Value| secret["data"] = values(2)["data"].clone())]
+#[case::a_package("packages", |package: &mut Value| package["spec"]["version"] = json!("1.9.1"))]
+#[tokio::test(start_paused = true)]
+async fn what_is_altered_on_the_workload_closes_an_open_gate(
+    #[case] plural: &str,
+    #[case] alter: fn(&mut Value),
+) {
+    let (world, leader) = released().await;
+    change(&world.workload, plural, alter);
+    pass_after(&leader, Duration::from_secs(10)).await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::PackagesNotReady)
+    );
+    assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_identity_that_packages_are_installed_with_is_put_right_while_a_gate_is_open() {
+    let (world, leader) = released().await;
+    let role = world.workload.only("clusterroles").0;
+    assert!(role.starts_with(ROLES), "{role}");
+    world.workload.remove(&role);
+    pass_after(&leader, Duration::from_secs(10)).await;
+    assert!(world.workload.get(&role).is_some());
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
+}
+
+/// It says nothing of what is there, until it has said nothing for as long as a silent workload is believed.
+#[rstest]
+#[case::of_values("/secrets/")]
+#[case::of_a_package("/packages/")]
+#[case::of_the_identity("/clusterroles/")]
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_closes_an_open_gate_only_after_a_while(#[case] refused: &'static str) {
+    let (world, leader) = released().await;
+    world.workload.refuse(refused, 504);
+    for _ in 0..5 {
+        pass_after(&leader, Duration::from_secs(10)).await;
+        assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
+    }
+    pass_after(&leader, Duration::from_secs(10)).await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::WorkloadUnreachable)
+    );
+}
+
+/// What could not be put right is known to be altered.
+#[tokio::test(start_paused = true)]
+async fn what_is_altered_and_cannot_be_put_right_closes_an_open_gate_at_once() {
+    let (world, leader) = released().await;
+    change(&world.workload, "packages", |package| {
+        package["spec"]["version"] = json!("1.9.1");
+    });
+    world.workload.refuse_writes("/packages", 504);
+    pass_after(&leader, Duration::from_secs(10)).await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::WorkloadUnreachable)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_completed_upgrade_rested_on_is_not_looked_at() {
+    let world = World::completed().await;
+    let leader = world.leader().await;
+    let secret = world.workload.only("secrets").0;
+    world.workload.remove(&secret);
+    pass_after(&leader, Duration::from_secs(10)).await;
+    assert!(leader.remotes.is_empty());
+    assert_eq!(world.workload.get(&secret), None);
+}
