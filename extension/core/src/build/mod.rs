@@ -11,7 +11,7 @@ mod values_secret;
 pub use bootstrap::{bootstrap, owner};
 pub use identity::{Identity, identity, repair_binding, repair_role};
 pub use package::{package, repair_package};
-pub use package_install::{Install, Place, install, update};
+pub use package_install::{Install, Place, asks_for, install, update};
 pub use repair::{Repair, exists};
 pub use sync_period::{go_duration, sync_period};
 pub use values_secret::{Values, clone_secret, inline_document, repair_values_secret, values_secret};

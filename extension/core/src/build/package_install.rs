@@ -1,6 +1,6 @@
 //! PackageInstalls, on the management cluster and in workload clusters.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,8 @@ use sluice_crds::{
     labels::{annotation, name},
 };
 
-use super::{Owner, owner};
+use super::{FIELD_MANAGER, Owner, owner};
+use crate::version::order;
 
 /// Where a PackageInstall lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +112,7 @@ fn target(cluster: &Owner) -> TargetCluster {
 /// others and stays: pauses, fields of newer kapp-controllers, and their annotations, labels, finalizers and owners.
 #[must_use]
 pub fn update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> {
-    let metadata = metadata_update(&wanted.metadata, &found.metadata);
+    let metadata = metadata_update(wanted, found);
     let spec = merge_patch(&own_fields(&found.spec), &own_fields(&wanted.spec));
     if metadata.is_empty() && spec.is_none() {
         return None;
@@ -129,6 +130,12 @@ pub fn update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> 
     Some(patch)
 }
 
+/// Whether `found` asks for what `wanted` asks for, whatever its metadata says.
+#[must_use]
+pub fn asks_for(found: &PackageInstall, wanted: &PackageInstall) -> bool {
+    own_fields(&found.spec) == own_fields(&wanted.spec)
+}
+
 /// The fields of the spec that this controller sets.
 fn own_fields(spec: &PackageInstallSpec) -> Value {
     json!({
@@ -142,7 +149,9 @@ fn own_fields(spec: &PackageInstallSpec) -> Value {
 }
 
 /// The annotations that differ, and all owners where one is missing.
-fn metadata_update(wanted: &ObjectMeta, found: &ObjectMeta) -> Map<String, Value> {
+fn metadata_update(wanted: &PackageInstall, found: &PackageInstall) -> Map<String, Value> {
+    let downgradable = downgradable_update(wanted, found);
+    let (wanted, found) = (&wanted.metadata, &found.metadata);
     let there = found.annotations.iter().flatten().collect::<BTreeMap<_, _>>();
     let annotations: Map<String, Value> = wanted
         .annotations
@@ -150,6 +159,7 @@ fn metadata_update(wanted: &ObjectMeta, found: &ObjectMeta) -> Map<String, Value
         .flatten()
         .filter(|(key, value)| there.get(key) != Some(value))
         .map(|(key, value)| (key.clone(), json!(value)))
+        .chain(downgradable.map(|value| (annotation::DOWNGRADABLE.to_owned(), value)))
         .collect();
     let mut owners = found.owner_references.clone().unwrap_or_default();
     let known = owners.len();
@@ -166,6 +176,29 @@ fn metadata_update(wanted: &ObjectMeta, found: &ObjectMeta) -> Map<String, Value
         update.insert("ownerReferences".to_owned(), json!(owners));
     }
     update
+}
+
+/// What the annotation becomes without which kapp-controller deploys no version that is lower than the one it has tried last
+/// (`pkg/packageinstall`); `None` where it stays. One that a user has set has another value, and stays.
+fn downgradable_update(wanted: &PackageInstall, found: &PackageInstall) -> Option<Value> {
+    let version = |of: &PackageInstall| {
+        let selection = of.spec.package_ref.as_ref()?.version_selection.as_ref()?;
+        selection.constraints.clone()
+    };
+    let tried = found
+        .status
+        .as_ref()
+        .and_then(|status| status.last_attempted_version.as_deref());
+    let lower = version(wanted)
+        .zip(tried)
+        .is_some_and(|(version, tried)| order(&version, tried) == Some(Ordering::Less));
+    let annotations = found.metadata.annotations.as_ref();
+    let set_to = annotations.and_then(|annotations| annotations.get(annotation::DOWNGRADABLE));
+    match set_to.map(String::as_str) {
+        None if lower => Some(json!(FIELD_MANAGER)),
+        Some(FIELD_MANAGER) if !lower => Some(Value::Null),
+        _ => None,
+    }
 }
 
 /// What leads from `found` to `wanted` by RFC 7386; `None` when they are equal.

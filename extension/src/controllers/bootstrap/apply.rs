@@ -195,7 +195,7 @@ pub(super) async fn on_workload(
         let mend = async || ensure(&packages, &copy, build::repair_package).await;
         let written = remote.ensured(&thing, &content, need, look, mend).await?;
         // For a PackageInstall that asks for another one it is new.
-        altered = written && found.is_some_and(|found| build::update(&wanted, found).is_none());
+        altered = written && found.is_some_and(|found| build::asks_for(found, &wanted));
     }
 
     altered |= ensure_values(ctx, owner, remote, &remote.client, planned, need).await?;

@@ -138,3 +138,55 @@ fn a_new_version_patches_nothing_else() {
     });
     assert_eq!(update(&wanted(WORKLOAD), &found(&server)), Some(expected));
 }
+
+const DOWNGRADABLE: &str = "packaging.carvel.dev/downgradable";
+
+/// kapp-controller deploys no version that is lower than the one it has tried last, unless an annotation lets it.
+#[rstest]
+#[case::lower("2.0.1", None, Some(json!(FIELD_MANAGER)))]
+#[case::lower_build("2.0.0+vmware.2", None, Some(json!(FIELD_MANAGER)))]
+#[case::lower_and_annotated("2.0.1", Some(FIELD_MANAGER), None)]
+#[case::lower_and_annotated_by_a_user("2.0.1", Some(""), None)]
+#[case::done("2.0.0", Some(FIELD_MANAGER), Some(Value::Null))]
+#[case::higher("1.9.0", Some(FIELD_MANAGER), Some(Value::Null))]
+#[case::done_and_annotated_by_a_user("2.0.0", Some(""), None)]
+#[case::the_same("2.0.0", None, None)]
+#[case::never_tried("", None, None)]
+fn a_lower_version_is_let_through(
+    #[case] tried: &str,
+    #[case] annotated: Option<&str>,
+    #[case] patched: Option<Value>,
+) {
+    for place in [WORKLOAD, Place::Management] {
+        let server = object(place, |object| {
+            if !tried.is_empty() {
+                object["status"] = json!({"lastAttemptedVersion": tried});
+            }
+            if let Some(value) = annotated {
+                object["metadata"]["annotations"][DOWNGRADABLE] = json!(value);
+            }
+        });
+        let found = found(&server);
+        assert!(asks_for(&found, &wanted(place)));
+        let metadata = |patched: &Value| json!({"metadata": {"uid": "uid", "resourceVersion": "7", "annotations": {DOWNGRADABLE: patched}}});
+        assert_eq!(
+            update(&wanted(place), &found),
+            patched.as_ref().map(metadata),
+            "{tried}"
+        );
+    }
+}
+
+#[test]
+fn a_lower_version_is_let_through_as_it_is_asked_for() {
+    let server = object(WORKLOAD, |object| {
+        object["spec"]["packageRef"]["versionSelection"]["constraints"] = json!("2.1.0");
+        object["status"] = json!({"lastAttemptedVersion": "2.1.0"});
+    });
+    assert!(!asks_for(&found(&server), &wanted(WORKLOAD)));
+    let expected = json!({
+        "metadata": {"uid": "uid", "resourceVersion": "7", "annotations": {DOWNGRADABLE: FIELD_MANAGER}},
+        "spec": {"packageRef": {"versionSelection": {"constraints": "2.0.0"}}},
+    });
+    assert_eq!(update(&wanted(WORKLOAD), &found(&server)), Some(expected));
+}
