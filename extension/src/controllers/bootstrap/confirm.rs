@@ -12,7 +12,7 @@ use kube::{
 };
 use serde_json::Value;
 use sluice_core::{
-    bootstrap::{PackageFacts, packages},
+    bootstrap::{PackageFacts, Role, packages},
     build::{self, Owner, Repair},
     proof::{JudgedOn, is_made_from},
 };
@@ -149,7 +149,14 @@ pub(super) async fn look(
     fresh: &Fresh<'_>,
 ) -> kube::Result<Vec<Look>> {
     let asked = packages(spec);
-    let looks = planned.iter().zip(&asked).map(async |(planned, (_, package))| {
+    let looks = planned.iter().map(async |planned| {
+        // Not by its place: one that could not be planned may stand before it.
+        let is_it = |(role, package): &&(Role, &ClusterBootstrapPackage)| {
+            *role == planned.role && package.ref_name == planned.package_name
+        };
+        let Some((_, package)) = asked.iter().find(is_it) else {
+            return Ok(Look::Changed);
+        };
         let installed = installed(ctx, owner, remote, package, planned).await?;
         Ok::<_, kube::Error>(match installed {
             Err(look) => look,

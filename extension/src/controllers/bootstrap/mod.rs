@@ -2,6 +2,7 @@
 
 mod apply;
 mod ask_again;
+mod at_rest;
 mod confirm;
 mod delete;
 mod dereference;

@@ -60,6 +60,16 @@ impl ObjectServer {
         (path.clone(), object.clone())
     }
 
+    /// The names of all objects of a kind.
+    pub(crate) fn names(&self, plural: &str) -> Vec<String> {
+        let kind = format!("/{plural}/");
+        let state = self.state();
+        let paths = state.objects.keys().filter(|path| path.contains(&kind));
+        paths
+            .filter_map(|path| path.rsplit('/').next().map(str::to_owned))
+            .collect()
+    }
+
     /// After it was read once, the object at a path is this one.
     pub(crate) fn put_later(&self, path: &str, object: Value) {
         self.state().later.insert(path.to_owned(), object);

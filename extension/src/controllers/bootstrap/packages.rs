@@ -13,7 +13,7 @@ use sluice_core::{
 };
 use sluice_crds::{
     foreign::{App, PackageInstall},
-    run::{ClusterBootstrap, FirstSeenRun, Outcome, UpgradeRecord},
+    run::{ClusterBootstrap, FirstSeenRun, UpgradeRecord},
 };
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
     dereference::Found,
     provider,
     refusal::{SILENT, refused, silent, write_refused},
-    targets::{self, Planned},
+    targets::{self, Plan, Planned},
     validate::Validated,
     workload,
 };
@@ -107,7 +107,11 @@ pub(super) async fn run(
         .await
     };
     let recorded = record.and_then(|record| record.workload_uid.as_deref());
-    let (planned, mut missing) = plan(recorded).await?;
+    let Plan {
+        planned,
+        problem: mut missing,
+        mut stops,
+    } = plan(recorded).await?;
     let waiting = missing
         .as_ref()
         .is_some_and(|hold| hold.reason == HoldReason::ValuesNotReady);
@@ -146,13 +150,16 @@ pub(super) async fn run(
     }
     // On a workload that was never seen before, or is another one by now, everything is asked for anew.
     if let Some(uid) = packages.reach.uid().filter(|uid| Some(*uid) != recorded) {
-        let (planned, missing) = plan(Some(uid)).await?;
+        let there = plan(Some(uid)).await?;
         packages.workload_uid = Some(uid.to_owned());
-        packages.planned = planned;
-        packages.problem = problem.or(missing);
+        packages.planned = there.planned;
+        packages.problem = problem.clone().or(there.problem);
+        stops = there.stops;
     }
     let may_write = validated.paused.is_none()
-        && packages.problem.is_none()
+        && problem.is_none()
+        && !stops
+        && !packages.leaves_edits(ctx, &found.owner.uid, record)
         && stage.is_some()
         && packages.workload_uid.is_some()
         && packages.reach.uid().is_some();
@@ -167,24 +174,6 @@ pub(super) async fn run(
 }
 
 impl Packages {
-    /// When to look again, if the record already says that exactly these packages are proven and all is done. Packages that
-    /// were edited in place concern every settled cluster at once, so each leaves them as they were until its own time.
-    fn is_settled(&self, ctx: &Context, uid: &str, record: Option<&UpgradeRecord>) -> Option<Duration> {
-        let record =
-            record.filter(|record| record.outcome == Some(Outcome::Completed) && self.problem.is_none())?;
-        match standing(&record.packages, self.planned.iter().map(Planned::target)) {
-            Standing::Edited => ctx.leaves_edits(uid),
-            Standing::Proven => {
-                ctx.has_no_edits(uid);
-                Some(ctx.settings.sync_period)
-            }
-            Standing::Open => {
-                ctx.has_no_edits(uid);
-                None
-            }
-        }
-    }
-
     /// Asks whose data the workload API server serves. The connection to one that serves other data than before is closed:
     /// its stores are not theirs. The next pass opens another one, and everything is asked for again.
     async fn reach(&mut self, ctx: &Context, found: &Found) {

@@ -91,7 +91,17 @@ impl Planned {
     }
 }
 
-/// The package set of `spec`, to be proven on `ground`; and the first thing that is wrong with it.
+/// The packages that can be planned.
+pub(super) struct Plan {
+    pub(super) planned: Vec<Planned>,
+    /// The first thing that is wrong with the package set. It keeps gates closed.
+    pub(super) problem: Option<Hold>,
+    /// Whether nothing may be written because of that. Where only values are missing the other packages are, unless they are those of
+    /// kapp-controller, which comes first.
+    pub(super) stops: bool,
+}
+
+/// The package set of `spec`, to be proven on `ground`.
 pub(super) async fn plan(
     ctx: &Context,
     owner: &Owner,
@@ -99,14 +109,16 @@ pub(super) async fn plan(
     catalogue: &Catalogue,
     ground: Ground<'_>,
     record: Option<&UpgradeRecord>,
-) -> kube::Result<(Vec<Planned>, Option<Hold>)> {
+) -> kube::Result<Plan> {
     let mut planned = Vec::new();
     let mut problem = listed_twice(spec, catalogue);
+    let mut stops = problem.is_some();
     let mut installer: Option<(String, String)> = None;
     for (role, package) in packages(spec) {
         let values = match values::read(&ctx.client, &owner.namespace, role, package).await? {
             Ok(values) => values,
             Err(hold) => {
+                stops |= role == Role::KappController;
                 problem = problem.or(Some(hold));
                 continue;
             }
@@ -131,10 +143,17 @@ pub(super) async fn plan(
                 }
                 planned.push(one);
             }
-            Err(hold) => problem = problem.or(Some(hold)),
+            Err(hold) => {
+                stops = true;
+                problem = problem.or(Some(hold));
+            }
         }
     }
-    Ok((planned, problem))
+    Ok(Plan {
+        planned,
+        problem,
+        stops,
+    })
 }
 
 fn one(

@@ -1,10 +1,12 @@
 //! Values of packages.
 
 use rstest::rstest;
-use sluice_crds::run::Hook;
+use sluice_crds::run::{Hook, PackageState};
 
 use super::*;
-use crate::controllers::bootstrap::world::{BOOTSTRAP, PACKAGE, PACKAGES, VALUES, World, package_of, values};
+use crate::controllers::bootstrap::world::{
+    BOOTSTRAP, PACKAGE, PACKAGES, VALUES, VERSION, World, change, package_of, values,
+};
 
 const KAPP_CONTROLLER: &str = "kapp-controller.example.com.0.50.0";
 const KAPP_VALUES: &str = "/api/v1/namespaces/team-a/secrets/kapp-values";
@@ -64,4 +66,93 @@ async fn values_of_a_provider_are_used_when_they_were_computed(
     }
     world.pass().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
+}
+
+const METRICS: &str = "metrics.example.com.1.9.0";
+
+/// The Cluster has another package, whose values are those of the first one.
+fn add_metrics(world: &World) {
+    world.management.put(
+        &format!("{PACKAGES}/{METRICS}"),
+        package_of("metrics.example.com", "1.9.0", "a"),
+    );
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["additionalPackages"] =
+            json!([{"refName": METRICS, "valuesFrom": {"secretRef": "antrea-values"}}]);
+    });
+}
+
+/// The first package wants values that do not exist.
+fn take_values_away(world: &World) {
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["cni"]["valuesFrom"] = json!({"secretRef": "gone"});
+    });
+}
+
+type Edit = fn(&mut Value);
+
+#[rstest]
+#[case::they_do_not_exist((|spec| spec["cni"]["valuesFrom"] = json!({"secretRef": "gone"})) as Edit, HoldReason::ValuesNotFound, &["one-metrics"])]
+#[case::of_the_last_one((|spec| spec["additionalPackages"][0]["valuesFrom"] = json!({"secretRef": "gone"})) as Edit, HoldReason::ValuesNotFound, &["one-antrea"])]
+#[case::from_two_sources((|spec| spec["cni"]["valuesFrom"]["inline"] = json!({"a": 1})) as Edit, HoldReason::SeveralValuesSources, &["one-metrics"])]
+#[case::of_kapp_controller((|spec| spec["kapp"] = json!({"refName": KAPP_CONTROLLER, "valuesFrom": {"secretRef": "gone"}})) as Edit, HoldReason::ValuesNotFound, &[])]
+#[case::and_one_is_listed_twice((|spec| spec["csi"] = json!({"refName": METRICS, "valuesFrom": {"secretRef": "gone"}})) as Edit, HoldReason::PackageListedTwice, &[])]
+#[tokio::test(start_paused = true)]
+async fn a_package_without_values_keeps_no_other_one_from_being_written(
+    #[case] edit: Edit,
+    #[case] held: HoldReason,
+    #[case] written: &[&str],
+) {
+    let world = World::new();
+    add_metrics(&world);
+    world.management.put(
+        &format!("{PACKAGES}/{KAPP_CONTROLLER}"),
+        package_of("kapp-controller.example.com", "0.50.0", "a"),
+    );
+    world
+        .management
+        .edit(BOOTSTRAP, |bootstrap| edit(&mut bootstrap["spec"]));
+    world.pass().await;
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
+    let installs: Vec<String> = world.workload.names("packageinstalls");
+    assert_eq!(installs, written);
+}
+
+/// What was deployed is compared with the Package of the same name, whichever is missing before it.
+#[tokio::test(start_paused = true)]
+async fn a_package_is_confirmed_as_itself_where_another_one_has_no_values() {
+    let world = World::new();
+    world.control_plane_at(VERSION);
+    add_metrics(&world);
+    take_values_away(&world);
+    world.pass().await;
+    world.deployed();
+    change(&world.workload, "apps", |app| {
+        app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
+    });
+    world.pass().await;
+    let record = world.record();
+    assert_eq!(record.packages.len(), 1, "{record:?}");
+    assert_eq!(record.packages[0].state, PackageState::Reconciling, "{record:?}");
+    assert_eq!(record.packages[0].reason, "AppNotMadeFromPackage");
+}
+
+/// It concerns all Clusters of a release at once, as does what provides the values.
+#[tokio::test(start_paused = true)]
+async fn a_package_that_is_edited_in_place_waits_also_where_another_one_has_no_values() {
+    let world = World::completed().await;
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["csi"] = json!({"refName": METRICS, "valuesFrom": {"secretRef": "gone"}});
+    });
+    world.management.put(
+        &format!("{PACKAGES}/{METRICS}"),
+        package_of("metrics.example.com", "1.9.0", "a"),
+    );
+    let before = world.workload.asked_to_write();
+    world.management.put(
+        &format!("{PACKAGES}/{PACKAGE}"),
+        package_of("antrea.example.com", "1.9.0", "b"),
+    );
+    world.pass().await;
+    assert_eq!(world.workload.asked_to_write(), before);
 }
