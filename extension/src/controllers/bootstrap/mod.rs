@@ -11,6 +11,7 @@ mod legacy_pause;
 mod packages;
 mod provider;
 mod quiet;
+mod record_first;
 mod refusal;
 mod targets;
 mod troubles;
@@ -21,7 +22,7 @@ mod workload;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -47,6 +48,7 @@ use tracing::{debug, info, warn};
 
 use edited::Edited;
 use quiet::Quiet;
+use record_first::Opened;
 use troubles::{SLOW, Troubles, Turn};
 
 use super::{
@@ -119,6 +121,7 @@ pub struct Context {
     managed: Mutex<HashSet<String>>,
     quiet: Mutex<Quiet>,
     edited: Mutex<Edited>,
+    opened: Mutex<Opened>,
 }
 
 impl Context {
@@ -148,6 +151,7 @@ impl Context {
             managed: Mutex::default(),
             quiet: Mutex::default(),
             edited: Mutex::default(),
+            opened: Mutex::default(),
         }
     }
 
@@ -187,6 +191,11 @@ impl Context {
         edited.wait(uid, self.settings.sync_period, Instant::now())
     }
 
+    /// Gates that this process may have opened.
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn has_no_edits(&self, uid: &str) {
         self.edited
             .lock()
@@ -214,6 +223,7 @@ impl Context {
     /// Forgets the Cluster with this UID. Says whether it was managed until now.
     fn forget(&self, uid: &str) -> bool {
         self.has_no_edits(uid);
+        self.opened().forget(uid);
         self.troubles.forget(uid);
         self.quiet
             .lock()

@@ -21,6 +21,7 @@ use super::{
     confirm::{self, Look},
     dereference::Found,
     provider,
+    record_first::closes_a_gate,
     refusal::{SILENT, refused, silent, write_refused},
     targets::{self, Plan, Planned},
     validate::Validated,
@@ -74,6 +75,8 @@ pub(super) struct Packages {
     pub(super) problem: Option<Hold>,
     /// Whether a PackageInstall was written by another client since it was last seen; that write is on its way.
     pub(super) conflict: bool,
+    /// Whether nothing was written because a gate has to be closed before.
+    pub(super) record_first: bool,
     /// UID of the workload that `planned` is for.
     workload_uid: Option<String>,
     /// Names of the PackageInstalls that were deployed from something else than was written for them.
@@ -131,6 +134,7 @@ pub(super) async fn run(
         remote: None,
         problem: problem.clone().or(missing),
         conflict: false,
+        record_first: false,
         workload_uid: recorded.map(str::to_owned),
         altered: Vec::new(),
     };
@@ -163,10 +167,15 @@ pub(super) async fn run(
         && stage.is_some()
         && packages.workload_uid.is_some()
         && packages.reach.uid().is_some();
-    if may_write && packages.remote.is_some() {
-        packages.write(ctx, found).await?;
-    }
     packages.look(ctx, found, record).await;
+    if may_write && packages.remote.is_some() && packages.reach.uid().is_some() {
+        packages.record_first = closes_a_gate(ctx, found, validated, bootstrap, &packages);
+        if packages.record_first {
+            return Ok(packages);
+        }
+        packages.write(ctx, found).await?;
+        packages.look(ctx, found, record).await;
+    }
     if may_write {
         ask_again::run(ctx, &found.owner, packages.remote.as_deref(), &packages).await;
     }
@@ -302,6 +311,8 @@ impl Packages {
     /// Judges every package from the watches.
     async fn look(&mut self, ctx: &Context, found: &Found, record: Option<&UpgradeRecord>) {
         self.reach(ctx, found).await;
+        self.judged.clear();
+        self.installs.clear();
         let uid = self.reach.uid().map(str::to_owned);
         for planned in &self.planned {
             let target = planned.target();

@@ -71,6 +71,7 @@ pub(super) async fn run(
         })
         .collect();
     let next = match (&packages.problem, &packages.remote) {
+        _ if packages.record_first => UNWATCHED,
         (None, Some(_)) if !packages.conflict => HOT,
         // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
         (Some(_), _) if record.outcome == Some(Outcome::Completed) => AT_REST,
@@ -86,11 +87,14 @@ pub(super) async fn run(
         upgrade: Some(record),
     };
     tell(ctx, found, &status).await;
-    if status == current {
-        return Ok(Action::requeue(next));
-    }
-    if let Some(left) = not_yet(ctx, &found.owner.uid, &current, &status) {
-        return Ok(Action::requeue(left));
+    // A write that changes nothing shows that the server has nothing else.
+    if !packages.record_first {
+        if status == current {
+            return Ok(Action::requeue(next));
+        }
+        if let Some(left) = not_yet(ctx, &found.owner.uid, &current, &status) {
+            return Ok(Action::requeue(left));
+        }
     }
     let completed = completes(&current, &status);
     write(ctx, &found.cluster, bootstrap, status).await?;
@@ -168,12 +172,12 @@ async fn record_unseen(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<
 }
 
 /// The record of this very Cluster. One of an earlier Cluster of the name says nothing.
-fn own_record<'a>(found: &Found, bootstrap: &'a ClusterBootstrap) -> Option<&'a UpgradeRecord> {
+pub(super) fn own_record<'a>(found: &Found, bootstrap: &'a ClusterBootstrap) -> Option<&'a UpgradeRecord> {
     of_cluster(bootstrap.status.as_ref()?.upgrade.as_ref(), &found.owner.uid)
 }
 
 /// What a record is computed from.
-fn observe<'a>(
+pub(super) fn observe<'a>(
     found: &'a Found,
     validated: &'a Validated,
     bootstrap: &'a ClusterBootstrap,
@@ -251,7 +255,7 @@ fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool 
 }
 
 /// Whether a gate is open that the control plane or workers wait for.
-fn lets_go(gate: &Gate) -> bool {
+pub(super) fn lets_go(gate: &Gate) -> bool {
     use Hook::{
         AfterControlPlaneUpgrade, BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade,
     };
@@ -328,9 +332,16 @@ async fn write(
         status: Some(status),
         ..bootstrap.clone()
     };
+    let record = || next.status.as_ref().and_then(|status| status.upgrade.as_ref());
+    if let Some(record) = record() {
+        ctx.opened().may_be(&uid, record);
+    }
     let written = api
         .replace_status(&bootstrap.name_any(), &params(), &next)
         .await?;
+    if let Some(record) = record() {
+        ctx.opened().are(&uid, record);
+    }
     ctx.set_written(&uid);
     ctx.index.note(&uid, None);
     let kept = written.status.and_then(|status| status.upgrade);

@@ -4,7 +4,7 @@ use rstest::rstest;
 use sluice_crds::run::Hook;
 
 use super::*;
-use crate::controllers::bootstrap::world::{World, change, cluster, values};
+use crate::controllers::bootstrap::world::{VALUES, World, change, cluster, values};
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 
@@ -96,4 +96,54 @@ async fn what_a_completed_upgrade_rested_on_is_not_looked_at() {
     pass_after(&leader, Duration::from_secs(10)).await;
     assert!(leader.remotes.is_empty());
     assert_eq!(world.workload.get(&secret), None);
+}
+
+/// What is written may be the last thing that a pass comes to for minutes.
+#[tokio::test(start_paused = true)]
+async fn a_gate_is_closed_before_what_it_rests_on_is_written_anew() {
+    let world = Box::pin(World::released()).await;
+    let (before, was) = (
+        world.workload.asked_to_write(),
+        world.workload.only("packageinstalls").1,
+    );
+    world.management.put(VALUES, values(2));
+    world.pass().await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::PackagesNotReady)
+    );
+    assert_eq!(world.workload.asked_to_write(), before);
+
+    world.pass().await;
+    assert_ne!(world.workload.only("packageinstalls").1["spec"], was["spec"]);
+    world.deployed();
+    world.pass().await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        None,
+        "{:?}",
+        world.record()
+    );
+}
+
+/// The watch has not shown yet that the gate is open.
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_was_just_opened_is_known_to_be_open() {
+    let world = World::new();
+    Box::pin(world.pass()).await;
+    world.deployed();
+    let leader = Box::pin(world.leader()).await;
+    Box::pin(pass_after(&leader, Duration::ZERO)).await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        None,
+        "{:?}",
+        world.record()
+    );
+
+    let before = world.workload.asked_to_write();
+    world.management.put(VALUES, values(2));
+    let refused = pass(&cluster(&leader), &leader).await;
+    assert!(refused.is_err_and(|error| error.is_conflict()));
+    assert_eq!(world.workload.asked_to_write(), before);
 }
