@@ -17,6 +17,7 @@ use serde_json::Value;
 use sluice_core::{
     hold::{Hold, HoldReason},
     hop::ControlPlaneFacts,
+    pass::Unknown,
     version::older,
 };
 use sluice_crds::{foreign::cluster::ObjectReference, labels::label};
@@ -82,15 +83,6 @@ pub fn facts(control_plane: &ControlPlane) -> ControlPlaneFacts {
             (oldest, version) => oldest.or(version),
         },
     }
-}
-
-/// Why the control plane of a Cluster is not known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unknown {
-    /// Its kind is being listed for the first time; the Cluster is woken when that is done.
-    Reading,
-    /// Its kind cannot be read. It is tried again, and the Cluster is woken when it can.
-    Unreadable(Hold),
 }
 
 /// Watches every kind of control plane that some Cluster uses, from the first Cluster on.

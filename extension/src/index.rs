@@ -16,17 +16,15 @@ use kube::{ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
     cluster::is_legacy,
     decision::{Decision, Knowledge, Known, decide},
-    hold::{Hold, HoldReason},
+    hold::Hold,
     hook_call::HookCall,
     record::of_cluster,
     retry::RetryPolicy,
     stuck::{Counted, Standing, Standings, Stuck},
+    tkr::{template_not_found, tkr_not_found},
     unsynced::Unsynced,
 };
-use sluice_crds::{
-    labels::{annotation, label},
-    run::UpgradeRecord,
-};
+use sluice_crds::{labels::annotation, run::UpgradeRecord};
 use sluice_hooks::Gate;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -242,27 +240,6 @@ macro_rules! answered {
     }};
 }
 use answered;
-
-/// The release that a label names does not exist.
-#[must_use]
-pub fn tkr_not_found(label: &str) -> Hold {
-    Hold::new(
-        HoldReason::TKRNotFound,
-        format!(
-            "TanzuKubernetesRelease {label}, named by label {}, does not exist",
-            label::TKR
-        ),
-    )
-}
-
-/// A release without template.
-#[must_use]
-pub fn template_not_found(namespace: &str, release: &str) -> Hold {
-    Hold::new(
-        HoldReason::TemplateNotFound,
-        format!("ClusterBootstrapTemplate {namespace}/{release} of the release does not exist"),
-    )
-}
 
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,7 @@ use kube::{
         watcher::{self, Error},
     },
 };
+use sluice_core::pass;
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
@@ -29,7 +30,6 @@ pub use named::{NamedKinds, Standing};
 
 use crate::{
     backoff::Backoff,
-    controllers::missing_rule,
     metrics::watch_panicked,
     watch::{Followed, Seen, follow_at},
 };
@@ -288,7 +288,7 @@ fn refusal(resource: &ApiResource, error: &Error) -> String {
     match status(error) {
         Some(401 | 403) => format!(
             "Sluice may not read {plural} in group {group}; {}",
-            missing_rule("get, list and watch", resource)
+            pass::missing_rule("get, list and watch", &pass::Resource::from(resource))
         ),
         Some(code) => format!("the API server refuses to list {plural} in group {group} with {code}"),
         None => format!("{plural} in group {group} cannot be listed"),

@@ -251,9 +251,10 @@ async fn lead(
     }
 
     let settings = bootstrap::Settings {
-        system_namespace: args.system_namespace.clone(),
-        sync_period: args.sync_period,
-        delete_timeout: args.cluster_delete_timeout,
+        pass: sluice_core::pass::Settings {
+            system_namespace: args.system_namespace.clone(),
+            sync_period: args.sync_period,
+        },
         concurrency: args.cluster_concurrency,
     };
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.

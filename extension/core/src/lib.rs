@@ -14,6 +14,7 @@ pub mod hook_call;
 pub mod hop;
 pub mod kubeconfig;
 pub mod names;
+pub mod pass;
 pub mod proof;
 pub mod providers;
 pub mod record;

@@ -83,6 +83,27 @@ pub fn for_progress(
     }
 }
 
+/// The release that a label names does not exist.
+#[must_use]
+pub fn tkr_not_found(label: &str) -> Hold {
+    Hold::new(
+        HoldReason::TKRNotFound,
+        format!(
+            "TanzuKubernetesRelease {label}, named by label {}, does not exist",
+            label::TKR
+        ),
+    )
+}
+
+/// A release without template.
+#[must_use]
+pub fn template_not_found(namespace: &str, release: &str) -> Hold {
+    Hold::new(
+        HoldReason::TemplateNotFound,
+        format!("ClusterBootstrapTemplate {namespace}/{release} of the release does not exist"),
+    )
+}
+
 /// A Cluster that has a ClusterBootstrap names a release that is marked legacy.
 #[must_use]
 pub fn tkr_legacy(name: &str) -> Hold {

@@ -46,15 +46,6 @@ impl fmt::Write for Beginning {
     }
 }
 
-/// What an operator has to add so that Sluice may do `verbs` to a kind of another project.
-pub(crate) fn missing_rule(verbs: &str, resource: &ApiResource) -> String {
-    let ApiResource { group, plural, .. } = resource;
-    format!(
-        "add a ClusterRole that allows to {verbs} {plural} in group {group} and has the label \
-         sluice.dev/aggregate-to-extension: \"true\""
-    )
-}
-
 /// How a kind is served; `None` when it is not.
 pub(crate) async fn served(client: &Client, group: &str, kind: &str) -> kube::Result<Option<ApiResource>> {
     match discovery::group(client, group).await {

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use sluice_core::hook_call::Hook;
 use tokio::time::sleep;
 
+use sluice_core::hold::HoldReason;
+use sluice_crds::labels::label;
+
 use super::*;
 use crate::{controllers::providers::Dependents, freshness::tests::Frozen, triggers::Triggers};
 

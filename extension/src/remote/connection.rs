@@ -25,7 +25,6 @@ use tracing::warn;
 
 use super::{
     breaker::Breaker,
-    ensured::{Ensured, Need},
     identity::{Identity, Served},
     pace::Pace,
     runs::FirstSeenRuns,
@@ -44,6 +43,9 @@ const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// About what each store may take, in bytes. Real ones take some hundred KiB.
 pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
+
+/// How many connections were opened. None has the number 0.
+static OPENED: AtomicU64 = AtomicU64::new(1);
 
 /// Whether the workload API server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +86,7 @@ pub struct Remote {
     pub installs: Store<PackageInstall>,
     /// Apps of the system namespace.
     pub apps: Store<App>,
+    number: u64,
     runs: Arc<FirstSeenRuns>,
     digest: String,
     contact: Arc<Mutex<Contact>>,
@@ -91,7 +94,6 @@ pub struct Remote {
     /// How often a watch failed or was filled.
     disturbances: Arc<AtomicU64>,
     identity: Mutex<Identity>,
-    ensured: Mutex<Ensured>,
     watches: [Watch; 2],
 }
 
@@ -131,13 +133,13 @@ impl Remote {
             client: fence.guard(breaker.guard(client.clone())),
             installs,
             apps,
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
             runs,
             digest,
             contact,
             breaker,
             disturbances,
             identity: Mutex::default(),
-            ensured: Mutex::default(),
             watches: [first, second],
         }
     }
@@ -180,10 +182,16 @@ impl Remote {
         self.watches.iter().any(|watch| watch.task.is_finished())
     }
 
-    /// Whether the server has answered within `time`, whatever the watches know.
+    /// How long ago the server answered anything, whatever the watches know.
     #[must_use]
-    pub fn has_answered_within(&self, time: Duration) -> bool {
-        self.breaker.last_answer().is_some_and(|at| at.elapsed() < time)
+    pub fn last_answer(&self) -> Option<Duration> {
+        self.breaker.last_answer().map(|at| at.elapsed())
+    }
+
+    /// The number of the connection. No two of a process have the same.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.number
     }
 
     /// Whose data the server serves. Asked of it when a watch failed or was filled since it was asked last, and every few
@@ -218,45 +226,6 @@ impl Remote {
             .get_metadata("kube-system")
             .await?;
         Ok(namespace.uid().unwrap_or_default())
-    }
-
-    /// Looks at `thing`, of which `content` is wanted, when it is time to: before a package that needs it is written, and every few
-    /// seconds while there is a `need`. Where `look` does not find it as it has to be, it is put right by `mend`. Says what `mend` says:
-    /// whether it was altered. Then, and after a failure, the next caller looks again.
-    ///
-    /// # Errors
-    /// What `look` and `mend` say. An open gate outlives for a while that a look is not answered.
-    pub async fn ensured(
-        &self,
-        thing: &str,
-        content: &str,
-        need: Need,
-        look: impl AsyncFnOnce() -> kube::Result<bool>,
-        mend: impl AsyncFnOnce() -> kube::Result<bool>,
-    ) -> kube::Result<bool> {
-        if !self.looks().is_due(thing, content, need, Instant::now()) {
-            return Ok(false);
-        }
-        let looked = look().await;
-        if looked.as_ref().is_err_and(says_nothing)
-            && self.looks().is_believed(thing, content, need, Instant::now())
-        {
-            return Ok(false);
-        }
-        let altered = !looked? && mend().await?;
-        if !altered {
-            self.looks().note(thing, content, Instant::now());
-        }
-        Ok(altered)
-    }
-
-    /// Has everything looked at again that was made sure of.
-    pub fn forget_ensured(&self) {
-        self.looks().forget();
-    }
-
-    fn looks(&self) -> MutexGuard<'_, Ensured> {
-        self.ensured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -316,14 +285,6 @@ where
     );
     let task = tokio::spawn(run).abort_handle();
     (store, Watch { task, given_up })
-}
-
-/// Whether a server that answers so may answer otherwise in a moment.
-fn says_nothing(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
-        _ => true,
-    }
 }
 
 fn answered(error: &watcher::Error) -> bool {

@@ -3,7 +3,6 @@
 mod breaker;
 mod client;
 mod connection;
-mod ensured;
 mod identity;
 mod pace;
 mod runs;
@@ -18,7 +17,6 @@ use sluice_core::kubeconfig::WorkloadKubeconfig;
 
 pub use client::connect;
 pub use connection::{Contact, Remote, Unread};
-pub use ensured::Need;
 pub use identity::Served;
 pub use pace::Passing;
 
@@ -96,10 +94,17 @@ impl Remotes {
 
     /// A connection over a client that is there already.
     #[cfg(test)]
-    pub(crate) fn adopt(&self, cluster_uid: &str, cluster: &ClusterRef, digest: &str, client: &Client) {
+    pub(crate) fn adopt(
+        &self,
+        cluster_uid: &str,
+        cluster: &ClusterRef,
+        digest: &str,
+        client: &Client,
+    ) -> Arc<Remote> {
         let remote = self.connected(client, cluster_uid, cluster, digest);
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.insert(cluster_uid.to_owned(), remote);
+        live.insert(cluster_uid.to_owned(), Arc::clone(&remote));
+        remote
     }
 
     /// A pass over a Cluster begins. Until what is returned is dropped, and a while longer, events of its workload cluster do not

@@ -1,85 +1,26 @@
-//! Step 1: everything that is known of one Cluster, from memory.
+//! What is known of one Cluster from memory.
 
 use std::sync::Arc;
 
 use kube::{ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
-    bootstrap::{Belonging, Catalogue},
     build::Owner,
-    cluster::{is_legacy, is_managed, is_paused},
-    hop::{ControlPlaneFacts, Plan, WorkerFacts},
-    record::{ClusterFacts, of_cluster},
+    cluster::{is_legacy, is_managed},
+    hop::{Plan, WorkerFacts},
+    pass::Facts,
 };
 use sluice_crds::{
     foreign::{
         Cluster,
         cluster::{ClusterStatus, Topology},
     },
-    labels::{annotation, label},
-    run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease, UpgradeRecord},
+    labels::label,
 };
 
 use super::Context;
-use crate::control_plane::Unknown;
-
-/// What was found.
-#[derive(Debug)]
-pub(super) struct Found {
-    pub(super) cluster: Arc<Cluster>,
-    pub(super) owner: Owner,
-    /// Value of the release label; empty when there is none.
-    pub(super) label: String,
-    pub(super) topology: Topology,
-    pub(super) bootstrap: Option<Arc<ClusterBootstrap>>,
-    pub(super) control_plane: Option<ControlPlaneFacts>,
-    /// Why the control plane is not known, if so.
-    pub(super) unknown: Option<Unknown>,
-    pub(super) workers: Vec<WorkerFacts>,
-    pub(super) plan: Plan,
-    pub(super) releases: Vec<Arc<TanzuKubernetesRelease>>,
-    pub(super) catalogue: Catalogue,
-}
-
-impl Found {
-    /// The record of an earlier pass.
-    pub(super) fn record(&self) -> Option<&UpgradeRecord> {
-        let record = self.bootstrap.as_ref()?.status.as_ref()?.upgrade.as_ref();
-        of_cluster(record, &self.owner.uid)
-    }
-
-    /// The Cluster as the record sees it.
-    pub(super) fn facts(&self) -> ClusterFacts<'_> {
-        let Self {
-            cluster,
-            owner,
-            label,
-            topology,
-            ..
-        } = self;
-        let annotations = cluster.annotations();
-        ClusterFacts {
-            namespace: &owner.namespace,
-            name: &owner.name,
-            uid: &owner.uid,
-            generation: cluster.metadata.generation.unwrap_or_default(),
-            label,
-            topology_version: &topology.version,
-            paused: is_paused(cluster),
-            start_held: annotations
-                .keys()
-                .any(|key| key.starts_with(annotation::BEFORE_UPGRADE_PREFIX)),
-            deleting: cluster.metadata.deletion_timestamp.is_some(),
-        }
-    }
-
-    /// The release that the spec of the ClusterBootstrap belongs to, as it was found.
-    pub(super) fn belonging(&self) -> Belonging<'_> {
-        self.bootstrap.as_deref().map(Belonging::of).unwrap_or_default()
-    }
-}
 
 /// Reads what concerns `cluster`; `None` when it is none of ours.
-pub(super) fn run(cluster: &Arc<Cluster>, ctx: &Context) -> Option<Found> {
+pub(super) fn run(cluster: &Arc<Cluster>, ctx: &Context) -> Option<Facts> {
     let (namespace, uid) = (cluster.namespace()?, cluster.uid()?);
     let owner = Owner {
         name: cluster.name_any(),
@@ -107,7 +48,8 @@ pub(super) fn run(cluster: &Arc<Cluster>, ctx: &Context) -> Option<Found> {
         Some(Ok(found)) => (found, None),
         Some(Err(unknown)) => (None, Some(unknown)),
     };
-    Some(Found {
+    Some(Facts {
+        settings: ctx.settings.pass.clone(),
         workers: workers(ctx, &owner),
         plan: plan(ctx, cluster, &topology),
         releases: ctx.stores.releases.state(),
@@ -120,15 +62,6 @@ pub(super) fn run(cluster: &Arc<Cluster>, ctx: &Context) -> Option<Found> {
         control_plane,
         unknown,
     })
-}
-
-/// The template of a release.
-pub(super) fn template(ctx: &Context, release: &str) -> Option<ClusterBootstrapSpec> {
-    let key = ObjectRef::new(release).within(&ctx.settings.system_namespace);
-    ctx.stores
-        .templates
-        .get(&key)
-        .map(|template| template.spec.0.clone())
 }
 
 /// Where the steps of an upgrade come from, by the precedence of Cluster API.

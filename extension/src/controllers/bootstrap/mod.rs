@@ -1,33 +1,18 @@
 //! The ClusterBootstrap controller: packages of a cluster follow its release, and the record says how far they are.
 
-mod apply;
-mod ask_again;
-mod at_rest;
-mod confirm;
-mod delete;
 mod dereference;
-mod edited;
-mod legacy_pause;
-mod packages;
-mod provider;
-mod quiet;
-mod record_first;
-mod refusal;
-mod targets;
+mod reads;
+mod runner;
 mod troubles;
-mod update_status;
-mod validate;
-mod values;
-mod workload;
+mod writes;
 
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt, stream};
-use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt,
     runtime::{
@@ -39,32 +24,22 @@ use kube::{
 };
 use sluice_core::{
     hold::{Hold, HoldReason},
-    proof::last_moved,
+    pass::{self, Close, Done, Failure, Memory, close, pass_failed},
 };
-use sluice_crds::foreign::{App, Cluster};
+use sluice_crds::foreign::Cluster;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use edited::Edited;
-use quiet::Quiet;
-use record_first::Opened;
 use troubles::{SLOW, Troubles, Turn};
 
 use super::{
     chain,
     isolate::{PassError, isolated},
-    write,
 };
 use crate::{
-    control_plane::{ControlPlanes, Unknown},
-    events::Notifier,
-    health::Heartbeat,
-    index::Index,
-    metrics::PassMetrics,
-    remote::Remotes,
-    stores::Stores,
-    triggers::ClusterRef,
+    control_plane::ControlPlanes, events::Notifier, health::Heartbeat, index::Index, metrics::PassMetrics,
+    remote::Remotes, stores::Stores, triggers::ClusterRef,
 };
 
 /// How soon a pass is repeated that ended in a conflict, at first.
@@ -73,13 +48,6 @@ const CONFLICT: Duration = Duration::from_millis(50);
 /// So many passes in a row may end in a conflict; with one more, others write as often as Sluice does.
 const CONFLICTS: u32 = 4;
 
-/// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
-const UNWATCHED: Duration = Duration::from_secs(1);
-/// How soon a cluster at rest is looked at again whose values cannot be had any more. There may be hundreds that share the
-/// cause, such as the login of a cloud. The configurations of Sluice wake it as soon as they are ready.
-const AT_REST: Duration = Duration::from_secs(30);
-/// How soon a hot cluster is looked at again when nothing happens.
-const HOT: Duration = Duration::from_secs(10);
 /// No Cluster has this name, because Clusters have a namespace.
 const PROBE: &str = "probe";
 /// How often it is shown that passes get their turn when there is nothing to do.
@@ -88,12 +56,8 @@ const PROBE_PERIOD: Duration = Duration::from_secs(30);
 /// What an operator has set.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Namespace of templates and Packages, and of PackageInstalls in workload clusters.
-    pub system_namespace: String,
-    /// How often kapp-controller looks at a package again, and this controller at a settled cluster.
-    pub sync_period: Duration,
-    /// How long a deletion waits for additional packages to be uninstalled.
-    pub delete_timeout: Duration,
+    /// What a pass goes by.
+    pub pass: pass::Settings,
     /// How many clusters are looked at at once.
     pub concurrency: u16,
 }
@@ -117,11 +81,8 @@ pub struct Context {
     /// What is counted.
     pub metrics: PassMetrics,
     troubles: Troubles,
-    written: Mutex<HashMap<String, Instant>>,
-    managed: Mutex<HashSet<String>>,
-    quiet: Mutex<Quiet>,
-    edited: Mutex<Edited>,
-    opened: Mutex<Opened>,
+    /// By UID of each Cluster that is managed.
+    memories: Mutex<HashMap<String, Memory>>,
 }
 
 impl Context {
@@ -147,60 +108,33 @@ impl Context {
             index,
             events,
             metrics,
-            written: Mutex::default(),
-            managed: Mutex::default(),
-            quiet: Mutex::default(),
-            edited: Mutex::default(),
-            opened: Mutex::default(),
+            memories: Mutex::default(),
         }
     }
 
-    /// When the status of a cluster was written last, by its UID.
-    fn last_written(&self, uid: &str) -> Option<Instant> {
-        self.written
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(uid)
-            .copied()
-    }
-
-    fn set_written(&self, uid: &str) {
-        self.written
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(uid.to_owned(), Instant::now());
-    }
-
-    /// Whether an App of the Cluster with this UID has not moved for long.
-    fn is_quiet(&self, uid: &str, app: &App) -> bool {
-        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-        quiet.is_over(uid, app, last_moved(app), (Instant::now(), Timestamp::now()))
+    /// What is remembered of the Cluster with this UID.
+    fn memory(&self, uid: &str) -> Memory {
+        self.memories().get(uid).cloned().unwrap_or_default()
     }
 
     /// Remembers that the Cluster with this UID is managed.
     fn set_managed(&self, uid: &str) {
-        let mut managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
-        if !managed.contains(uid) {
-            managed.insert(uid.to_owned());
-        }
+        self.memories().entry(uid.to_owned()).or_default();
     }
 
-    /// How long the settled Cluster with this UID still leaves Packages as they were before they were edited in place.
-    fn leaves_edits(&self, uid: &str) -> Option<Duration> {
-        let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
-        edited.wait(uid, self.settings.sync_period, Instant::now())
+    fn remember(&self, uid: &str, memory: Memory) {
+        self.memories().insert(uid.to_owned(), memory);
     }
 
-    /// Gates that this process may have opened.
-    fn opened(&self) -> MutexGuard<'_, Opened> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The status of the Cluster with this UID was written outside of a pass.
+    fn wrote(&self, uid: &str) {
+        let written = Some(tokio::time::Instant::now().into_std());
+        self.memories().entry(uid.to_owned()).or_default().written = written;
+        self.index.note(uid, None);
     }
 
-    fn has_no_edits(&self, uid: &str) {
-        self.edited
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .forget(uid);
+    fn memories(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets Clusters that are gone. The last pass over one may have been before that, when it was still to be deleted.
@@ -212,9 +146,8 @@ impl Context {
             .iter()
             .filter_map(|cluster| cluster.uid())
             .collect();
-        let managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<String> = managed.difference(&there).cloned().collect();
-        drop(managed);
+        let known: Vec<String> = self.memories().keys().cloned().collect();
+        let gone: Vec<String> = known.into_iter().filter(|uid| !there.contains(uid)).collect();
         for uid in gone {
             self.forget(&uid);
         }
@@ -222,53 +155,31 @@ impl Context {
 
     /// Forgets the Cluster with this UID. Says whether it was managed until now.
     fn forget(&self, uid: &str) -> bool {
-        self.has_no_edits(uid);
-        self.opened().forget(uid);
         self.troubles.forget(uid);
-        self.quiet
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .forget(uid);
         self.remotes.close(uid);
         self.index.note(uid, None);
         self.events.forget(uid);
-        self.written
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(uid);
-        self.managed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(uid)
+        self.memories().remove(uid).is_some()
     }
 }
 
 /// Why a reconcile ended early. It is tried again by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The management API server refused a request or did not answer.
-    #[error("talk to the management API server")]
-    Management(#[from] kube::Error),
+    /// An API server refused a request or did not answer.
+    #[error("talk to the {} API server", .0.server)]
+    Refused(#[source] Failure),
     /// The pass was cut off or panicked.
     #[error(transparent)]
     Pass(#[from] PassError),
+    /// The pass does not know how to go on, which is a bug.
+    #[error("a pass does not go on: {0}")]
+    Unfinished(String),
 }
 
 impl Error {
     fn is_conflict(&self) -> bool {
-        self.code() == Some(409)
-    }
-
-    fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
-    }
-
-    /// What an API server answered, if it did.
-    fn code(&self) -> Option<u16> {
-        match self {
-            Self::Management(kube::Error::Api(status)) => Some(status.code),
-            _ => None,
-        }
+        matches!(self, Self::Refused(failure) if failure.is_conflict())
     }
 }
 
@@ -348,15 +259,15 @@ async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> R
         return Ok(Action::requeue(wait));
     };
     // It has no slot of the troubled ones, so it may not take long either.
-    match timeout(SLOW, close(ctx, cluster, &hold)).await {
+    match timeout(SLOW, close_gates(ctx, cluster, &hold)).await {
         Ok(true) => Ok(Action::requeue(wait)),
         Ok(false) | Err(_) => Ok(Action::requeue(ctx.troubles.failed(uid))),
     }
 }
 
 /// Closes the gates of a Cluster of which no pass came to its end. Says whether that is done.
-async fn close(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
-    let closed = isolated(Box::pin(update_status::unseen(ctx, cluster, hold))).await;
+async fn close_gates(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
+    let closed = isolated(Box::pin(closed(ctx, cluster, hold))).await;
     let error = closed.map_err(Error::from).flatten().err();
     if let Some(error) = &error {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
@@ -365,13 +276,31 @@ async fn close(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
     error.is_none()
 }
 
+async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Error> {
+    let (namespace, uid) = (
+        cluster.namespace().unwrap_or_default(),
+        cluster.uid().unwrap_or_default(),
+    );
+    let key = ObjectRef::new(&cluster.name_any()).within(&namespace);
+    let written = match close(ctx.stores.bootstraps.get(&key).as_deref(), &uid, hold) {
+        Close::NoRecord => {
+            ctx.index.note(&uid, Some(hold.clone()));
+            Ok(())
+        }
+        Close::Recorded => Ok(()),
+        Close::Write(write) => writes::make(ctx, None, &write).await.map(|_| ctx.wrote(&uid)),
+    };
+    ctx.events.held(cluster, hold).await;
+    written.map_err(Error::Refused)
+}
+
 /// A pass with all that is noted of it.
 async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Action, Error> {
     let (began, passing) = (tokio::time::Instant::now(), ctx.remotes.begin(uid));
-    let written = ctx.last_written(uid);
-    let outcome = isolated(Box::pin(pass(cluster, ctx))).await;
+    let written = ctx.memory(uid).written;
+    let outcome = isolated(Box::pin(one_pass(cluster, ctx))).await;
     if let Some(passing) = &passing
-        && ctx.last_written(uid) != written
+        && ctx.memory(uid).written != written
     {
         passing.brought_news();
     }
@@ -386,12 +315,12 @@ async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<
     let patience = match &error {
         Error::Pass(_) => 0,
         error if error.is_conflict() => CONFLICTS,
-        Error::Management(_) => 1,
+        Error::Refused(_) | Error::Unfinished(_) => 1,
     };
     let hold = ended_early(ctx, &error);
     if ctx.troubles.failed_again(uid, patience, began, hold.clone()) {
         // What it has written is not in the record.
-        close(ctx, cluster, &hold).await;
+        close_gates(ctx, cluster, &hold).await;
     }
     Err(error)
 }
@@ -399,7 +328,12 @@ async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<
 /// Why the gates of a Cluster are closed of which a pass did not come to its end.
 fn ended_early(ctx: &Context, error: &Error) -> Hold {
     match error {
-        Error::Management(error) => refusal::failed(error),
+        Error::Refused(failure) => pass_failed(failure),
+        Error::Unfinished(_) => {
+            let message =
+                "a pass over the Cluster does not go on, a bug of Sluice; the log of Sluice says where";
+            Hold::new(HoldReason::PassFailed, message)
+        }
         Error::Pass(PassError::Panicked) => {
             ctx.metrics.panicked();
             let message = "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where";
@@ -409,57 +343,18 @@ fn ended_early(ctx: &Context, error: &Error) -> Hold {
     }
 }
 
-async fn pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error> {
-    let Some(found) = dereference::run(cluster, ctx) else {
+async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error> {
+    let Some(facts) = dereference::run(cluster, ctx) else {
         return Ok(unmanaged(ctx, cluster).await);
     };
-    ctx.set_managed(&found.owner.uid);
-    if cluster.metadata.deletion_timestamp.is_some() {
-        legacy_pause::remove(ctx, &found).await?;
-        return delete::run(ctx, &found).await;
-    }
-    // The watch of the kind wakes the Cluster.
-    match &found.unknown {
-        None => legacy_pause::remove(ctx, &found).await?,
-        Some(Unknown::Reading) => return Ok(Action::requeue(AT_REST)),
-        Some(Unknown::Unreadable(hold)) => {
-            update_status::unseen(ctx, cluster, hold).await?;
-            return Ok(Action::requeue(AT_REST));
+    Ok(match runner::run(ctx, &facts).await? {
+        Done::After(time) => Action::requeue(time),
+        Done::Wait => Action::await_change(),
+        Done::Forget => {
+            ctx.forget(&facts.owner.uid);
+            Action::await_change()
         }
-    }
-
-    let system_namespace = &ctx.settings.system_namespace;
-    let template = |release: &str| dereference::template(ctx, release);
-    let validated = validate::run(&found, system_namespace, template);
-    let (bootstrap, problem) = change(ctx, &found, &validated).await?;
-    let Some(bootstrap) = bootstrap else {
-        return Ok(unborn(ctx, &found, problem).await);
-    };
-    // What was merged may be something else by now.
-    let problem = problem
-        .or_else(|| validate::below_release(&found, &validated, &bootstrap, system_namespace, template));
-
-    let packages = packages::run(ctx, &found, &validated, &bootstrap, problem).await?;
-    update_status::run(ctx, &found, &validated, &bootstrap, packages).await
-}
-
-/// Writes the ClusterBootstrap where it has to be another one. Returns it as it is now, and what is wrong.
-async fn change(
-    ctx: &Context,
-    found: &dereference::Found,
-    validated: &validate::Validated,
-) -> Result<(Option<Arc<sluice_crds::run::ClusterBootstrap>>, Option<Hold>), Error> {
-    let current = found.bootstrap.clone();
-    let change = validated.change.clone().filter(|_| validated.paused.is_none());
-    let (Some(draft), Ok(release)) = (change, &validated.release) else {
-        return Ok((current, validated.problem.clone()));
-    };
-    Ok(
-        match apply::draft(ctx, &found.owner, current.as_deref(), release, draft).await? {
-            Ok(written) => (Some(Arc::new(written)), None),
-            Err(hold) => (current, Some(hold)),
-        },
-    )
+    })
 }
 
 /// A Cluster that nothing is done for. One that was managed before has left, and its users can see that.
@@ -472,16 +367,6 @@ async fn unmanaged(ctx: &Context, cluster: &Cluster) -> Action {
         ctx.events.forget(&uid);
     }
     Action::await_change()
-}
-
-/// A Cluster without ClusterBootstrap has no record to carry the reason, so hooks and events do.
-async fn unborn(ctx: &Context, found: &dereference::Found, problem: Option<Hold>) -> Action {
-    ctx.index.note(&found.owner.uid, problem.clone());
-    let Some(hold) = problem else {
-        return Action::await_change();
-    };
-    ctx.events.held(&found.cluster, &hold).await;
-    Action::requeue(UNWATCHED)
 }
 
 #[cfg(test)]

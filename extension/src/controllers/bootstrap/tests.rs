@@ -1,3 +1,4 @@
+mod confirm;
 mod creation;
 mod fence;
 mod open_gate;

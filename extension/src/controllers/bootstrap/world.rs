@@ -9,7 +9,7 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 use serde_json::{Value, json};
-use sluice_core::{build::Owner, hold::HoldReason, kubeconfig};
+use sluice_core::{hold::HoldReason, kubeconfig};
 use sluice_crds::{
     foreign::Cluster,
     labels::annotation,
@@ -17,10 +17,16 @@ use sluice_crds::{
 };
 use tokio::time::sleep;
 
-use super::{Context, Settings, object_server::ObjectServer, pass};
+use super::{Context, Settings, object_server::ObjectServer, one_pass};
 use crate::{
-    control_plane::ControlPlanes, controllers::providers::Dependents, fence::Fence, index::Index,
-    metrics::PassMetrics, remote::Remotes, stores::Stores, triggers::Triggers,
+    control_plane::ControlPlanes,
+    controllers::providers::Dependents,
+    fence::Fence,
+    index::Index,
+    metrics::PassMetrics,
+    remote::{Remote, Remotes},
+    stores::Stores,
+    triggers::Triggers,
 };
 
 pub(crate) use objects::*;
@@ -35,9 +41,10 @@ pub(crate) fn context(
     let (stores, following) = Stores::open(client, SYSTEM, triggers, &Dependents::default());
     let client = fence.guard(client.clone());
     let settings = Settings {
-        system_namespace: SYSTEM.to_owned(),
-        sync_period: Duration::from_mins(10),
-        delete_timeout: Duration::from_mins(10),
+        pass: sluice_core::pass::Settings {
+            system_namespace: SYSTEM.to_owned(),
+            sync_period: Duration::from_mins(10),
+        },
         concurrency: 2,
     };
     let context = Context::new(
@@ -112,25 +119,25 @@ impl World {
         context.stores.synced().await;
         self.connect(&context);
         // The first one asks for the kind of the control plane.
-        pass(&cluster(&context), &context).await.unwrap();
+        one_pass(&cluster(&context), &context).await.unwrap();
         sleep(Duration::from_secs(1)).await;
         context
     }
 
     /// Another connection to the workload, which has read nothing yet.
-    pub(crate) fn connect(&self, leader: &Context) {
+    pub(crate) fn connect(&self, leader: &Context) -> Arc<Remote> {
         let digest = kubeconfig::digest(objects::kubeconfig().as_bytes());
         let reference = ObjectRef::new("one").within("team-a");
         leader.remotes.close("uid");
         leader
             .remotes
-            .adopt("uid", &reference, &digest, &self.workload.client());
+            .adopt("uid", &reference, &digest, &self.workload.client())
     }
 
     /// One pass of a leader that has read everything as it is now.
     pub(crate) async fn pass(&self) -> Action {
         let leader = self.leader().await;
-        pass(&cluster(&leader), &leader).await.unwrap()
+        one_pass(&cluster(&leader), &leader).await.unwrap()
     }
 
     /// kapp-controller has deployed what the PackageInstall asks for.
@@ -189,15 +196,6 @@ pub(crate) fn cluster(context: &Context) -> Arc<Cluster> {
     let clusters = context.stores.clusters.state();
     let mut named = clusters.into_iter().filter(|cluster| cluster.name_any() == "one");
     named.next().unwrap()
-}
-
-/// The Cluster as its objects name it.
-pub(crate) fn owner() -> Owner {
-    Owner {
-        name: "one".to_owned(),
-        namespace: "team-a".to_owned(),
-        uid: "uid".to_owned(),
-    }
 }
 
 /// Edits the object of a kind of which there is one.

@@ -1,5 +1,6 @@
 //! The creation of a ClusterBootstrap.
 
+use jiff::Timestamp;
 use sluice_core::{
     decision::Decision,
     hook_call::{Hook, HookCall},
@@ -43,8 +44,12 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(held(&leader), Some(HoldReason::NoRecord));
 
-    let action = pass(&cluster(&leader), &leader).await.unwrap();
-    assert_eq!(action, Action::requeue(UNWATCHED), "the Secret is waited for");
+    let action = one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(
+        action,
+        Action::requeue(Duration::from_secs(1)),
+        "the Secret is waited for"
+    );
     assert_eq!(held(&leader), Some(HoldReason::ValuesNotFound));
     let (_, event) = world.management.only("events");
     assert_eq!(event["reason"], "ValuesNotFound", "{event}");
@@ -55,7 +60,7 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     );
 
     world.management.put(IN_SYSTEM_NAMESPACE, values(3));
-    pass(&cluster(&leader), &leader).await.unwrap();
+    one_pass(&cluster(&leader), &leader).await.unwrap();
     let created = world.management.get(BOOTSTRAP).unwrap();
     assert_eq!(
         created["spec"]["cni"]["valuesFrom"]["secretRef"],

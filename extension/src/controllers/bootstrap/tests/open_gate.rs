@@ -20,7 +20,7 @@ async fn released() -> (World, Context) {
 /// A pass over the Cluster after this time.
 async fn pass_after(leader: &Context, time: Duration) {
     tokio::time::advance(time).await;
-    pass(&cluster(leader), leader).await.unwrap();
+    one_pass(&cluster(leader), leader).await.unwrap();
 }
 
 #[rstest]
@@ -143,7 +143,7 @@ async fn a_gate_that_was_just_opened_is_known_to_be_open() {
 
     let before = world.workload.asked_to_write();
     world.management.put(VALUES, values(2));
-    let refused = pass(&cluster(&leader), &leader).await;
+    let refused = one_pass(&cluster(&leader), &leader).await;
     assert!(refused.is_err_and(|error| error.is_conflict()));
     assert_eq!(world.workload.asked_to_write(), before);
 }

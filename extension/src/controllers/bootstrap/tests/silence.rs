@@ -1,10 +1,10 @@
 //! The connection to a workload API server that was silent.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
 use super::{
-    super::world::{World, cluster, owner},
+    super::world::{World, cluster},
     *,
 };
 
@@ -22,11 +22,12 @@ async fn a_connection_is_opened_again_that_was_silent(
 ) {
     let world = World::new();
     let leader = world.leader().await;
-    let remote = workload::connect(&leader, &owner()).await.unwrap().unwrap();
+    let remote = world.connect(&leader);
+    sleep(Duration::from_secs(1)).await;
     // The last answer was that of the first list, a second ago.
     sleep(Duration::from_secs(answered_ago - 1)).await;
     remote.silent_since(Timestamp::now() - SignedDuration::from_secs(silent_for));
-    pass(&cluster(&leader), &leader).await.unwrap();
+    one_pass(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(leader.remotes.is_empty(), opened_again);
     assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
 }

@@ -1,7 +1,13 @@
-//! Step 2: what follows from what was found. Pure.
+//! What follows from what is known of the Cluster: the hop, its release, and the ClusterBootstrap that has to be written first.
 
 use kube::ResourceExt;
-use sluice_core::{
+use sluice_crds::{
+    labels::{annotation, label, name},
+    run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease},
+};
+
+use super::{Facts, Known, Step};
+use crate::{
     bootstrap::{
         self, Belonging, Change, Draft, Inputs, KeptVersions, Release, from_template, is_bound, merge,
     },
@@ -9,15 +15,8 @@ use sluice_core::{
     hold::{Hold, HoldReason},
     hop::{Progress, progress},
     record::pause,
-    tkr::{TkrFacts, for_progress, tkr_legacy},
+    tkr::{TkrFacts, for_progress, template_not_found, tkr_legacy, tkr_not_found},
 };
-use sluice_crds::{
-    labels::{annotation, label, name},
-    run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease},
-};
-
-use super::dereference::Found;
-use crate::index::{template_not_found, tkr_not_found};
 
 /// What follows.
 #[derive(Debug)]
@@ -27,18 +26,15 @@ pub(super) struct Validated {
     pub(super) release: Result<String, Hold>,
     /// The ClusterBootstrap that has to be written first.
     pub(super) change: Option<Draft>,
-    /// Somebody wants nothing to be written.
+    /// Why nothing may be written, if so.
     pub(super) paused: Option<Hold>,
     /// What keeps the release or the ClusterBootstrap from being known.
     pub(super) problem: Option<Hold>,
 }
 
-/// Decides what shall be; `template` finds the template of a release in `system_namespace`.
-pub(super) fn run(
-    found: &Found,
-    system_namespace: &str,
-    template: impl Fn(&str) -> Option<ClusterBootstrapSpec>,
-) -> Validated {
+/// Decides what shall be.
+pub(super) fn validate(known: &Known<'_>) -> Step<Validated> {
+    let found = known.facts;
     let to = &found.topology.version;
     let record = found.record();
     let progress = progress(
@@ -49,30 +45,31 @@ pub(super) fn run(
         record,
     );
 
-    let known: Vec<TkrFacts> = found.releases.iter().map(|release| facts(release)).collect();
-    let release = release(found, &progress, &known);
-    let change = release
-        .clone()
-        .and_then(|name| change(found, &name, &progress, system_namespace, &template));
+    let releases: Vec<TkrFacts> = found.releases.iter().map(|release| facts(release)).collect();
+    let release = release(found, &progress, &releases);
+    let change = match &release {
+        Ok(name) => change(known, name, &progress),
+        Err(hold) => Err(hold.clone().into()),
+    };
     let (change, problem) = match change {
         Ok(change) => (change, None),
-        Err(hold) => (None, Some(hold)),
+        Err(stop) => (None, Some(stop.held()?)),
     };
     let bootstrap_paused = found
         .bootstrap
         .as_ref()
         .is_some_and(|bootstrap| bootstrap.spec.paused);
-    let paused = pause(record, &progress, &found.facts(), bootstrap_paused);
-    Validated {
+    let paused = pause(record, &progress, &found.cluster(), bootstrap_paused);
+    Ok(Validated {
         progress,
         release,
         change,
         paused,
         problem,
-    }
+    })
 }
 
-fn release(found: &Found, progress: &Progress, known: &[TkrFacts]) -> Result<String, Hold> {
+fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<String, Hold> {
     if found.label.is_empty() {
         return Err(Hold::new(
             HoldReason::TKRLabelRemoved,
@@ -97,76 +94,61 @@ fn release(found: &Found, progress: &Progress, known: &[TkrFacts]) -> Result<Str
     )
 }
 
+fn needed_template<'a>(known: &'a Known<'_>, release: &str) -> Step<&'a ClusterBootstrapSpec> {
+    let missing = || template_not_found(&known.facts.settings.system_namespace, release);
+    Ok(known.template(release)?.ok_or_else(missing)?)
+}
+
 /// The ClusterBootstrap that has to be written so that its spec is that of `release`; `None` when it is already.
-fn change(
-    found: &Found,
-    release: &str,
-    progress: &Progress,
-    system_namespace: &str,
-    template: &impl Fn(&str) -> Option<ClusterBootstrapSpec>,
-) -> Result<Option<Draft>, Hold> {
+fn change(known: &Known<'_>, release: &str, progress: &Progress) -> Step<Option<Draft>> {
+    let found = known.facts;
     let Some(bootstrap) = &found.bootstrap else {
-        if found
-            .cluster
-            .annotations()
-            .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
-        {
+        let annotations = found.cluster.annotations();
+        if annotations.contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP) {
             return Ok(None);
         }
-        let new = template(release).ok_or_else(|| template_not_found(system_namespace, release))?;
-        return from_template(&found.owner.name, &new, &found.catalogue).map(Some);
+        let new = needed_template(known, release)?;
+        return Ok(from_template(&found.owner.name, new, &found.catalogue).map(Some)?);
     };
     match found.belonging().change(release, progress) {
-        Change::Nothing => return Ok(None),
-        Change::Mark => {
-            return Ok(Some(Draft {
-                spec: bootstrap.spec.clone(),
-                clones: Vec::new(),
-            }));
-        }
-        Change::Merge => {}
+        Change::Nothing => Ok(None),
+        Change::Mark => Ok(Some(Draft {
+            spec: bootstrap.spec.clone(),
+            clones: Vec::new(),
+        })),
+        Change::Merge => Ok(with_inputs(known, bootstrap, release, merge)?.map(Some)?),
     }
-    with_inputs(found, bootstrap, release, template, system_namespace, |inputs| {
-        merge(inputs).map(Some)
-    })?
 }
 
 /// What keeps the packages of `bootstrap`, as it is now, from being those of the release, while they have to be.
 pub(super) fn below_release(
-    found: &Found,
+    known: &Known<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
-    system_namespace: &str,
-    template: impl Fn(&str) -> Option<ClusterBootstrapSpec>,
-) -> Option<Hold> {
-    let release = validated.release.as_deref().ok()?;
+) -> Step<Option<Hold>> {
+    let found = known.facts;
+    let Ok(release) = validated.release.as_deref() else {
+        return Ok(None);
+    };
     let merged = Belonging::of(bootstrap).resolved(&validated.progress) == Some(release);
     // What is not merged is held as such.
     if !merged || !is_bound(&validated.progress, &found.workers, found.record()) {
-        return None;
+        return Ok(None);
     }
-    match with_inputs(
-        found,
-        bootstrap,
-        release,
-        &template,
-        system_namespace,
-        bootstrap::below_release,
-    ) {
-        Ok(hold) => hold,
-        Err(hold) => Some(hold),
+    match with_inputs(known, bootstrap, release, bootstrap::below_release) {
+        Ok(hold) => Ok(hold),
+        Err(stop) => stop.held().map(Some),
     }
 }
 
 /// What `look` makes of a merge of `bootstrap` for `release`.
 fn with_inputs<T>(
-    found: &Found,
+    known: &Known<'_>,
     bootstrap: &ClusterBootstrap,
     release: &str,
-    template: &impl Fn(&str) -> Option<ClusterBootstrapSpec>,
-    system_namespace: &str,
     look: impl FnOnce(&Inputs<'_>) -> T,
-) -> Result<T, Hold> {
+) -> Step<T> {
+    let found = known.facts;
     let packages: Vec<String> = found
         .releases
         .iter()
@@ -174,12 +156,16 @@ fn with_inputs<T>(
         .flat_map(|each| each.spec.bootstrap_packages.iter().flatten())
         .map(|package| package.name.clone())
         .collect();
-    let new = template(release).ok_or_else(|| template_not_found(system_namespace, release))?;
+    let new = needed_template(known, release)?;
+    let old = match Belonging::of(bootstrap).release() {
+        Some(old) => known.template(old)?,
+        None => None,
+    };
     Ok(look(&Inputs {
         cluster: &found.owner.name,
         current: &bootstrap.spec,
-        old: Belonging::of(bootstrap).release().and_then(template).as_ref(),
-        new: &new,
+        old,
+        new,
         release: Release {
             name: release,
             packages: &packages,

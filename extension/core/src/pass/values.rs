@@ -1,50 +1,57 @@
-//! Reads the values of a package from wherever the ClusterBootstrap says that they are.
+//! The values of a package, from wherever the ClusterBootstrap says that they are.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
-use sluice_core::{
+use kube::ResourceExt;
+use sluice_crds::{labels::name, run::ClusterBootstrapPackage};
+
+use super::{Known, Server, Sight, Step, provider};
+use crate::{
     bootstrap::{Provided, Role},
     build::{Values, inline_document},
     hold::{Hold, HoldReason},
 };
-use sluice_crds::{labels::name, run::ClusterBootstrapPackage};
-
-use super::provider;
 
 /// Values that say nothing: a PackageInstall names a Secret in any case, because its name carries the stage.
 const EMPTY: &[u8] = b"{}\n";
 
-/// The values of `package`, or what keeps them from being read.
+/// The values of `package`.
 ///
 /// # Errors
-/// The API server does not answer. What an operator has to put right is a [`Hold`].
-pub(super) async fn read(
-    client: &Client,
-    namespace: &str,
+/// What an operator has to put right is a [`Hold`].
+pub(super) fn values(
+    known: &Known<'_>,
     role: Role,
     package: &ClusterBootstrapPackage,
-) -> kube::Result<Result<Values, Hold>> {
+    sight: Sight,
+) -> Step<Values> {
     let of = &package.ref_name;
     let Some(from) = &package.values_from else {
-        return Ok(Ok(empty()));
+        return Ok(empty());
     };
-    let provided = Provided::of(namespace, role, package);
+    let provided = Provided::of(&known.facts.owner.namespace, role, package);
     match (&from.inline, &from.secret_ref, provided) {
-        (None, None, None) => Ok(Ok(empty())),
-        (Some(inline), None, None) => Ok(Ok(inline_document(inline))),
+        (None, None, None) => Ok(empty()),
+        (Some(inline), None, None) => Ok(inline_document(inline)),
         (None, Some(secret), None) => {
-            let found = find(client, namespace, secret, of, "valuesFrom.secretRef").await?;
-            Ok(found.map(|found| content(&found)))
+            let found = secret_of(known, secret, of, "valuesFrom.secretRef", sight)?;
+            Ok(content(&found))
         }
-        (None, None, Some(provided)) => provider::values(client, &provided).await,
-        _ => Ok(Err(Hold::new(
+        (None, None, Some(asked)) => {
+            let by = provider::find(known, &asked, sight)?.object;
+            let named = asked.secret(&by)?;
+            let found = secret_of(known, named, of, "status.secretRef of its provider", sight)?;
+            asked.check(&by, found.labels())?;
+            Ok(content(&found))
+        }
+        _ => Err(Hold::new(
             HoldReason::SeveralValuesSources,
             format!(
                 "package {of} has more than one of inline, secretRef and providerRef in valuesFrom; keep one"
             ),
-        ))),
+        )
+        .into()),
     }
 }
 
@@ -53,22 +60,18 @@ fn empty() -> Values {
 }
 
 /// The Secret that `field` names for the values of `package`.
-pub(super) async fn find(
-    client: &Client,
-    namespace: &str,
-    secret: &str,
-    package: &str,
-    field: &str,
-) -> kube::Result<Result<Secret, Hold>> {
-    let api = Api::<Secret>::namespaced(client.clone(), namespace);
-    Ok(api.get_opt(secret).await?.ok_or_else(|| {
+fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight: Sight) -> Step<Secret> {
+    let namespace = &known.facts.owner.namespace;
+    let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), sight)?;
+    let missing = || {
         Hold::new(
             HoldReason::ValuesNotFound,
             format!(
                 "Secret {namespace}/{secret} with the values of package {package} ({field}) does not exist"
             ),
         )
-    }))
+    };
+    Ok(found.ok_or_else(missing)?)
 }
 
 /// The keys of a Secret as values. One without keys says nothing.

@@ -1,121 +1,132 @@
-//! Step 5: the record, the mirrored conditions and the resolved release, in one write, and only when something differs.
+//! The record, the mirrored conditions and the resolved release, in one write, and only when something differs.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
-use kube::{
-    Api, ResourceExt,
-    runtime::{controller::Action, reflector::ObjectRef},
+use sluice_crds::run::{
+    ClusterBootstrap, ClusterBootstrapStatus, Gate, Hook, Outcome, PackageRecord, PackageState, UpgradeRecord,
 };
-use sluice_core::{
+
+use super::{
+    AT_REST, Done, Facts, Known, Server, Step, Stop, UNWATCHED,
+    after::{After, Event},
+    confirm::confirm,
+    install::tidy,
+    known::typed,
+    packages::Packages,
+    validate::Validated,
+    write::Write,
+};
+use crate::{
     bootstrap::Belonging,
     conditions::{Mirrored, mirror, with_nothing_to_prove},
     hold::{Hold, HoldReason},
     record::{BootstrapFacts, Observed, PackageSet, Workload, advance, held_for, is_urgent, of_cluster},
 };
-use sluice_crds::{
-    foreign::Cluster,
-    run::{
-        ClusterBootstrap, ClusterBootstrapStatus, Gate, Hook, Outcome, PackageRecord, PackageState,
-        UpgradeRecord,
-    },
-};
-use tracing::info;
-
-use super::{
-    AT_REST, Context, Error, HOT, UNWATCHED, apply, dereference::Found, packages::Packages,
-    validate::Validated, write::params,
-};
 
 /// Progress that changes no answer is written at most this often.
 const COALESCE: Duration = Duration::from_secs(5);
 
+/// How soon a hot cluster is looked at again when nothing happens.
+const HOT: Duration = Duration::from_secs(10);
+
+/// How long ago the status was written, if this process has written it.
+fn since_written(known: &Known<'_>) -> Option<Duration> {
+    let written = known.memory.written?;
+    Some(known.began.instant.saturating_duration_since(written))
+}
+
 /// When to look again at what no watch shows. The longer nothing has changed, the later.
-fn unwatched(ctx: &Context, uid: &str) -> Duration {
-    let still = ctx.last_written(uid).map_or(Duration::ZERO, |at| at.elapsed());
+fn unwatched(known: &Known<'_>) -> Duration {
+    let still = since_written(known).unwrap_or_default();
     (still / 10).clamp(UNWATCHED, HOT)
 }
 
 /// Computes and writes the status of `bootstrap`.
-pub(super) async fn run(
-    ctx: &Context,
-    found: &Found,
+pub(super) fn status(
+    known: &Known<'_>,
+    after: &mut After,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     mut packages: Packages,
-) -> Result<Action, Error> {
+) -> Step<Done> {
+    let found = known.facts;
     if let Some(again) = packages.settled
         && is_current(found, validated, bootstrap)
     {
-        return Ok(Action::requeue(again));
+        return Ok(Done::After(again));
     }
-    let previous = own_record(found, bootstrap);
-    let mut record = advance(previous, &observe(found, validated, bootstrap, &packages));
+    let previous = found.recorded(bootstrap);
+    let mut record = advance(previous, &observe(known, validated, bootstrap, &packages));
     if opens_a_gate(previous, &record) || rests_on_a_new_proof(previous, &record) {
-        packages.confirm(ctx, found, validated, bootstrap).await?;
-        record = advance(previous, &observe(found, validated, bootstrap, &packages));
+        confirm(known, after, validated, bootstrap, &mut packages)?;
+        record = advance(previous, &observe(known, validated, bootstrap, &packages));
     }
 
     let current = bootstrap.status.clone().unwrap_or_default();
-    let mirrored: Vec<_> = packages
+    let mut mirrored = Vec::new();
+    for ((planned, install), judged) in packages
         .planned
         .iter()
         .zip(&packages.installs)
         .zip(&packages.judged)
-        .map(|((planned, install), judged)| Mirrored {
+    {
+        mirrored.push(Mirrored {
             ref_name: &planned.facts.ref_name,
             // What an earlier Cluster of the name has left behind is not kept.
-            seen: previous.is_none() || packages.shows(planned),
+            seen: previous.is_none() || packages.shows(known, planned)?,
             install: install.as_deref(),
             record: &judged.record,
-        })
-        .collect();
-    let next = match (&packages.problem, &packages.remote) {
+        });
+    }
+    let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first => UNWATCHED,
-        (None, Some(_)) if !packages.conflict => HOT,
+        (None, true) if !packages.conflict => HOT,
         // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
         (Some(_), _) if record.outcome == Some(Outcome::Completed) => AT_REST,
-        _ => unwatched(ctx, &found.owner.uid),
+        _ => unwatched(known),
     };
+    let now = known.began.now;
     let status = ClusterBootstrapStatus {
         resolved_tkr: Belonging::of(bootstrap).release().map(str::to_owned),
         conditions: with_nothing_to_prove(
-            mirror(&current.conditions, &mirrored, Timestamp::now()),
+            mirror(&current.conditions, &mirrored, now),
             packages.planned.is_empty() && packages.problem.is_none(),
-            Timestamp::now(),
+            now,
         ),
         upgrade: Some(record),
     };
-    tell(ctx, found, &status).await;
+    after.events.extend(event(&status));
     // A write that changes nothing shows that the server has nothing else.
     if !packages.record_first {
         if status == current {
-            return Ok(Action::requeue(next));
+            return Ok(Done::After(next));
         }
-        if let Some(left) = not_yet(ctx, &found.owner.uid, &current, &status) {
-            return Ok(Action::requeue(left));
+        if let Some(left) = not_yet(known, &current, &status) {
+            return Ok(Done::After(left));
         }
     }
     let completed = completes(&current, &status);
-    write(ctx, &found.cluster, bootstrap, status).await?;
-    if completed && let Some(remote) = &packages.remote {
-        // Best effort: what is left behind is removed when the next upgrade completes.
-        if let Err(error) = apply::tidy(ctx, &found.owner, remote, &packages.planned).await {
-            info!(error = %super::chain(&error), "Removing old values Secrets");
+    write(known, after, bootstrap, status)?;
+    if completed && packages.connected {
+        match tidy(known, &packages.planned) {
+            // What is left behind is removed when the next upgrade completes.
+            Ok(()) | Err(Stop::Failed(_)) => {}
+            Err(stop) => return Err(stop),
         }
     }
-    Ok(Action::requeue(next))
+    Ok(Done::After(next))
 }
 
 /// The record while the Cluster is being deleted.
-pub(super) async fn deleting(
-    ctx: &Context,
-    found: &Found,
+pub(super) fn deleting(
+    known: &Known<'_>,
+    after: &mut After,
     bootstrap: &ClusterBootstrap,
     waiting: Option<&Hold>,
-) -> Result<(), Error> {
+) -> Step<()> {
+    let found = known.facts;
     let current = bootstrap.status.clone().unwrap_or_default();
-    let previous = own_record(found, bootstrap);
+    let previous = found.recorded(bootstrap);
     let observed = Observed {
         bootstrap: facts(bootstrap, None),
         // A deletion is no change of release.
@@ -124,7 +135,7 @@ pub(super) async fn deleting(
             .unwrap_or_default()),
         problem: waiting,
         uninstalled: waiting.is_none(),
-        ..blank(found)
+        ..blank(known)
     };
     let record = advance(previous, &observed);
     let status = ClusterBootstrapStatus {
@@ -132,79 +143,90 @@ pub(super) async fn deleting(
         ..current.clone()
     };
     if status != current {
-        write(ctx, &found.cluster, bootstrap, status).await?;
+        write(known, after, bootstrap, status)?;
     }
     Ok(())
 }
 
 /// The record of a Cluster of which a pass cannot see enough to compute another one: `hold` is why it waits.
-pub(super) async fn unseen(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Error> {
-    let written = record_unseen(ctx, cluster, hold).await;
-    ctx.events.held(cluster, hold).await;
-    written
+pub(super) fn unseen(known: &Known<'_>, after: &mut After, hold: &Hold) -> Step<()> {
+    after.events.push(Event::Held(hold.clone()));
+    match close(known.facts.bootstrap.as_deref(), &known.facts.owner.uid, hold) {
+        Close::NoRecord => after.note = Some(Some(hold.clone())),
+        Close::Recorded => {}
+        Close::Write(write) => {
+            known.write(*write)?;
+            after.memory.written = Some(known.began.instant);
+            after.note = Some(None);
+        }
+    }
+    Ok(())
 }
 
-async fn record_unseen(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Error> {
-    let (namespace, uid) = (
-        cluster.namespace().unwrap_or_default(),
-        cluster.uid().unwrap_or_default(),
-    );
-    let bootstrap = ctx
-        .stores
-        .bootstraps
-        .get(&ObjectRef::new(&cluster.name_any()).within(&namespace));
-    let status = bootstrap.as_ref().and_then(|bootstrap| bootstrap.status.as_ref());
-    let Some((bootstrap, status, record)) = bootstrap.as_ref().zip(status).and_then(|(bootstrap, status)| {
-        Some((bootstrap, status, of_cluster(status.upgrade.as_ref(), &uid)?))
-    }) else {
-        ctx.index.note(&uid, Some(hold.clone()));
-        return Ok(());
+/// How the gates of a Cluster are closed of which no pass can say more.
+#[derive(Debug)]
+pub enum Close {
+    /// There is no record of this Cluster that could say it.
+    NoRecord,
+    /// The record says so already.
+    Recorded,
+    /// This has to be written.
+    Write(Box<Write>),
+}
+
+/// Closes the gates of the Cluster with this UID because of `hold`.
+#[must_use]
+pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold) -> Close {
+    let status = bootstrap.and_then(|bootstrap| Some((bootstrap, bootstrap.status.as_ref()?)));
+    let recorded = status
+        .and_then(|(bootstrap, status)| Some((bootstrap, status, of_cluster(status.upgrade.as_ref(), uid)?)));
+    let Some((bootstrap, status, record)) = recorded else {
+        return Close::NoRecord;
     };
     let next = held_for(record, hold);
     if next == *record {
-        return Ok(());
+        return Close::Recorded;
     }
-    let status = ClusterBootstrapStatus {
-        upgrade: Some(next),
-        ..status.clone()
+    let next = ClusterBootstrap {
+        status: Some(ClusterBootstrapStatus {
+            upgrade: Some(next),
+            ..status.clone()
+        }),
+        ..bootstrap.clone()
     };
-    write(ctx, cluster, bootstrap, status).await
-}
-
-/// The record of this very Cluster. One of an earlier Cluster of the name says nothing.
-pub(super) fn own_record<'a>(found: &Found, bootstrap: &'a ClusterBootstrap) -> Option<&'a UpgradeRecord> {
-    of_cluster(bootstrap.status.as_ref()?.upgrade.as_ref(), &found.owner.uid)
+    Close::Write(Box::new(Write::status(&next, "no pass can say more")))
 }
 
 /// What a record is computed from.
 pub(super) fn observe<'a>(
-    found: &'a Found,
+    known: &'a Known<'_>,
     validated: &'a Validated,
     bootstrap: &'a ClusterBootstrap,
     packages: &'a Packages,
 ) -> Observed<'a> {
     let judged = packages.judged.as_slice();
-    let known = packages.settled.is_none() && judged.len() == packages.planned.len();
+    let is_known = packages.settled.is_none() && judged.len() == packages.planned.len();
     let resolved = Belonging::of(bootstrap).resolved(&validated.progress);
     Observed {
         tkr: validated.release.as_deref(),
         bootstrap: facts(bootstrap, resolved),
         workload: packages.reach.seen(),
-        packages: resolved.filter(|_| known).map(|tkr| PackageSet {
+        packages: resolved.filter(|_| is_known).map(|tkr| PackageSet {
             tkr,
             hop: &validated.progress.hop,
             stage: validated.progress.stage(),
             judged,
         }),
         problem: packages.problem.as_ref(),
-        ..blank(found)
+        ..blank(known)
     }
 }
 
 /// What is observed of a Cluster alone.
-fn blank(found: &Found) -> Observed<'_> {
+fn blank<'a>(known: &'a Known<'_>) -> Observed<'a> {
+    let found = known.facts;
     Observed {
-        cluster: found.facts(),
+        cluster: found.cluster(),
         control_plane: found.control_plane.as_ref(),
         workers: &found.workers,
         plan: &found.plan,
@@ -217,7 +239,7 @@ fn blank(found: &Found) -> Observed<'_> {
         packages: None,
         problem: None,
         uninstalled: false,
-        now: Timestamp::now(),
+        now: known.began.now,
     }
 }
 
@@ -230,8 +252,8 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
 }
 
 /// Whether the record has seen everything that is there.
-fn is_current(found: &Found, validated: &Validated, bootstrap: &ClusterBootstrap) -> bool {
-    own_record(found, bootstrap).is_some_and(|record| {
+fn is_current(found: &Facts, validated: &Validated, bootstrap: &ClusterBootstrap) -> bool {
+    found.recorded(bootstrap).is_some_and(|record| {
         validated.release.as_deref().ok() == record.tkr.as_deref()
             && record.label == found.label
             && record.to == found.topology.version
@@ -291,8 +313,7 @@ fn rests_on_a_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) 
 
 /// How long a change that nothing rests on still has to wait for its write.
 fn not_yet(
-    ctx: &Context,
-    uid: &str,
+    known: &Known<'_>,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
 ) -> Option<Duration> {
@@ -302,9 +323,8 @@ fn not_yet(
     if is_urgent(old, new) || current.resolved_tkr != next.resolved_tkr {
         return None;
     }
-    let due: Instant = ctx.last_written(uid)? + COALESCE;
-    due.checked_duration_since(Instant::now())
-        .filter(|left| !left.is_zero())
+    let left = COALESCE.saturating_sub(since_written(known)?);
+    (!left.is_zero()).then_some(left)
 }
 
 fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) -> bool {
@@ -317,42 +337,39 @@ fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) ->
     done(next) && !done(current)
 }
 
-async fn write(
-    ctx: &Context,
-    cluster: &Cluster,
+/// Writes the status, and looks whether the API server has kept it.
+fn write(
+    known: &Known<'_>,
+    after: &mut After,
     bootstrap: &ClusterBootstrap,
     status: ClusterBootstrapStatus,
-) -> Result<(), Error> {
-    let (namespace, uid) = (
-        cluster.namespace().unwrap_or_default(),
-        cluster.uid().unwrap_or_default(),
-    );
-    let api = Api::<ClusterBootstrap>::namespaced(ctx.client.clone(), &namespace);
+) -> Step<()> {
+    let sent = status.upgrade.clone();
     let next = ClusterBootstrap {
         status: Some(status),
         ..bootstrap.clone()
     };
-    let record = || next.status.as_ref().and_then(|status| status.upgrade.as_ref());
-    if let Some(record) = record() {
-        ctx.opened().may_be(&uid, record);
+    if let Some(record) = &sent {
+        after.memory.may_open(record);
     }
-    let written = api
-        .replace_status(&bootstrap.name_any(), &params(), &next)
-        .await?;
-    if let Some(record) = record() {
-        ctx.opened().are(&uid, record);
+    let written = known.write(Write::status(
+        &next,
+        "something of the record or the conditions differs",
+    ))?;
+    let written: ClusterBootstrap = typed(Server::Management, written)?;
+    if let Some(record) = &sent {
+        after.memory.has_opened(record);
     }
-    ctx.set_written(&uid);
-    ctx.index.note(&uid, None);
+    after.memory.written = Some(known.began.instant);
+    after.note = Some(None);
     let kept = written.status.and_then(|status| status.upgrade);
-    let sent = next.status.and_then(|status| status.upgrade);
     if kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
         let hold = Hold::new(
             HoldReason::CRDOutdated,
             "the ClusterBootstrap definition is older than this release and drops fields of status.upgrade; apply its CRDs",
         );
-        ctx.index.note(&uid, Some(hold.clone()));
-        ctx.events.held(cluster, &hold).await;
+        after.note = Some(Some(hold.clone()));
+        after.events.push(Event::Held(hold));
     }
     Ok(())
 }
@@ -372,22 +389,20 @@ fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -> bool {
     dated(sent) != dated(kept) || !same
 }
 
-/// One event for each change of what the cluster waits for.
-async fn tell(ctx: &Context, found: &Found, status: &ClusterBootstrapStatus) {
-    let Some(record) = &status.upgrade else { return };
+/// What the cluster waits for, or that it waits no more.
+fn event(status: &ClusterBootstrapStatus) -> Option<Event> {
+    let record = status.upgrade.as_ref()?;
     let Some(gate) = record.gates.iter().find(|gate| !gate.open) else {
         let note = format!("packages are ready on {}", record.to);
-        return ctx.events.told(&found.cluster, "PackagesReady", &note).await;
+        return Some(Event::Said("PackagesReady", note));
     };
-    if let Some(reason) = HoldReason::parse(&gate.reason) {
-        ctx.events
-            .held(&found.cluster, &Hold::new(reason, gate.message.clone()))
-            .await;
-    }
+    let reason = HoldReason::parse(&gate.reason)?;
+    Some(Event::Held(Hold::new(reason, gate.message.clone())))
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use rstest::rstest;
     use sluice_crds::run::Gate;
 

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use sluice_core::{
+use sluice_crds::run::{
+    ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord,
+};
+
+use super::{Known, Server, Sight, Step, known::together, values};
+use crate::{
     bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
-    build::{self, Owner, Values},
+    build::{self, Install, Owner, Place, Values},
     digest::{self, Ground, Installer},
     hold::{Hold, HoldReason},
     names,
     proof::{JudgedOn, Target},
 };
-use sluice_crds::run::{
-    ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord,
-};
-
-use super::{Context, values};
 
 /// One package that shall be installed.
 #[derive(Debug)]
@@ -52,6 +52,29 @@ impl Planned {
             JudgedOn::Management
         } else {
             JudgedOn::Workload
+        }
+    }
+
+    /// The server that it is installed from.
+    pub(super) fn server(&self) -> Server {
+        match self.judged_on() {
+            JudgedOn::Management => Server::Management,
+            JudgedOn::Workload => Server::Workload,
+        }
+    }
+
+    /// What its PackageInstall shall be.
+    pub(super) fn install<'a>(&'a self, system_namespace: &'a str) -> Install<'a> {
+        Install {
+            name: &self.install_name,
+            place: match self.judged_on() {
+                JudgedOn::Management => Place::Management,
+                JudgedOn::Workload => Place::Workload(system_namespace),
+            },
+            ref_name: &self.facts.ref_name,
+            version: &self.facts.version,
+            values: &self.secret_name,
+            sync_period: &self.sync_period,
         }
     }
 
@@ -102,33 +125,35 @@ pub(super) struct Plan {
 }
 
 /// The package set of `spec`, to be proven on `ground`.
-pub(super) async fn plan(
-    ctx: &Context,
-    owner: &Owner,
-    spec: &ClusterBootstrapSpec,
-    catalogue: &Catalogue,
-    ground: Ground<'_>,
-    record: Option<&UpgradeRecord>,
-) -> kube::Result<Plan> {
-    let mut planned = Vec::new();
-    let mut problem = listed_twice(spec, catalogue);
-    let mut stops = problem.is_some();
+pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, ground: Ground<'_>) -> Step<Plan> {
+    let facts = known.facts;
+    let asked = packages(spec);
+    let each = asked
+        .iter()
+        .map(|(role, package)| values::values(known, *role, package, Sight::First));
+    let all_values = together(each)?;
+    let problem = listed_twice(spec, &facts.catalogue);
+    let mut plan = Plan {
+        planned: Vec::new(),
+        stops: problem.is_some(),
+        problem,
+    };
     let mut installer: Option<(String, String)> = None;
-    for (role, package) in packages(spec) {
-        let values = match values::read(&ctx.client, &owner.namespace, role, package).await? {
+    for ((role, package), values) in asked.into_iter().zip(all_values) {
+        let values = match values {
             Ok(values) => values,
-            Err(hold) => {
-                stops |= role == Role::KappController;
-                problem = problem.or(Some(hold));
+            Err(stop) => {
+                plan.stops |= role == Role::KappController;
+                plan.problem.get_or_insert(stop.held()?);
                 continue;
             }
         };
         match one(
-            owner,
-            ctx.settings.sync_period,
+            &facts.owner,
+            facts.settings.sync_period,
             (role, package),
             spec.upgrade_policy.as_ref(),
-            (catalogue, record),
+            (&facts.catalogue, facts.record()),
             values,
             Ground {
                 installer: installer
@@ -141,19 +166,15 @@ pub(super) async fn plan(
                 if role == Role::KappController {
                     installer = Some((one.facts.version.clone(), one.digest.clone()));
                 }
-                planned.push(one);
+                plan.planned.push(one);
             }
             Err(hold) => {
-                stops = true;
-                problem = problem.or(Some(hold));
+                plan.stops = true;
+                plan.problem.get_or_insert(hold);
             }
         }
     }
-    Ok(Plan {
-        planned,
-        problem,
-        stops,
-    })
+    Ok(plan)
 }
 
 fn one(

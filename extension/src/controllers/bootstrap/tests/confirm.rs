@@ -7,7 +7,7 @@ use sluice_core::hold::HoldReason::{self, PackagesNotReady, PackagesUnknown};
 use sluice_crds::run::Hook;
 
 use super::super::{
-    pass,
+    one_pass,
     world::{
         BOOTSTRAP, KUBE_SYSTEM, PACKAGE, PACKAGES, RELEASE, TEMPLATES, VALUES, World, change, cluster,
         package, package_of, values,
@@ -54,7 +54,7 @@ async fn a_gate_opens_for_what_the_servers_say_and_not_for_what_watches_have_sho
     world.deployed();
     let second = world.leader().await;
     meanwhile(&world);
-    pass(&cluster(&second), &second).await.unwrap();
+    one_pass(&cluster(&second), &second).await.unwrap();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         held,
@@ -138,9 +138,9 @@ async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
     if refused {
         world.management.refuse("/clusterbootstraps/one", 409);
     } else {
-        leader.set_written("uid");
+        leader.wrote("uid");
     }
-    let found = pass(&cluster(&leader), &leader).await;
+    let found = one_pass(&cluster(&leader), &leader).await;
     assert_eq!(found.is_err(), refused);
     world.management.refuse("/nothing", 409);
 
@@ -158,7 +158,7 @@ async fn what_was_altered_is_found_before_the_first_list() {
     let leader = world.leader().await;
     world.connect(&leader);
     alter_values(&world);
-    pass(&cluster(&leader), &leader).await.unwrap();
+    one_pass(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
 

@@ -1,0 +1,196 @@
+//! What a pass asks for.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use sluice_crds::{
+    foreign::{App, PackageInstall},
+    run::FirstSeenRun,
+};
+
+use super::Failure;
+use crate::kubeconfig::WorkloadKubeconfig;
+
+/// Which API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Server {
+    /// The one that Cluster API runs on.
+    Management,
+    /// The one of the Cluster.
+    Workload,
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Management => "management",
+            Self::Workload => "workload",
+        })
+    }
+}
+
+/// How a kind is served.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Resource {
+    /// API group; empty is the core group.
+    pub group: Cow<'static, str>,
+    /// Version of the group.
+    pub version: Cow<'static, str>,
+    /// Its kind.
+    pub kind: Cow<'static, str>,
+    /// Its name in paths.
+    pub plural: Cow<'static, str>,
+}
+
+impl Resource {
+    fn of<K: kube::Resource<DynamicType = ()>>() -> Self {
+        Self {
+            group: K::group(&()),
+            version: K::version(&()),
+            kind: K::kind(&()),
+            plural: K::plural(&()),
+        }
+    }
+}
+
+/// One object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The server that has it.
+    pub server: Server,
+    /// Its kind.
+    pub resource: Resource,
+    /// Its namespace, if its kind has one.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl Key {
+    pub(super) fn of<K: kube::Resource<DynamicType = ()>>(
+        server: Server,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Self {
+        Self {
+            server,
+            resource: Resource::of::<K>(),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// For what an object is read. What was read to plan and write does not confirm anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sight {
+    /// To plan and to write.
+    First,
+    /// Before a gate opens.
+    Confirming,
+}
+
+/// When the workload API server is asked how it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// Before anything is written there.
+    BeforeWrites,
+    /// Before packages are judged.
+    BeforeJudging,
+}
+
+/// One question.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// An object, read from its API server.
+    Object(Key, Sight),
+    /// The ClusterBootstrapTemplate of a release, as the watch shows it.
+    Template(String),
+    /// A Package of the catalogue, as the watch shows it.
+    Package(String),
+    /// PackageInstall and App of this name, as the watches show them.
+    Watched(Server, String),
+    /// How the kind of a provider is served.
+    Served {
+        /// Its API group.
+        group: String,
+        /// Its kind.
+        kind: String,
+    },
+    /// A connection to the workload.
+    Connection(Box<Kubeconfig>),
+    /// How the workload answers.
+    Contact(Moment),
+    /// All PackageInstalls of the workload.
+    Installs,
+    /// The metadata of the Secrets on the workload that are labelled with the Cluster.
+    LabelledSecrets,
+}
+
+/// What a connection is made of.
+#[derive(Debug, Clone)]
+pub struct Kubeconfig {
+    /// What was read.
+    pub parsed: WorkloadKubeconfig,
+    /// Digest of its bytes, by [`digest`](crate::kubeconfig::digest).
+    pub digest: String,
+}
+
+impl PartialEq for Kubeconfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for Kubeconfig {}
+
+impl std::hash::Hash for Kubeconfig {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.digest.hash(state);
+    }
+}
+
+/// What the watches show of one name.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// The PackageInstall.
+    pub install: Option<Arc<PackageInstall>>,
+    /// Its App.
+    pub app: Option<Arc<App>>,
+    /// The run that the App showed when its present generation was first seen.
+    pub first_seen: Option<FirstSeenRun>,
+}
+
+/// How the workload API server answers.
+#[derive(Debug)]
+pub enum Contact {
+    /// A watch of it has ended for good.
+    Ended,
+    /// Its watches have found it silent.
+    Silent {
+        /// Since when.
+        since: Timestamp,
+        /// When that was asked.
+        now: Timestamp,
+        /// How long ago it answered anything, if it did.
+        last_answer: Option<Duration>,
+    },
+    /// A store had to be emptied; why.
+    GivenUp(String),
+    /// Whose data it serves.
+    Serves {
+        /// UID of namespace `kube-system`.
+        uid: String,
+        /// Whether both stores were filled.
+        filled: bool,
+    },
+    /// Other data than the connection was opened for.
+    Replaced,
+    /// It does not say whose data it serves.
+    Unread {
+        /// Since when, if it said so before.
+        since: Option<Timestamp>,
+        /// What it answered.
+        failure: Failure,
+    },
+}

@@ -1,0 +1,233 @@
+//! What an opening gate rests on, read again: the word of kapp-controller, the values of each package, its Package, and their copies in
+//! the workload cluster; and the template that names the packages. Secrets are not watched, and a watch may be behind.
+
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use serde_json::Value;
+use sluice_crds::{
+    foreign::{App, Package, PackageInstall},
+    run::{ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapTemplate},
+};
+
+use super::{
+    Known, Server, Sight, Step, Stop, after::After, ask::Key, failure::silent, install::pair,
+    known::together, packages::Packages, plan::Planned, validate::Validated, values, workload::Reach,
+};
+use crate::{
+    bootstrap::{PackageFacts, Role, packages},
+    build::{self, Repair},
+    hold::{Hold, HoldReason},
+    proof::{JudgedOn, is_made_from, judge},
+    record::latch,
+};
+
+/// What became of a package since it was planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Its values or its Package are other ones.
+    Changed,
+    /// Nothing, but what was written for it is missing or says something else.
+    Altered,
+    /// Nothing, but its App is not made from the Package.
+    NotMade,
+    /// Nothing.
+    AsPlanned,
+}
+
+/// PackageInstall and App of one package.
+type Pair = (Option<PackageInstall>, Option<App>);
+
+/// Judges every package from the servers themselves: what a watch shows may be old. What was judged from the watch is not
+/// recorded yet, so it is no latch.
+pub(super) fn confirm(
+    known: &Known<'_>,
+    after: &mut After,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    packages: &mut Packages,
+) -> Step<()> {
+    if !packages.connected {
+        return Ok(());
+    }
+    let (uid, pairs) = match workload(known, packages) {
+        Ok(read) => read,
+        Err(Stop::Failed(failure)) if failure.server == Server::Workload => {
+            packages.reach = Reach::NotYet(silent(&failure));
+            return Ok(());
+        }
+        Err(stop) => return Err(stop),
+    };
+    if packages.workload_uid.as_deref() != Some(uid.as_str()) {
+        packages.lose(after);
+        return Ok(());
+    }
+    let looks = looks(known, packages, bootstrap, &pairs)?;
+    let record = known.facts.record();
+    let mut judged = Vec::new();
+    for ((planned, (install, app)), look) in packages.planned.iter().zip(&pairs).zip(&looks) {
+        let target = planned.target();
+        let latch = latch(record, &uid, target.name);
+        let one = judge(&target, install.as_ref(), app.as_ref(), latch);
+        let one = packages.noting(known, planned, one)?;
+        let one = match look {
+            Look::NotMade => one.not_made_from(&planned.package_name),
+            _ => one,
+        };
+        let altered = packages.altered.contains(&planned.install_name) || *look == Look::Altered;
+        judged.push(one.with_repairs(planned.repairs, altered));
+    }
+    packages.judged = judged;
+    packages.reach = Reach::Reached { uid };
+    let unknown = |message| Hold::new(HoldReason::PackagesUnknown, message);
+    let mut looks = packages.planned.iter().zip(looks);
+    if let Some((changed, _)) = looks.find(|(_, look)| matches!(look, Look::Changed | Look::Altered)) {
+        // Whatever was altered is looked for, and put right, in the next pass.
+        after.memory.forget_looks();
+        let package = &changed.package_name;
+        let changed = unknown(format!(
+            "package {package} was changed while its proof was looked at"
+        ));
+        packages.problem.get_or_insert(changed);
+    }
+    if let Ok(release) = &validated.release
+        && !is_template_current(known, release)?
+    {
+        let changed = unknown(format!(
+            "the template of {release} was changed while its packages were looked at"
+        ));
+        packages.problem.get_or_insert(changed);
+    }
+    Ok(())
+}
+
+/// The UID of the workload, and PackageInstall and App of each package, as the API servers have them.
+fn workload(known: &Known<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)> {
+    let key = Key::of::<Namespace>(Server::Workload, None, "kube-system");
+    let namespace = known.object(key, Sight::Confirming);
+    // By name: what others keep there may be more than is read of a list.
+    let pairs = packages.planned.iter().map(|planned| {
+        let at = at(known, planned);
+        pair(known, &planned.install_name, at, Sight::Confirming)
+    });
+    let (namespace, pairs) = match (namespace, together(pairs)) {
+        (Err(Stop::Need(mut first)), Err(Stop::Need(more))) => {
+            first.extend(more);
+            return Err(Stop::Need(first));
+        }
+        (namespace, pairs) => (namespace?, pairs?),
+    };
+    let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
+    let pairs = pairs.into_iter().collect::<Step<_>>()?;
+    Ok((uid.unwrap_or_default().to_owned(), pairs))
+}
+
+/// Where PackageInstall, App and values of a package are.
+fn at<'a>(known: &Known<'a>, planned: &Planned) -> (Server, Option<&'a str>) {
+    let facts = known.facts;
+    let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
+    (planned.server(), Some(namespace))
+}
+
+/// Looks at each package.
+fn looks(
+    known: &Known<'_>,
+    packages: &Packages,
+    bootstrap: &ClusterBootstrap,
+    pairs: &[Pair],
+) -> Step<Vec<Look>> {
+    let each = packages
+        .planned
+        .iter()
+        .zip(pairs)
+        .map(|(planned, pair)| look(known, planned, bootstrap, pair));
+    together(each)?.into_iter().collect()
+}
+
+/// Looks at what a package is installed from.
+fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap, pair: &Pair) -> Step<Look> {
+    let system = &known.facts.settings.system_namespace;
+    let (server, namespace) = at(known, planned);
+    let on_management = planned.judged_on() == JudgedOn::Management;
+    let values = asked(bootstrap, planned)
+        .map(|(role, package)| values::values(known, role, package, Sight::Confirming));
+    let source = known.read::<Package>(
+        &planned.package_name,
+        (Server::Management, Some(system)),
+        Sight::Confirming,
+    );
+    let secret = known.read::<Secret>(&planned.secret_name, (server, namespace), Sight::Confirming);
+    let copy = (!on_management)
+        .then(|| known.read::<Package>(&planned.package_name, (server, namespace), Sight::Confirming));
+    let needs = [
+        values.as_ref().map_or(Ok(()), empty),
+        empty(&source),
+        empty(&secret),
+        copy.as_ref().map_or(Ok(()), empty),
+    ];
+    together(needs)?;
+
+    let values = match values {
+        None | Some(Err(Stop::Held(_))) => return Ok(Look::Changed),
+        Some(values) => values?,
+    };
+    if values != planned.values {
+        return Ok(Look::Changed);
+    }
+    let is_planned = |found: &Package| PackageFacts::of(found) == planned.facts;
+    let Some(source) = source?.filter(is_planned) else {
+        return Ok(Look::Changed);
+    };
+    let wanted = planned.values_secret(&known.facts.owner, system);
+    if !secret?.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded) {
+        return Ok(Look::Altered);
+    }
+    // By what a copy is chosen need not be confirmed: it was.
+    let package = match copy {
+        None => source,
+        Some(copy) => match copy?.filter(is_planned) {
+            None => return Ok(Look::Altered),
+            Some(copy) => copy,
+        },
+    };
+    Ok(if is_made(known, planned, pair, &package)? {
+        Look::AsPlanned
+    } else {
+        Look::NotMade
+    })
+}
+
+/// What has to be read, and nothing else.
+fn empty<T>(outcome: &Step<T>) -> Step<()> {
+    match outcome {
+        Err(Stop::Need(asks)) => Err(Stop::Need(asks.clone())),
+        _ => Ok(()),
+    }
+}
+
+/// The package of the spec that was planned.
+fn asked<'b>(
+    bootstrap: &'b ClusterBootstrap,
+    planned: &Planned,
+) -> Option<(Role, &'b ClusterBootstrapPackage)> {
+    packages(&bootstrap.spec)
+        .into_iter()
+        .find(|(role, package)| *role == planned.role && package.ref_name == planned.package_name)
+}
+
+/// Whether the App is made from `package`.
+fn is_made(known: &Known<'_>, planned: &Planned, (install, _): &Pair, package: &Package) -> Step<bool> {
+    let (server, namespace) = at(known, planned);
+    let key = Key::of::<App>(server, namespace, &planned.install_name);
+    let app = known.object(key, Sight::Confirming)?;
+    let spec = app.map_or(&Value::Null, |app| &app["spec"]);
+    Ok(install
+        .as_ref()
+        .is_some_and(|install| is_made_from(spec, package, install)))
+}
+
+/// Whether the template of a release is what its watch has shown. It says which packages a gate waits for.
+fn is_template_current(known: &Known<'_>, release: &str) -> Step<bool> {
+    let system = &known.facts.settings.system_namespace;
+    let at = (Server::Management, Some(system.as_str()));
+    let found = known.read::<ClusterBootstrapTemplate>(release, at, Sight::Confirming)?;
+    Ok(found.as_ref().map(|template| &template.spec.0) == known.template(release)?)
+}

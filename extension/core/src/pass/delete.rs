@@ -1,0 +1,124 @@
+//! The deletion of a Cluster: additional packages are uninstalled while its infrastructure is still there.
+
+use kube::ResourceExt;
+use sluice_crds::{
+    foreign::{PackageInstall, condition},
+    labels::annotation,
+    run::{ClusterBootstrap, Hook, UpgradeRecord},
+};
+
+use super::{
+    Done, Known, Server, Step, Stop, UNWATCHED,
+    after::After,
+    ask::{Ask, Key},
+    known::typed,
+    status, workload,
+    write::Write,
+};
+use crate::{
+    build::Owner,
+    hold::{Hold, HoldReason},
+    names,
+};
+
+/// Uninstalls, then lets the deletion go on.
+pub(super) fn delete(known: &Known<'_>, after: &mut After) -> Step<Done> {
+    let facts = known.facts;
+    // Cluster API does not go on with a paused Cluster either, and `clusterctl move` deletes paused ones that live on. No pass sees it
+    // go, and a connection would stay.
+    let Some(bootstrap) = facts.bootstrap.as_deref().filter(|_| !facts.cluster().paused) else {
+        return Ok(Done::Forget);
+    };
+    let waiting = if is_uninstalled(facts.record()) {
+        None
+    } else {
+        uninstall(known, after, bootstrap)?
+    };
+    status::deleting(known, after, bootstrap, waiting.as_ref())?;
+    Ok(if waiting.is_some() {
+        Done::After(UNWATCHED)
+    } else {
+        Done::Forget
+    })
+}
+
+/// Whether the record has let the deletion go on.
+fn is_uninstalled(record: Option<&UpgradeRecord>) -> bool {
+    let mut gates = record.into_iter().flat_map(|record| &record.gates);
+    gates.any(|gate| gate.hook == Hook::BeforeClusterDelete && gate.open)
+}
+
+/// Deletes the PackageInstalls of additional packages. `None` once nothing is left to wait for.
+fn uninstall(known: &Known<'_>, after: &mut After, bootstrap: &ClusterBootstrap) -> Step<Option<Hold>> {
+    let names = additional(&known.facts.owner, bootstrap);
+    if names.is_empty() {
+        return Ok(None);
+    }
+    if let Err(stop) = workload::connect(known) {
+        let hold = stop.held()?;
+        after.close = true;
+        // A workload that was never reachable has nothing to uninstall.
+        return Ok(Some(hold).filter(|hold| hold.reason != HoldReason::KubeconfigNotFound));
+    }
+    let unreachable = || {
+        Hold::new(
+            HoldReason::WorkloadUnreachable,
+            "the workload API server does not answer",
+        )
+    };
+    let listed = match known.listed(Ask::Installs) {
+        Ok(listed) => listed,
+        Err(Stop::Failed(failure)) if failure.is_not_found() => return Ok(None),
+        Err(stop) => return stop.failed().map(|_| Some(unreachable())),
+    };
+    let system = &known.facts.settings.system_namespace;
+    let (mut waiting, mut writes) = (None, Vec::new());
+    for install in listed {
+        let install: PackageInstall = typed(Server::Workload, &install.0)?;
+        let name = install.name_any();
+        if !names.contains(&name) {
+            continue;
+        }
+        let conditions = install
+            .status
+            .as_ref()
+            .map_or(&[][..], |status| &status.conditions);
+        if condition::is_true(conditions, "DeleteFailed") {
+            continue;
+        }
+        if install.metadata.deletion_timestamp.is_none() {
+            let key = Key::of::<PackageInstall>(Server::Workload, Some(system), &name);
+            match known.write(Write::delete(key, install.uid(), "the Cluster is being deleted")) {
+                Ok(_) => {}
+                Err(Stop::Write(more)) => writes.extend(more),
+                Err(stop) => return stop.failed().map(|_| Some(unreachable())),
+            }
+        }
+        let message = || format!("waiting for PackageInstall {name} to be uninstalled");
+        waiting = waiting.or_else(|| Some(Hold::new(HoldReason::UninstallRunning, message())));
+    }
+    if writes.is_empty() {
+        return Ok(waiting);
+    }
+    Err(Stop::Write(writes))
+}
+
+/// Names of the PackageInstalls that are uninstalled. Packages on the skip list go with the cluster, and so do core ones.
+fn additional(owner: &Owner, bootstrap: &ClusterBootstrap) -> Vec<String> {
+    let skipped = bootstrap
+        .annotations()
+        .get(annotation::SKIP_PACKAGE_INSTALL_DELETION);
+    let skipped: Vec<&str> = skipped
+        .into_iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .filter(|prefix| !prefix.is_empty())
+        .collect();
+    bootstrap
+        .spec
+        .additional_packages
+        .iter()
+        .filter(|package| !skipped.iter().any(|prefix| package.ref_name.starts_with(prefix)))
+        .filter_map(|package| names::package_install(&owner.name, &package.ref_name).ok())
+        .collect()
+}

@@ -1,0 +1,137 @@
+//! What the answers of API servers come to that are none, or that refuse.
+
+use super::ask::Server;
+use crate::hold::{Hold, HoldReason};
+
+/// What is said of a workload API server that says nothing.
+pub(super) const SILENT: &str = "the workload API server does not answer";
+
+/// Characters of an API server's message that are passed on.
+const LONGEST_MESSAGE: usize = 256;
+
+/// A request that was refused, or not answered.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{text}")]
+pub struct Failure {
+    /// The API server.
+    pub server: Server,
+    /// What it answered, if it did. 0 is an answer that says no code.
+    pub code: Option<u16>,
+    /// Its message, if it answered.
+    pub message: String,
+    /// Whether it answered with more than is read.
+    pub too_long: bool,
+    /// The whole story, for the log.
+    pub text: String,
+}
+
+impl Failure {
+    /// No answer of an API server.
+    #[must_use]
+    pub fn other(server: Server, text: &str) -> Self {
+        Self {
+            server,
+            code: None,
+            message: String::new(),
+            too_long: false,
+            text: text.to_owned(),
+        }
+    }
+
+    pub(super) fn unreadable(server: Server, error: &serde_json::Error) -> Self {
+        Self::other(server, &format!("an object cannot be read: {error}"))
+    }
+
+    /// Whether another one has written the object first.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.code == Some(409)
+    }
+
+    /// Whether a server that answers so may answer otherwise in a moment.
+    pub(super) fn says_nothing(&self) -> bool {
+        self.code.is_none_or(|code| code == 429 || code >= 500)
+    }
+
+    pub(super) fn is_not_found(&self) -> bool {
+        self.code == Some(404)
+    }
+}
+
+/// The workload API server does not say what it was asked for.
+///
+/// What went wrong in detail changes from try to try, and the message of a hold must not.
+pub(super) fn silent(failure: &Failure) -> Hold {
+    let message = match failure.code {
+        Some(code @ (401 | 403 | 404)) => format!("the workload API server answers with {code}"),
+        // An API server says the code in its answer, too.
+        Some(0) => "what the kubeconfig leads to is no Kubernetes API server".to_owned(),
+        _ if failure.too_long => "the workload API server answers with more than Sluice reads".to_owned(),
+        _ => SILENT.to_owned(),
+    };
+    Hold::new(HoldReason::WorkloadUnreachable, message)
+}
+
+/// The management API server did not do what a pass needs.
+#[must_use]
+pub fn pass_failed(failure: &Failure) -> Hold {
+    // As above; what it says goes to the log.
+    let message = match failure.code {
+        Some(409) => "others write the same objects again and again",
+        Some(400..=407 | 410..=428) => {
+            "the management API server refuses a request; the log of Sluice says which"
+        }
+        _ => "the management API server does not answer a request; the log of Sluice says why",
+    };
+    Hold::new(HoldReason::PassFailed, message)
+}
+
+/// The workload API server did not take what belongs to `package`.
+pub(super) fn refused(package: &str, failure: &Failure) -> Hold {
+    match failure.code {
+        // The package API is served by the kapp-controller that has just been installed or restarted.
+        Some(404 | 503) => Hold::new(
+            HoldReason::KappControllerRestarting,
+            "waiting for kapp-controller to serve the package API",
+        ),
+        // Another try will not change these.
+        Some(400 | 403 | 413 | 422) => write_refused(package, "workload", failure),
+        _ => silent(failure),
+    }
+}
+
+/// An API server does not take what belongs to `package`.
+pub(super) fn write_refused(package: &str, server: &str, failure: &Failure) -> Hold {
+    let message = match failure.code {
+        // Its text may name ports and times, and the message of a hold must not change from try to try.
+        Some(code @ 500..) => format!("error {code}, see the log"),
+        // It goes into conditions, events and calls, and may be of any length.
+        _ => failure.message.chars().take(LONGEST_MESSAGE).collect(),
+    };
+    Hold::new(
+        HoldReason::WriteRefused,
+        format!("the {server} API server refuses package {package}: {message}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::credentials_that_were_revoked(401, "the workload API server answers with 401")]
+    #[case::nothing_of_kubernetes(404, "the workload API server answers with 404")]
+    #[case::an_answer_without_code(0, "what the kubeconfig leads to is no Kubernetes API server")]
+    #[case::codes_that_change_from_try_to_try(503, "the workload API server does not answer")]
+    fn an_answer_that_stays_the_same_is_named(#[case] code: u16, #[case] says: &str) {
+        let failure = Failure {
+            code: Some(code),
+            ..Failure::other(Server::Workload, "")
+        };
+        let hold = silent(&failure);
+        assert_eq!(hold.reason, HoldReason::WorkloadUnreachable);
+        assert_eq!(hold.message, says);
+    }
+}

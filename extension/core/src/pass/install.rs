@@ -1,0 +1,254 @@
+//! What belongs to one package, in the order in which it is written.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Resource, ResourceExt};
+use serde::{Serialize, de::DeserializeOwned};
+use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
+
+use super::{
+    Known, Memory, Server, Sight, Step, Stop,
+    ask::{Ask, Key},
+    known::together,
+    memory::Need,
+    plan::Planned,
+    write::Write,
+};
+use crate::build::{self, Identity, Repair};
+
+/// Makes sure of all that `planned` needs, and of its PackageInstall. Says whether its Package or its values were not what the
+/// PackageInstall, as it is, asks for.
+///
+/// What the PackageInstall needs is looked at for as long as there is a `need`: kapp-controller cannot do without, and nothing else
+/// restores what is deleted or edited by hand.
+pub(super) fn install(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+    let facts = known.facts;
+    let system = &facts.settings.system_namespace;
+    // What is written later must not replace what was written since this was seen.
+    let found = known
+        .watched(planned.server(), &planned.install_name)?
+        .install
+        .as_deref();
+    let wanted = build::install(&facts.owner, &planned.install(system));
+    let mut altered = false;
+    if planned.server() == Server::Workload {
+        ensured_identity(known, memory, need)?;
+        // For a PackageInstall that asks for another one it is new.
+        let asks_for_it = || found.is_some_and(|found| build::asks_for(found, &wanted));
+        altered = ensured_copy(known, memory, planned, need)? && asks_for_it();
+    }
+    altered |= ensured_values(known, memory, planned, need)?;
+    write_install(known, planned.server(), &wanted, found)?;
+    Ok(altered)
+}
+
+/// Looks at `thing`, of which `content` is wanted, when it is time to. Where `look` does not find it as it has to be, it is put right by
+/// `mend`. Says what `mend` says: whether it was altered. Then, and after a failure, the next pass looks again. What an open gate rests on
+/// is believed for a while where a look is not answered.
+fn ensured(
+    memory: &mut Memory,
+    known: &Known<'_>,
+    (thing, content): (&str, &str),
+    need: Need,
+    look: impl FnOnce() -> Step<bool>,
+    mend: impl FnOnce() -> Step<bool>,
+) -> Step<bool> {
+    let now = known.began.instant;
+    if !memory.is_due(thing, content, need, now) {
+        return Ok(false);
+    }
+    let right = match look() {
+        Err(Stop::Failed(failure))
+            if failure.says_nothing() && memory.is_believed(thing, content, need, now) =>
+        {
+            return Ok(false);
+        }
+        looked => looked?,
+    };
+    let altered = !right && mend()?;
+    if !altered {
+        memory.looked(thing, content, now);
+    }
+    Ok(altered)
+}
+
+/// The identity that packages are installed with.
+fn ensured_identity(known: &Known<'_>, memory: &mut Memory, need: Need) -> Step<bool> {
+    let Identity {
+        namespace,
+        service_account,
+        cluster_role,
+        cluster_role_binding,
+    } = build::identity(&known.facts.settings.system_namespace);
+    let server = Server::Workload;
+    let look = || {
+        let right = together([
+            is_right(known, server, &namespace, build::exists),
+            is_right(known, server, &service_account, build::exists),
+            is_right(known, server, &cluster_role, build::repair_role),
+            is_right(known, server, &cluster_role_binding, build::repair_binding),
+        ])?;
+        let right: Vec<bool> = right.into_iter().collect::<Step<_>>()?;
+        Ok(right.into_iter().all(|right| right))
+    };
+    let mend = || {
+        let mut written = ensure(known, server, &namespace, build::exists)?;
+        written |= ensure(known, server, &service_account, build::exists)?;
+        written |= ensure(known, server, &cluster_role, build::repair_role)?;
+        written |= ensure(known, server, &cluster_role_binding, build::repair_binding)?;
+        Ok(written)
+    };
+    ensured(memory, known, ("identity", ""), need, look, mend)
+}
+
+/// The copy of the Package of `planned` in the workload.
+fn ensured_copy(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+    let Some(source) = known.package(&planned.package_name)? else {
+        return Ok(false);
+    };
+    // Changes at least as often as the content, which may be large and is looked at in each pass.
+    let content = source.resource_version().unwrap_or_default();
+    let thing = format!("Package {}", planned.package_name);
+    let copy = || build::package(source, &known.facts.settings.system_namespace);
+    let look = || is_right(known, Server::Workload, &copy(), build::repair_package);
+    let mend = || ensure(known, Server::Workload, &copy(), build::repair_package);
+    ensured(memory, known, (&thing, &content), need, look, mend)
+}
+
+/// The Secret with the values of a package. Says whether it was altered since it was named.
+///
+/// One that is named may be what was deployed. It stays as it is until another one is named, so that it is found again where the
+/// record of this pass is not written.
+fn ensured_values(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+    let system = &known.facts.settings.system_namespace;
+    let wanted = planned.values_secret(&known.facts.owner, system);
+    // Its name carries cluster, package and digest, and a package is on one server only.
+    let thing = format!("Secret {}", planned.secret_name);
+    let at = (planned.server(), wanted.metadata.namespace.as_deref());
+    let look = || is_right(known, planned.server(), &wanted, build::repair_values_secret);
+    let mend = || {
+        if is_named(known, planned, at)? {
+            return Ok(true);
+        }
+        ensure(known, planned.server(), &wanted, build::repair_values_secret)?;
+        Ok(false)
+    };
+    ensured(memory, known, (&thing, ""), need, look, mend)
+}
+
+/// Whether the PackageInstall or the App of a package, as the server has them, names its values Secret.
+fn is_named(known: &Known<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
+    let name = &planned.install_name;
+    let (install, app) = pair(known, name, at, Sight::First)?;
+    let of_install = install.iter().flat_map(|install| &install.spec.values);
+    let mut of_install = of_install.filter_map(|values| values.secret_ref.as_ref());
+    let tools = app.iter().flat_map(|app| app.spec.template_tools());
+    let mut of_app = tools.flat_map(TemplateTool::secrets);
+    Ok(of_install.any(|secret| secret.name == planned.secret_name)
+        || of_app.any(|secret| secret == planned.secret_name))
+}
+
+/// PackageInstall and App of one name, read at once.
+pub(super) fn pair(
+    known: &Known<'_>,
+    name: &str,
+    at: (Server, Option<&str>),
+    sight: Sight,
+) -> Step<(Option<PackageInstall>, Option<App>)> {
+    let (server, namespace) = at;
+    let keys = [
+        Key::of::<PackageInstall>(server, namespace, name),
+        Key::of::<App>(server, namespace, name),
+    ];
+    together(keys.map(|key| known.object(key, sight)))?;
+    Ok((known.read(name, at, sight)?, known.read(name, at, sight)?))
+}
+
+/// Whether the object is there and as it is needed.
+fn is_right<K>(
+    known: &Known<'_>,
+    server: Server,
+    wanted: &K,
+    repair: impl Fn(&K, &K) -> Repair<K>,
+) -> Step<bool>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let at = (server, wanted.meta().namespace.as_deref());
+    let found = known.read::<K>(&wanted.name_any(), at, Sight::First)?;
+    Ok(found.is_some_and(|found| matches!(repair(wanted, &found), Repair::NotNeeded)))
+}
+
+/// Creates the object where it is missing, and repairs one that is not as it is needed. `true` when it was either.
+fn ensure<K>(
+    known: &Known<'_>,
+    server: Server,
+    wanted: &K,
+    repair: impl Fn(&K, &K) -> Repair<K>,
+) -> Step<bool>
+where
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+{
+    const MISSING: &str = "a package needs it";
+    const ALTERED: &str = "it is not as a package needs it";
+    let namespace = wanted.namespace();
+    let at = (server, namespace.as_deref());
+    let Some(found) = known.read::<K>(&wanted.name_any(), at, Sight::First)? else {
+        return known.create(Write::create(server, wanted, MISSING));
+    };
+    match repair(wanted, &found) {
+        Repair::NotNeeded => return Ok(false),
+        Repair::Replace(next) => drop(known.write(Write::replace(server, &*next, ALTERED))?),
+        Repair::Recreate => {
+            let key = Key::of::<K>(server, namespace.as_deref(), &wanted.name_any());
+            known.write(Write::delete(key, found.uid(), ALTERED))?;
+            known.create(Write::create(server, wanted, MISSING))?;
+        }
+    }
+    Ok(true)
+}
+
+/// Makes a PackageInstall say what is wanted. Its uid and resourceVersion are those of `found`, so what was written since is
+/// never overwritten; without `found` it is created, never replaced. Either way 409 says that `found` is old.
+fn write_install(
+    known: &Known<'_>,
+    server: Server,
+    wanted: &PackageInstall,
+    found: Option<&PackageInstall>,
+) -> Step<()> {
+    const WHY: &str = "a package shall be as the ClusterBootstrap says";
+    let write = match found {
+        None => Write::create(server, wanted, WHY),
+        Some(found) => {
+            let Some(patch) = build::update(wanted, found) else {
+                return Ok(());
+            };
+            let namespace = wanted.namespace();
+            let key = Key::of::<PackageInstall>(server, namespace.as_deref(), &wanted.name_any());
+            Write::patch(key, patch, WHY)
+        }
+    };
+    known.write(write).map(drop)
+}
+
+/// Removes the values Secrets of earlier versions and stages from the workload.
+pub(super) fn tidy(known: &Known<'_>, planned: &[Planned]) -> Step<()> {
+    let system = &known.facts.settings.system_namespace;
+    for secret in known.listed(Ask::LabelledSecrets)? {
+        let metadata = &secret.0["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let current = planned.iter().any(|planned| planned.secret_name == name);
+        let ours = planned
+            .iter()
+            .any(|planned| name.starts_with(&planned.secret_prefix));
+        if ours && !current {
+            let key = Key::of::<Secret>(Server::Workload, Some(system), name);
+            let uid = metadata["uid"].as_str().map(str::to_owned);
+            known.write(Write::delete(
+                key,
+                uid,
+                "the values of an earlier version or stage",
+            ))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! What is remembered of a Cluster from one pass to the next, by this process alone. Forgetting it only costs time.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use sluice_crds::{foreign::App, run::Hook};
+
+use super::Clock;
+use crate::{proof::last_moved, retry::spread};
+
+/// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.
+const EVERY: Duration = Duration::from_secs(9);
+
+/// How long a thing is believed to be as it was when it was looked at last, while looks at it are not answered: as long as the proofs
+/// of a silent workload are.
+const BELIEVED: Duration = Duration::from_mins(1);
+
+/// How long an App that is being deployed may show nothing. kapp writes a line at least every minute while it waits.
+const STALLED: Duration = Duration::from_secs(90);
+
+/// The same for an App that by its own account has not moved for as long: this process, which may be a new one, only has to
+/// see for itself that it does not.
+const STALLED_BEFORE: Duration = Duration::from_secs(10);
+
+/// What is remembered of one Cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// When its status was written last.
+    pub written: Option<Instant>,
+    /// Since when a Package that the settled Cluster has was edited in place.
+    edited_since: Option<Instant>,
+    apps: BTreeMap<String, Sighting>,
+    looks: Looks,
+    /// Gates that this process may have opened. Its watch may not have shown them yet.
+    pub(super) opened: Vec<(Hook, String)>,
+}
+
+/// In which version an App was seen last, and since when.
+#[derive(Debug, Clone)]
+struct Sighting {
+    version: String,
+    since: Instant,
+    /// Whether it was found stalled in this version.
+    found: bool,
+}
+
+/// What a thing is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// The proof of a package.
+    Proof,
+    /// A gate that is open by such a proof.
+    OpenGate,
+    /// Neither.
+    Nothing,
+}
+
+/// When each thing that a package needs was last made sure of, and with which content.
+#[derive(Debug, Clone, Default)]
+struct Looks {
+    /// Number of the connection to the workload.
+    connection: u64,
+    things: BTreeMap<String, (String, Instant)>,
+}
+
+impl Memory {
+    /// How long the settled Cluster with this UID still leaves an edited Package as it is; `None` once its time has come.
+    pub(super) fn leaves_edits(&mut self, uid: &str, over: Duration, now: Instant) -> Option<Duration> {
+        let since = *self.edited_since.get_or_insert(now);
+        let left = spread(uid, over).saturating_sub(now.duration_since(since));
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// There is no edit any more that the Cluster could wait with.
+    pub(super) fn has_no_edits(&mut self) {
+        self.edited_since = None;
+    }
+
+    /// Whether `app` has had this version for long, since it was first seen or since this was last said.
+    pub(super) fn is_stalled(&mut self, app: &App, clock: Clock) -> bool {
+        let version = app.resource_version().unwrap_or_default();
+        let by_its_account = last_moved(app).is_some_and(|moved| {
+            clock.now.duration_since(moved) >= SignedDuration::from_secs(STALLED.as_secs().cast_signed())
+        });
+        let first = || Sighting {
+            version: String::new(),
+            since: clock.instant,
+            found: false,
+        };
+        let seen = self.apps.entry(app.name_any()).or_insert_with(first);
+        if seen.version != version {
+            *seen = Sighting { version, ..first() };
+            return false;
+        }
+        let long = if by_its_account && !seen.found {
+            STALLED_BEFORE
+        } else {
+            STALLED
+        };
+        let stalled = clock.instant.duration_since(seen.since) >= long;
+        if stalled {
+            (seen.since, seen.found) = (clock.instant, true);
+        }
+        stalled
+    }
+
+    /// What was made sure of over another connection counts for nothing.
+    pub(super) fn connected(&mut self, connection: u64) {
+        if self.looks.connection != connection {
+            self.looks = Looks {
+                connection,
+                ..Looks::default()
+            };
+        }
+    }
+
+    /// Whether `thing` has to be looked at: it never was with this `content`, or it is needed and the last look is some time ago.
+    pub(super) fn is_due(&self, thing: &str, content: &str, need: Need, now: Instant) -> bool {
+        let age = self.age(thing, content, now);
+        age.is_none_or(|age| need != Need::Nothing && age >= EVERY)
+    }
+
+    /// Whether `thing` is believed to have this `content` although it cannot be looked at. What is still to be proven is not.
+    pub(super) fn is_believed(&self, thing: &str, content: &str, need: Need, now: Instant) -> bool {
+        need == Need::OpenGate && self.age(thing, content, now).is_some_and(|age| age < BELIEVED)
+    }
+
+    fn age(&self, thing: &str, content: &str, now: Instant) -> Option<Duration> {
+        let (known, at) = self.looks.things.get(thing)?;
+        (known == content).then(|| now.duration_since(*at))
+    }
+
+    /// `thing` had this `content` at `now`.
+    pub(super) fn looked(&mut self, thing: &str, content: &str, now: Instant) {
+        self.looks
+            .things
+            .insert(thing.to_owned(), (content.to_owned(), now));
+    }
+
+    /// Everything has to be looked at again.
+    pub(super) fn forget_looks(&mut self) {
+        self.looks.things.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    const OVER: Duration = Duration::from_mins(10);
+
+    #[test]
+    fn a_cluster_waits_for_its_time_once() {
+        let (mut memory, began) = (Memory::default(), Instant::now());
+        let time = spread("uid", OVER);
+        assert_eq!(memory.leaves_edits("uid", OVER, began), Some(time));
+        let nearly = began + time.saturating_sub(Duration::from_millis(1));
+        assert_eq!(
+            memory.leaves_edits("uid", OVER, nearly),
+            Some(Duration::from_millis(1))
+        );
+        assert_eq!(memory.leaves_edits("uid", OVER, began + time), None);
+        assert_eq!(memory.leaves_edits("uid", OVER, began + OVER), None);
+        memory.has_no_edits();
+        assert_eq!(
+            memory.leaves_edits("uid", OVER, began + OVER),
+            Some(time),
+            "another edit"
+        );
+    }
+
+    #[test]
+    fn what_is_needed_is_looked_at_again_and_again() {
+        use Need::{Nothing, OpenGate, Proof};
+        let (mut memory, began) = (Memory::default(), Instant::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        memory.connected(1);
+        assert!(
+            memory.is_due("Secret one", "a", Nothing, at(0)),
+            "never looked at"
+        );
+        memory.looked("Secret one", "a", at(0));
+        let due = |need, second| memory.is_due("Secret one", "a", need, at(second));
+        assert!(!due(Proof, 1), "in the same burst");
+        assert!(due(Proof, 10), "at the next look");
+        assert!(due(OpenGate, 10), "at the next look");
+        assert!(!due(Nothing, 10), "not needed");
+        assert!(
+            memory.is_due("Secret one", "b", Nothing, at(1)),
+            "of other content"
+        );
+        assert!(memory.is_due("Secret two", "a", Nothing, at(1)), "another one");
+    }
+
+    #[test]
+    fn what_was_looked_at_is_forgotten_with_its_connection() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        let is_due = |memory: &Memory| memory.is_due("Secret one", "a", Need::Nothing, now);
+        memory.connected(1);
+        memory.looked("Secret one", "a", now);
+        memory.connected(1);
+        assert!(!is_due(&memory), "over the same connection");
+        memory.connected(2);
+        assert!(is_due(&memory), "over another connection");
+        memory.looked("Secret one", "a", now);
+        memory.forget_looks();
+        assert!(is_due(&memory), "forgotten");
+    }
+
+    #[test]
+    fn what_an_open_gate_rests_on_is_believed_for_a_while() {
+        use Need::{Nothing, OpenGate, Proof};
+        let (mut memory, began) = (Memory::default(), Instant::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        assert!(
+            !memory.is_believed("Secret one", "a", OpenGate, at(0)),
+            "never looked at"
+        );
+        memory.looked("Secret one", "a", at(0));
+        assert!(memory.is_believed("Secret one", "a", OpenGate, at(59)));
+        assert!(!memory.is_believed("Secret one", "a", OpenGate, at(60)));
+        assert!(
+            !memory.is_believed("Secret one", "b", OpenGate, at(1)),
+            "of other content"
+        );
+        for need in [Proof, Nothing] {
+            assert!(!memory.is_believed("Secret one", "a", need, at(1)));
+        }
+    }
+
+    /// An App that moved at second 0 by its own account, if at all.
+    fn app(name: &str, version: &str, moved: bool) -> App {
+        let moved = moved.then(|| serde_json::json!({"fetch": {"startedAt": "1970-01-01T00:00:00Z"}}));
+        let metadata = serde_json::json!({"name": name, "resourceVersion": version});
+        serde_json::from_value(serde_json::json!({
+            "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App", "metadata": metadata, "spec": {}, "status": moved,
+        }))
+        .unwrap()
+    }
+
+    fn clock(began: Instant, second: u64) -> Clock {
+        Clock {
+            instant: began + Duration::from_secs(second),
+            now: Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second.cast_signed()),
+        }
+    }
+
+    /// Whether it is found stalled at each of these seconds.
+    fn found(moved: bool, seconds: &[u64]) -> Vec<bool> {
+        let (mut memory, began) = (Memory::default(), Instant::now());
+        let at = |&second: &u64| memory.is_stalled(&app("one", "7", moved), clock(began, second));
+        seconds.iter().map(at).collect()
+    }
+
+    #[test]
+    fn an_app_that_changes_is_never_stalled() {
+        let (mut memory, began) = (Memory::default(), Instant::now());
+        for step in 0..10 {
+            let app = app("one", &step.to_string(), false);
+            assert!(!memory.is_stalled(&app, clock(began, 90 * step)));
+        }
+    }
+
+    #[test]
+    fn a_stalled_app_is_found_once_for_each_period() {
+        assert_eq!(
+            found(false, &[0, 60, 89, 90, 100, 179, 180]),
+            [false, false, false, true, false, false, true]
+        );
+    }
+
+    /// A leader that has just begun has seen nothing yet; where leaders follow each other quickly, none would ever find it.
+    #[test]
+    fn an_app_that_has_not_moved_for_long_is_found_soon_and_then_once_for_each_period() {
+        assert_eq!(
+            found(true, &[100, 105, 109, 110, 115, 130, 199, 200]),
+            [false, false, false, true, false, false, false, true]
+        );
+        assert_eq!(found(true, &[50, 60, 89, 90]), [false, false, false, true]);
+    }
+
+    #[test]
+    fn each_app_has_its_own_time() {
+        let (mut memory, began) = (Memory::default(), Instant::now());
+        assert!(!memory.is_stalled(&app("one", "7", false), clock(began, 0)));
+        assert!(!memory.is_stalled(&app("two", "7", false), clock(began, 90)));
+        assert!(memory.is_stalled(&app("one", "7", false), clock(began, 90)));
+    }
+}

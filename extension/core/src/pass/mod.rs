@@ -1,0 +1,106 @@
+//! One pass over one Cluster: a pure function of what is known.
+//!
+//! It is called again and again while more becomes known, from its beginning each time: an object that it needs and nobody has read is
+//! asked for, and a write that was not made yet is asked for, too. What was read and what became of writes is what it goes on from, so
+//! nothing is recorded as done because it was intended.
+
+mod after;
+mod ask;
+mod at_rest;
+mod confirm;
+mod delete;
+mod draft;
+mod facts;
+mod failure;
+mod install;
+mod known;
+mod legacy_pause;
+mod memory;
+mod nudge;
+mod packages;
+mod plan;
+mod provider;
+mod record_first;
+mod status;
+mod validate;
+mod values;
+mod workload;
+mod write;
+
+use std::time::Duration;
+
+pub use after::{After, Event};
+pub use ask::{Ask, Contact, Key, Kubeconfig, Moment, Resource, Server, Sight, Watched};
+pub use facts::{Facts, Settings, Unknown};
+pub use failure::{Failure, pass_failed};
+pub use known::{Answer, Clock, Known, Object, Step, Stop};
+pub use memory::Memory;
+pub use provider::missing_rule;
+pub use status::{Close, close};
+pub use write::{Verb, Write};
+
+use crate::hold::Hold;
+
+/// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
+const UNWATCHED: Duration = Duration::from_secs(1);
+
+/// How soon a cluster at rest is looked at again whose values cannot be had any more. There may be hundreds that share the
+/// cause, such as the login of a cloud. The configurations of Sluice wake it as soon as they are ready.
+const AT_REST: Duration = Duration::from_secs(30);
+
+/// A pass that came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// The next one is made when something changes, or after this time.
+    After(Duration),
+    /// The next one is made when something changes.
+    Wait,
+    /// The same, and nothing need be remembered.
+    Forget,
+}
+
+/// The pass, as far as it comes with what is known. `after` is what it leaves, also where it does not come to its end.
+///
+/// # Errors
+/// What has to be read or written before it goes on; or why it cannot.
+pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
+    let facts = known.facts;
+    if facts.cluster.metadata.deletion_timestamp.is_some() {
+        legacy_pause::remove(known, after)?;
+        return delete::delete(known, after);
+    }
+    // The watch of the kind wakes the Cluster.
+    match &facts.unknown {
+        None => legacy_pause::remove(known, after)?,
+        Some(Unknown::Reading) => return Ok(Done::After(AT_REST)),
+        Some(Unknown::Unreadable(hold)) => {
+            status::unseen(known, after, hold)?;
+            return Ok(Done::After(AT_REST));
+        }
+    }
+    let validated = validate::validate(known)?;
+    let (bootstrap, problem) = draft::changed(known, &validated)?;
+    let Some(bootstrap) = bootstrap else {
+        return Ok(without_bootstrap(after, problem));
+    };
+    // What was merged may be something else by now.
+    let problem = match problem {
+        Some(problem) => Some(problem),
+        None => validate::below_release(known, &validated, &bootstrap)?,
+    };
+    let packages = packages::packages(known, after, &validated, &bootstrap, problem.as_ref())?;
+    status::status(known, after, &validated, &bootstrap, packages)
+}
+
+/// A Cluster without ClusterBootstrap has no record to carry the reason, so hooks and events do.
+fn without_bootstrap(after: &mut After, problem: Option<Hold>) -> Done {
+    after.note = Some(problem.clone());
+    let Some(hold) = problem else {
+        return Done::Wait;
+    };
+    after.events.push(Event::Held(hold));
+    Done::After(UNWATCHED)
+}
+
+#[cfg(test)]
+mod tests;

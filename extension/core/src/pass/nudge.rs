@@ -1,0 +1,54 @@
+//! A kapp-controller whose process ended leaves what it was deploying as it is for a whole sync period. It is asked again.
+
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::json;
+use sluice_crds::labels::annotation;
+
+use super::{
+    Known, Server, Step, Stop,
+    after::After,
+    ask::Key,
+    packages::{Packages, watched},
+    write::Write,
+};
+use crate::proof::is_underway;
+
+/// Has kapp-controller work again on every App that says it is being deployed and has not moved for long: an App is worked
+/// on at once when a Secret with its values changes. One that is only slow is deployed once more afterwards, which changes
+/// nothing. The App of a cluster's kapp-controller is one of the management cluster.
+pub(super) fn run(known: &Known<'_>, after: &mut After, packages: &Packages) -> Step<()> {
+    let facts = known.facts;
+    let unproven = packages
+        .planned
+        .iter()
+        .zip(&packages.judged)
+        .filter(|(_, judged)| !judged.ready());
+    let mut writes = Vec::new();
+    for (planned, _) in unproven {
+        if planned.server() == Server::Workload && !packages.connected {
+            continue;
+        }
+        let (_, app) = watched(known, planned)?;
+        if !app.is_some_and(|app| is_underway(&app) && after.memory.is_stalled(&app, known.began)) {
+            continue;
+        }
+        let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
+        let touched =
+            json!({"metadata": {"annotations": {annotation::ASKED_AGAIN_AT: known.began.now.to_string()}}});
+        let key = Key::of::<Secret>(planned.server(), Some(namespace), &planned.secret_name);
+        match known.write(Write::patch(
+            key,
+            touched,
+            "kapp-controller shall work again on an App that does not move",
+        )) {
+            // It is tried again after a while.
+            Ok(_) | Err(Stop::Failed(_)) => {}
+            Err(Stop::Write(more)) => writes.extend(more),
+            Err(stop) => return Err(stop),
+        }
+    }
+    if writes.is_empty() {
+        return Ok(());
+    }
+    Err(Stop::Write(writes))
+}

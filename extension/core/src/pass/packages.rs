@@ -1,0 +1,338 @@
+//! The packages of a cluster: planned, written where that is allowed, and judged.
+
+use std::{sync::Arc, time::Duration};
+
+use sluice_crds::{
+    foreign::{App, PackageInstall},
+    run::{ClusterBootstrap, UpgradeRecord},
+};
+
+use super::{
+    Known, Server, Step, Stop,
+    after::After,
+    ask::Moment,
+    failure::{refused, write_refused},
+    install::install,
+    known::together,
+    memory::Need,
+    nudge,
+    plan::{Plan, Planned, plan},
+    provider,
+    record_first::closes_a_gate,
+    validate::Validated,
+    workload::{Reach, connect, is_filled, reach},
+};
+use crate::{
+    bootstrap::Role,
+    digest::Ground,
+    hold::{Hold, HoldReason},
+    proof::{JudgedOn, Judgement, Standing, judge, standing, unseen},
+    record::latch,
+};
+
+/// PackageInstall and App of one package.
+type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
+
+/// The packages of a cluster in a pass.
+pub(super) struct Packages {
+    pub(super) planned: Vec<Planned>,
+    /// How far each is, in the order of `planned`.
+    pub(super) judged: Vec<Judgement>,
+    /// The PackageInstall of each, in the order of `planned`.
+    pub(super) installs: Vec<Option<Arc<PackageInstall>>>,
+    /// When to look again, if the record says that all is done, so that nothing was looked at.
+    pub(super) settled: Option<Duration>,
+    pub(super) reach: Reach,
+    /// Whether there is a connection to the workload.
+    pub(super) connected: bool,
+    pub(super) problem: Option<Hold>,
+    /// Whether a PackageInstall was written by another client since it was last seen; that write is on its way.
+    pub(super) conflict: bool,
+    /// Whether nothing was written because a gate has to be closed before.
+    pub(super) record_first: bool,
+    /// When the workload was asked last.
+    moment: Moment,
+    /// UID of the workload that `planned` is for.
+    pub(super) workload_uid: Option<String>,
+    /// Names of the PackageInstalls that were deployed from something else than was written for them.
+    pub(super) altered: Vec<String>,
+}
+
+/// Brings the packages of `bootstrap` to where they shall be, as far as that is possible now.
+pub(super) fn packages(
+    known: &Known<'_>,
+    after: &mut After,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    problem: Option<&Hold>,
+) -> Step<Packages> {
+    let record = known.facts.record();
+    let stage = validated.progress.stage();
+    let plan = |workload: Option<&str>| {
+        let ground = Ground {
+            stage,
+            workload,
+            ..Ground::default()
+        };
+        plan(known, &bootstrap.spec, ground)
+    };
+    let recorded = record.and_then(|record| record.workload_uid.as_deref());
+    let Plan {
+        planned,
+        problem: mut missing,
+        mut stops,
+    } = plan(recorded)?;
+    let waiting = missing
+        .as_ref()
+        .is_some_and(|hold| hold.reason == HoldReason::ValuesNotReady);
+    if waiting
+        && validated.paused.is_none()
+        && problem.is_none()
+        && let Err(stop) = provider::label(known, &bootstrap.spec)
+    {
+        missing = Some(stop.held()?);
+    }
+    let mut packages = Packages {
+        planned,
+        judged: Vec::new(),
+        installs: Vec::new(),
+        settled: None,
+        reach: Reach::creating(),
+        connected: false,
+        problem: problem.cloned().or(missing),
+        conflict: false,
+        record_first: false,
+        moment: Moment::BeforeWrites,
+        workload_uid: recorded.map(str::to_owned),
+        altered: Vec::new(),
+    };
+    packages.settled = packages.is_settled(known, after, record);
+    if packages.settled.is_some() {
+        after.close = true;
+        return Ok(packages);
+    }
+    if stage.is_some() {
+        match connect(known) {
+            Ok(connection) => {
+                after.memory.connected(connection);
+                packages.connected = true;
+                packages.reach(known, after)?;
+            }
+            Err(stop) => {
+                packages.reach = Reach::NotYet(stop.held()?);
+                after.close = true;
+            }
+        }
+    }
+    // On a workload that was never seen before, or is another one by now, everything is asked for again.
+    if let Some(uid) = packages.reach.uid().filter(|uid| Some(*uid) != recorded) {
+        let there = plan(Some(uid))?;
+        packages.workload_uid = Some(uid.to_owned());
+        packages.planned = there.planned;
+        packages.problem = problem.cloned().or(there.problem);
+        stops = there.stops;
+    }
+    let may_write = validated.paused.is_none()
+        && problem.is_none()
+        && !stops
+        && !packages.leaves_edits(known, after, record)
+        && stage.is_some()
+        && packages.workload_uid.is_some()
+        && packages.reach.uid().is_some();
+    packages.judge(known)?;
+    if may_write {
+        packages.record_first = closes_a_gate(known, &after.memory, validated, bootstrap, &packages);
+        if packages.record_first {
+            return Ok(packages);
+        }
+        packages.write(known, after)?;
+        // It may have been lost meanwhile.
+        packages.moment = Moment::BeforeJudging;
+        packages.reach(known, after)?;
+        packages.judge(known)?;
+        nudge::run(known, after, &packages)?;
+    }
+    Ok(packages)
+}
+
+impl Packages {
+    /// Asks the workload how it is.
+    fn reach(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
+        if self.connected {
+            self.reach = reach(known, self.moment)?;
+            if matches!(self.reach, Reach::Lost(_)) {
+                self.lose(after);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the connection; the next pass opens another one.
+    pub(super) fn lose(&mut self, after: &mut After) {
+        after.close = true;
+        self.connected = false;
+        self.reach = Reach::lost();
+    }
+
+    /// Stage 0, then the others. kapp-controller is what gives the proof of all others, so nothing of a hop is written to
+    /// the workload before it is proven itself.
+    fn write(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
+        let is_first = |planned: &&Planned| planned.role == Role::KappController;
+        let record = known.facts.record();
+        for planned in self.planned.iter().filter(is_first) {
+            match install(known, &mut after.memory, planned, need(record, planned)) {
+                Ok(false) => {}
+                Ok(true) => self.altered.push(planned.install_name.clone()),
+                Err(Stop::Failed(failure))
+                    // Else what was seen is not what is there, or the server asks for patience, or does not answer.
+                    if failure
+                        .code
+                        .is_some_and(|code| !matches!(code, 404 | 409 | 429 | 503 | 504)) =>
+                {
+                    self.problem = Some(write_refused(&planned.package_name, "management", &failure));
+                    return Ok(());
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        if !self.kapp_controller_is_proven(known)? {
+            return Ok(());
+        }
+        let others: Vec<&Planned> = self.planned.iter().filter(|planned| !is_first(planned)).collect();
+        let outcomes = together(
+            others
+                .iter()
+                .map(|planned| install(known, &mut after.memory, planned, need(record, planned))),
+        )?;
+        let mut writes = Vec::new();
+        for (planned, outcome) in others.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(false) => {}
+                Ok(true) => self.altered.push(planned.install_name.clone()),
+                Err(Stop::Write(more)) => writes.extend(more),
+                Err(Stop::Failed(failure)) if failure.is_conflict() => self.conflict = true,
+                Err(Stop::Failed(failure)) => {
+                    if failure.is_not_found() {
+                        // Its namespace or its kind is gone, and maybe more.
+                        after.memory.forget_looks();
+                    }
+                    self.problem = Some(refused(&planned.package_name, &failure));
+                    break;
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        Err(Stop::Write(writes))
+    }
+
+    fn kapp_controller_is_proven(&self, known: &Known<'_>) -> Step<bool> {
+        let record = known.facts.record();
+        let recorded = record.and_then(|record| record.workload_uid.as_deref());
+        for planned in self
+            .planned
+            .iter()
+            .filter(|planned| planned.role == Role::KappController)
+        {
+            let target = planned.target();
+            let latch = recorded.and_then(|uid| latch(record, uid, target.name));
+            let (install, app) = watched(known, planned)?;
+            if !judge(&target, install.as_deref(), app.as_deref(), latch).ready() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Judges every package from the watches.
+    fn judge(&mut self, known: &Known<'_>) -> Step<()> {
+        self.judged.clear();
+        self.installs.clear();
+        let record = known.facts.record();
+        let uid = self.reach.uid().map(str::to_owned);
+        let asked: Vec<_> = self
+            .planned
+            .iter()
+            .map(|planned| match planned.server() {
+                Server::Workload if !self.connected => Ok((None, None)),
+                _ => watched(known, planned),
+            })
+            .collect();
+        let seen: Vec<_> = together(asked)?.into_iter().collect::<Step<_>>()?;
+        for (planned, (install, app)) in self.planned.iter().zip(seen) {
+            let target = planned.target();
+            // Proof given by another API server is none on this one; one that is silent is asked about its last word.
+            let last = record.and_then(|record| record.workload_uid.as_deref());
+            let latch = uid
+                .as_deref()
+                .or(last)
+                .and_then(|uid| latch(record, uid, target.name));
+            // A store that lost its server is old: what was proven stays so until the record lets go of it.
+            let judged = if self.sees(planned) {
+                let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
+                self.noting(known, planned, judged)?
+            } else {
+                unseen(&target, latch)
+            };
+            let altered = self.altered.contains(&planned.install_name);
+            self.judged.push(judged.with_repairs(planned.repairs, altered));
+            self.installs.push(install);
+        }
+        Ok(())
+    }
+
+    /// Whether the server that says how far a package is was reached in this pass.
+    fn sees(&self, planned: &Planned) -> bool {
+        planned.judged_on() == JudgedOn::Management || self.reach.uid().is_some()
+    }
+
+    /// Whether a package of which no PackageInstall is known has none.
+    pub(super) fn shows(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+        if !self.sees(planned) {
+            return Ok(false);
+        }
+        match planned.judged_on() {
+            JudgedOn::Management => Ok(true),
+            JudgedOn::Workload => is_filled(known, self.moment),
+        }
+    }
+
+    /// `judged` with the run that the watch of the workload's Apps showed first.
+    pub(super) fn noting(&self, known: &Known<'_>, planned: &Planned, judged: Judgement) -> Step<Judgement> {
+        if planned.judged_on() == JudgedOn::Management || !self.connected {
+            return Ok(judged.noting(None));
+        }
+        let watched = known.watched(Server::Workload, &planned.install_name)?;
+        Ok(judged.noting(watched.first_seen.as_ref()))
+    }
+}
+
+/// What the things are needed for that a package is deployed from.
+fn need(record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
+    let rests =
+        |record: &UpgradeRecord| record.outcome.is_none() && record.gates.iter().any(|gate| gate.open);
+    if !is_recorded(record, planned) {
+        Need::Proof
+    } else if record.is_some_and(rests) {
+        Need::OpenGate
+    } else {
+        Need::Nothing
+    }
+}
+
+/// Whether the record has the proof of exactly this package.
+fn is_recorded(record: Option<&UpgradeRecord>, planned: &Planned) -> bool {
+    record.is_some_and(|record| {
+        record.packages.iter().any(|record| {
+            standing(std::slice::from_ref(record), std::iter::once(planned.target())) == Standing::Proven
+        })
+    })
+}
+
+/// PackageInstall and App of a package, as the watches show them.
+pub(super) fn watched(known: &Known<'_>, planned: &Planned) -> Step<Seen> {
+    let watched = known.watched(planned.server(), &planned.install_name)?;
+    Ok((watched.install.clone(), watched.app.clone()))
+}

@@ -1,0 +1,47 @@
+//! What tests of the parts of a pass share.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::{build::Owner, hop::Plan};
+
+pub(super) fn clock() -> Clock {
+    Clock {
+        now: Timestamp::UNIX_EPOCH,
+        instant: Instant::now(),
+    }
+}
+
+/// A Cluster without anything.
+pub(super) fn facts() -> Facts {
+    let cluster = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {"name": "one", "namespace": "team-a", "uid": "uid"},
+        "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
+    });
+    let cluster: sluice_crds::foreign::Cluster = serde_json::from_value(cluster).unwrap();
+    Facts {
+        settings: Settings {
+            system_namespace: "system".to_owned(),
+            sync_period: Duration::from_mins(10),
+        },
+        owner: Owner {
+            name: "one".to_owned(),
+            namespace: "team-a".to_owned(),
+            uid: "uid".to_owned(),
+        },
+        label: String::new(),
+        topology: cluster.spec.topology.clone().unwrap(),
+        cluster: cluster.into(),
+        bootstrap: None,
+        control_plane: None,
+        unknown: None,
+        workers: Vec::new(),
+        plan: Plan::Direct,
+        releases: Vec::new(),
+        catalogue: std::collections::BTreeMap::new(),
+    }
+}

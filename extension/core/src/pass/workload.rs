@@ -1,0 +1,158 @@
+//! The way into a workload cluster, and how it answers.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use sluice_crds::labels::name;
+
+use super::{
+    Answer, Known, Server, Sight, Step,
+    ask::{Ask, Contact, Kubeconfig, Moment},
+    failure::{SILENT, silent},
+};
+use crate::{
+    hold::{Hold, HoldReason},
+    kubeconfig,
+    record::Workload,
+};
+
+/// A connection that was silent for so long is opened again once the server answers.
+const REOPEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
+
+/// How the workload cluster answers.
+#[derive(Debug, Clone)]
+pub(super) enum Reach {
+    NotYet(Hold),
+    Unreachable {
+        since: Timestamp,
+        hold: Hold,
+    },
+    Reached {
+        uid: String,
+    },
+    /// The connection is one to another server, or has ended: another one has to be opened.
+    Lost(Hold),
+}
+
+impl Reach {
+    /// Nothing is known of it.
+    pub(super) fn creating() -> Self {
+        Self::NotYet(Hold::new(
+            HoldReason::ControlPlaneCreating,
+            "waiting for the control plane",
+        ))
+    }
+
+    /// The connection has to be closed; the next pass opens another one.
+    pub(super) fn lost() -> Self {
+        Self::Lost(Hold::new(
+            HoldReason::WorkloadUnreachable,
+            "opening another connection to the workload API server",
+        ))
+    }
+
+    /// The same for the record.
+    pub(super) fn seen(&self) -> Workload<'_> {
+        match self {
+            Self::NotYet(hold) | Self::Lost(hold) => Workload::NotYet(hold.clone()),
+            Self::Unreachable { since, hold } => Workload::Unreachable {
+                since: *since,
+                hold: hold.clone(),
+            },
+            Self::Reached { uid } => Workload::Reached { uid },
+        }
+    }
+
+    pub(super) fn uid(&self) -> Option<&str> {
+        match self {
+            Self::Reached { uid } => Some(uid),
+            _ => None,
+        }
+    }
+}
+
+/// The number of the connection to the workload.
+///
+/// # Errors
+/// What an operator has to put right first is a [`Hold`].
+pub(super) fn connect(known: &Known<'_>) -> Step<u64> {
+    let owner = &known.facts.owner;
+    let namespace = &owner.namespace;
+    let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);
+    let found = known.read::<Secret>(&secret, (Server::Management, Some(namespace)), Sight::First)?;
+    let bytes = found.and_then(|found| found.data?.remove(name::KUBECONFIG_KEY));
+    let missing = || {
+        Hold::new(
+            HoldReason::KubeconfigNotFound,
+            format!(
+                "waiting for Secret {namespace}/{secret} with key {}",
+                name::KUBECONFIG_KEY
+            ),
+        )
+    };
+    let bytes = bytes.ok_or_else(missing)?.0;
+    // The reason names the field; what the field holds is never repeated.
+    let refused = |why: &dyn std::fmt::Display| {
+        Hold::new(
+            HoldReason::KubeconfigRefused,
+            format!("kubeconfig in Secret {namespace}/{secret}: {why}"),
+        )
+    };
+    let parsed = kubeconfig::parse(&bytes).map_err(|error| refused(&error))?;
+    let digest = kubeconfig::digest(&bytes);
+    match known.answer(Ask::Connection(Box::new(Kubeconfig { parsed, digest })))? {
+        Answer::Connected(connection) => Ok(*connection),
+        Answer::NotConnected(why) => Err(refused(why).into()),
+        _ => Err(Hold::new(HoldReason::WorkloadUnreachable, SILENT).into()),
+    }
+}
+
+/// Whose data the workload API server serves, or why that is not known. The connection to one that serves other data than before is
+/// lost: its stores are not theirs, and everything is asked for again.
+pub(super) fn reach(known: &Known<'_>, moment: Moment) -> Step<Reach> {
+    Ok(match known.contact(moment)? {
+        Contact::Ended | Contact::Replaced => Reach::lost(),
+        Contact::Silent {
+            since,
+            now,
+            last_answer,
+        } => {
+            // A watch that resumes says nothing until something changes, but it was answered.
+            let silent_for = now.duration_since(*since);
+            // Where the clock was set back the time is not known.
+            let silent_for = if silent_for.is_negative() {
+                REOPEN_AFTER
+            } else {
+                silent_for
+            };
+            let within = |time: Duration| last_answer.is_some_and(|answered| answered < time);
+            if silent_for >= REOPEN_AFTER && Duration::try_from(silent_for).is_ok_and(within) {
+                return Ok(Reach::lost());
+            }
+            Reach::Unreachable {
+                since: *since,
+                hold: Hold::new(HoldReason::WorkloadUnreachable, SILENT),
+            }
+        }
+        Contact::GivenUp(why) => {
+            let message =
+                format!("PackageInstalls or Apps of the workload cluster cannot be kept in memory: {why}");
+            Reach::NotYet(Hold::new(HoldReason::WorkloadUnreachable, message))
+        }
+        Contact::Serves { uid, .. } => Reach::Reached { uid: uid.clone() },
+        Contact::Unread { since, failure } => match since {
+            None => Reach::NotYet(silent(failure)),
+            Some(since) => Reach::Unreachable {
+                since: *since,
+                hold: silent(failure),
+            },
+        },
+    })
+}
+
+/// Whether what the stores of the workload show is all that there is.
+pub(super) fn is_filled(known: &Known<'_>, moment: Moment) -> Step<bool> {
+    let contact = known.contact(moment)?;
+    Ok(matches!(contact, Contact::Serves { filled: true, .. }))
+}
