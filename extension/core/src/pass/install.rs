@@ -252,3 +252,6 @@ pub(super) fn tidy(known: &Known<'_>, planned: &[Planned]) -> Step<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

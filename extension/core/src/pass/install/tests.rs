@@ -1,0 +1,207 @@
+//! Writes against one object that is at the server and was seen in memory, or not.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    build::{Install, Owner, Place, install as built, repair_values_secret, values_secret},
+    pass::{
+        Answer, Failure, Object,
+        tests::{clock, facts},
+        write::Verb,
+    },
+};
+
+/// A server with one object, or with none, that knows preconditions and nothing else.
+#[derive(Clone)]
+struct One {
+    object: Option<Value>,
+    /// What was written last.
+    written: Option<Value>,
+}
+
+impl One {
+    fn with(object: Option<Value>) -> Self {
+        Self {
+            object,
+            written: None,
+        }
+    }
+
+    fn make(&mut self, write: &Write) -> Result<Object, Failure> {
+        let refused = |code| {
+            Err(Failure {
+                code: Some(code),
+                ..Failure::other(Server::Workload, "")
+            })
+        };
+        let Some(found) = &self.object else {
+            return match write.verb {
+                Verb::Create => {
+                    let mut created = write.body.clone();
+                    created["metadata"]["uid"] = json!("created");
+                    self.object = Some(created.clone());
+                    Ok(Object(created))
+                }
+                _ => refused(404),
+            };
+        };
+        let metadata = &write.body["metadata"];
+        let differs = |field: &str| !metadata[field].is_null() && metadata[field] != found["metadata"][field];
+        match write.verb {
+            Verb::Create => refused(409),
+            Verb::Delete if write.body != found["metadata"]["uid"] => refused(409),
+            Verb::Delete => {
+                self.object = None;
+                Ok(Object(Value::Null))
+            }
+            _ if differs("uid") || differs("resourceVersion") => refused(409),
+            _ => {
+                self.written = Some(write.body.clone());
+                Ok(Object(found.clone()))
+            }
+        }
+    }
+
+    /// What `part` of a pass comes to at this server.
+    fn run<T>(&mut self, part: impl Fn(&Known<'_>) -> Step<T>) -> Step<T> {
+        let (facts, memory) = (facts(), Memory::default());
+        let mut known = Known::new(&facts, &memory, clock());
+        loop {
+            match part(&known) {
+                Err(Stop::Need(asks)) => {
+                    for ask in asks {
+                        let found = self
+                            .object
+                            .clone()
+                            .map_or(Answer::Absent, |found| Answer::Found(Object(found)));
+                        known.learn(ask, found);
+                    }
+                }
+                Err(Stop::Write(writes)) => {
+                    for write in writes {
+                        let outcome = self.make(&write);
+                        known.wrote(write, outcome);
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+fn owner() -> Owner {
+    Owner {
+        name: "one".to_owned(),
+        namespace: "tenant".to_owned(),
+        uid: "cluster".to_owned(),
+    }
+}
+
+fn wanted(version: &str) -> PackageInstall {
+    let antrea = Install {
+        name: "one-antrea",
+        place: Place::Workload("system"),
+        ref_name: "antrea.test",
+        version,
+        values: "one-antrea-data-values-0a",
+        sync_period: "10m0s",
+    };
+    built(&owner(), &antrea)
+}
+
+/// `version` as the server has it in its write `resource_version`.
+fn stored(version: &str, uid: &str, resource_version: &str) -> PackageInstall {
+    let mut install = wanted(version);
+    install.metadata.uid = Some(uid.to_owned());
+    install.metadata.resource_version = Some(resource_version.to_owned());
+    install
+}
+
+/// Writes 2.0.0 to a server that has `server`, when `seen` was found in memory. What it answers, and what it has then.
+fn write(server: Option<PackageInstall>, seen: Option<&PackageInstall>) -> (u16, One) {
+    let mut one = One::with(server.map(|server| json!(server)));
+    let code = match one.run(|known| write_install(known, Server::Workload, &wanted("2.0.0"), seen)) {
+        Ok(()) => 200,
+        Err(stop) => stop.failed().unwrap().code.unwrap(),
+    };
+    (code, one)
+}
+
+#[test]
+fn what_was_written_since_it_was_seen_is_never_overwritten() {
+    let newer = Some(stored("3.0.0", "a", "9"));
+    let refused = |server: Option<PackageInstall>, seen: Option<&PackageInstall>, code| {
+        let (answered, one) = write(server.clone(), seen);
+        assert_eq!(answered, code);
+        assert_eq!(one.object, server.map(|server| json!(server)));
+        assert_eq!(one.written, None);
+    };
+    // A leader that was stopped between looking and writing, while another one brought the package further.
+    refused(newer.clone(), Some(&stored("1.0.0", "a", "7")), 409);
+    // It did not exist yet when it was looked for.
+    refused(newer.clone(), None, 409);
+    // It was deleted and created again.
+    refused(newer, Some(&stored("1.0.0", "b", "9")), 409);
+    // It was deleted: nothing is created in passing.
+    refused(None, Some(&stored("1.0.0", "a", "7")), 404);
+}
+
+#[test]
+fn what_is_still_as_it_was_seen_is_brought_to_what_is_wanted() {
+    let seen = stored("1.0.0", "a", "7");
+    let (code, one) = write(Some(seen.clone()), Some(&seen));
+    let written = one.written.unwrap();
+    assert_eq!(code, 200);
+    assert_eq!(written["metadata"], json!({"uid": "a", "resourceVersion": "7"}));
+    assert_eq!(
+        written["spec"],
+        json!({"packageRef": {"versionSelection": {"constraints": "2.0.0"}}})
+    );
+    let (code, one) = write(None, None);
+    assert_eq!(
+        (code, &one.object.unwrap()["metadata"]["uid"]),
+        (200, &json!("created"))
+    );
+}
+
+#[test]
+fn what_is_as_wanted_is_not_written() {
+    let seen = stored("2.0.0", "a", "7");
+    let (code, one) = write(Some(seen.clone()), Some(&seen));
+    assert_eq!((code, one.written), (200, None));
+}
+
+fn values(content: &str) -> Secret {
+    let files = BTreeMap::from([("values.yaml".to_owned(), content.as_bytes().to_vec())]);
+    values_secret(
+        &owner(),
+        "one-antrea-data-values-0a",
+        "system",
+        "antrea.test",
+        &files,
+        false,
+    )
+}
+
+/// Ensures values on a server that has `server`; UID and content afterwards.
+fn ensured_as(server: Option<Secret>) -> (Value, Value) {
+    let mut one = One::with(server.map(|mut server| {
+        server.metadata.uid = Some("theirs".to_owned());
+        json!(server)
+    }));
+    one.run(|known| ensure(known, Server::Workload, &values("ours"), repair_values_secret))
+        .unwrap();
+    let mut after = one.object.unwrap();
+    (after["metadata"]["uid"].take(), after["data"].take())
+}
+
+#[test]
+fn a_values_secret_is_created_kept_or_made_again() {
+    let ours = json!(values("ours").data);
+    assert_eq!(ensured_as(None), (json!("created"), ours.clone()));
+    assert_eq!(ensured_as(Some(values("ours"))), (json!("theirs"), ours.clone()));
+    assert_eq!(ensured_as(Some(values("theirs"))), (json!("created"), ours));
+}
