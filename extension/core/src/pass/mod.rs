@@ -17,6 +17,7 @@ mod known;
 mod legacy_pause;
 mod memory;
 mod nudge;
+mod opening;
 mod packages;
 mod plan;
 mod provider;

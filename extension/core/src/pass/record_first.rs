@@ -3,12 +3,7 @@
 
 use sluice_crds::run::{ClusterBootstrap, Gate, UpgradeRecord};
 
-use super::{
-    Known, Memory,
-    packages::Packages,
-    status::{lets_go, observe},
-    validate::Validated,
-};
+use super::{Known, Memory, opening::lets_go, packages::Packages, status::observe, validate::Validated};
 use crate::record::advance;
 
 impl Memory {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_crds::run::{
-    ClusterBootstrap, ClusterBootstrapStatus, Gate, Hook, Outcome, PackageRecord, PackageState, UpgradeRecord,
-};
+use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Outcome, PackageRecord, UpgradeRecord};
 
 use super::{
     AT_REST, Done, Facts, Known, Server, Step, Stop, UNWATCHED,
@@ -12,6 +10,7 @@ use super::{
     confirm::confirm,
     install::tidy,
     known::typed,
+    opening::{opens_a_gate, rests_on_a_new_proof},
     packages::Packages,
     validate::Validated,
     write::Write,
@@ -262,55 +261,6 @@ fn is_current(found: &Facts, validated: &Validated, bootstrap: &ClusterBootstrap
     })
 }
 
-/// Whether an answer turns from hold to release that lets the control plane or workers go.
-fn opens_a_gate(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
-    let was_open = |hook, version: &str| {
-        previous.is_some_and(|record| {
-            record
-                .gates
-                .iter()
-                .any(|gate| gate.open && gate.hook == hook && gate.version == version)
-        })
-    };
-    let mut open = next.gates.iter().filter(|gate| lets_go(gate));
-    open.any(|gate| !was_open(gate.hook, &gate.version))
-}
-
-/// Whether a gate is open that the control plane or workers wait for.
-pub(super) fn lets_go(gate: &Gate) -> bool {
-    use Hook::{
-        AfterControlPlaneUpgrade, BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade,
-    };
-    let hooks = [
-        BeforeClusterUpgrade,
-        BeforeControlPlaneUpgrade,
-        AfterControlPlaneUpgrade,
-        BeforeWorkersUpgrade,
-    ];
-    gate.open && hooks.contains(&gate.hook)
-}
-
-/// Whether a gate stays open by a proof that the record before does not have: of a package that was not proven then, of another App,
-/// or of another generation of it. What the App was made from was not looked at then.
-fn rests_on_a_new_proof(previous: Option<&UpgradeRecord>, next: &UpgradeRecord) -> bool {
-    let mut open = next.gates.iter().filter(|gate| lets_go(gate));
-    if !open.any(|gate| Some(&gate.version) == next.hop.as_ref()) {
-        return false;
-    }
-    let proven = |package: &&PackageRecord| package.state == PackageState::Ready;
-    let before: Vec<_> = previous
-        .into_iter()
-        .flat_map(|record| &record.packages)
-        .filter(proven)
-        .collect();
-    next.packages.iter().filter(proven).any(|package| {
-        !before.iter().any(|before| {
-            before.name == package.name
-                && (&before.app_uid, before.app_generation) == (&package.app_uid, package.app_generation)
-        })
-    })
-}
-
 /// How long a change that nothing rests on still has to wait for its write.
 fn not_yet(
     known: &Known<'_>,
@@ -403,39 +353,8 @@ fn event(status: &ClusterBootstrapStatus) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use rstest::rstest;
-    use sluice_crds::run::Gate;
 
     use super::*;
-
-    fn record(hook: Hook, open: bool) -> UpgradeRecord {
-        let gate = Gate {
-            hook,
-            version: "v1.36.3".to_owned(),
-            open,
-            reason: String::new(),
-            message: String::new(),
-        };
-        UpgradeRecord {
-            gates: vec![gate],
-            ..UpgradeRecord::default()
-        }
-    }
-
-    #[rstest]
-    #[case(Hook::BeforeClusterUpgrade, true)]
-    #[case(Hook::BeforeControlPlaneUpgrade, true)]
-    #[case(Hook::AfterControlPlaneUpgrade, true)]
-    #[case(Hook::BeforeWorkersUpgrade, true)]
-    #[case(Hook::AfterWorkersUpgrade, false)]
-    #[case(Hook::AfterClusterUpgrade, false)]
-    fn a_gate_that_lets_machines_go_is_confirmed_as_it_opens(#[case] hook: Hook, #[case] confirmed: bool) {
-        let (closed, open) = (record(hook, false), record(hook, true));
-        assert_eq!(opens_a_gate(None, &open), confirmed);
-        assert_eq!(opens_a_gate(Some(&closed), &open), confirmed);
-        assert!(!opens_a_gate(Some(&open), &open), "it was open");
-        assert!(!opens_a_gate(Some(&open), &closed), "it closes");
-    }
 
     /// A definition of an earlier release drops it, and the record would be written again and again without a word.
     #[test]
@@ -449,45 +368,5 @@ mod tests {
         };
         assert!(drops_fields(Some(&sent), &kept));
         assert!(!drops_fields(Some(&sent), &sent));
-    }
-
-    fn proven_at(generation: i64) -> PackageRecord {
-        PackageRecord {
-            name: "antrea".to_owned(),
-            version: "1.9.0".to_owned(),
-            values_digest: "digest".to_owned(),
-            state: PackageState::Ready,
-            reason: String::new(),
-            message: String::new(),
-            app_uid: Some("app".to_owned()),
-            app_generation: Some(generation),
-            proven_readiness: None,
-            first_seen_run: None,
-            repairs: 0,
-        }
-    }
-
-    #[rstest]
-    #[case::the_same_proof(Some(proven_at(2)), false)]
-    #[case::another_generation(Some(proven_at(1)), true)]
-    #[case::one_that_was_not_proven(Some(PackageRecord { state: PackageState::Reconciling, ..proven_at(2) }), true)]
-    #[case::one_that_was_not_there(None, true)]
-    fn a_gate_that_stays_open_is_confirmed_for_a_proof_that_is_new(
-        #[case] before: Option<PackageRecord>,
-        #[case] confirmed: bool,
-    ) {
-        let open = UpgradeRecord {
-            hop: Some("v1.36.3".to_owned()),
-            ..record(Hook::BeforeControlPlaneUpgrade, true)
-        };
-        let previous = UpgradeRecord {
-            packages: before.into_iter().collect(),
-            ..open.clone()
-        };
-        let next = UpgradeRecord {
-            packages: vec![proven_at(2)],
-            ..open
-        };
-        assert_eq!(rests_on_a_new_proof(Some(&previous), &next), confirmed);
     }
 }
