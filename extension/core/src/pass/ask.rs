@@ -151,7 +151,7 @@ impl std::hash::Hash for Kubeconfig {
 }
 
 /// What the watches show of one name.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Watched {
     /// The PackageInstall.
     pub install: Option<Arc<PackageInstall>>,
@@ -162,7 +162,7 @@ pub struct Watched {
 }
 
 /// How the workload API server answers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Contact {
     /// A watch of it has ended for good.
     Ended,

@@ -116,7 +116,7 @@ impl std::fmt::Debug for Object {
 }
 
 /// What became of an [`Ask`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Answer {
     /// The object.
     Found(Object),

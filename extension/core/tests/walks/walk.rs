@@ -1,0 +1,339 @@
+//! One walk: what may happen next, and what must be true.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use sluice_core::pass::{Server, Verb, Write};
+use sluice_crds::{
+    labels::label,
+    run::{Gate, Hook, Outcome, UpgradeRecord},
+};
+
+use crate::{
+    kapp::Kapp,
+    leader::{Did, Leader},
+    objects::{
+        RELEASES, SYSTEM, VERSIONS, bootstrap, cluster, control_plane, of_package, package, package_name,
+        package_place, servers, values, values_source, worker,
+    },
+    servers::{Place, Servers},
+};
+
+/// Rounds of a fair schedule within which an upgrade comes to its end.
+const ROUNDS: u32 = 80;
+
+pub(crate) struct Walk {
+    servers: Servers,
+    kapp: Kapp,
+    leader: Leader,
+    epoch: Instant,
+    time: u64,
+    /// When all packages of each release were deployed as their sources were, last.
+    right_at: [Option<u64>; 2],
+}
+
+impl Walk {
+    pub(crate) fn new() -> Self {
+        Self {
+            servers: servers(),
+            kapp: Kapp::default(),
+            leader: Leader::default(),
+            epoch: Instant::now(),
+            time: 0,
+            right_at: [None, None],
+        }
+    }
+
+    /// The user asks for the next version.
+    pub(crate) fn bump(&mut self) {
+        self.servers.edit(&cluster(), |cluster| {
+            cluster["metadata"]["labels"][label::TKR] = json!(RELEASES[1]);
+            cluster["spec"]["topology"]["version"] = json!(VERSIONS[1]);
+        });
+    }
+
+    /// What one byte says.
+    pub(crate) fn step(&mut self, byte: u8) {
+        let package = usize::from(byte & 1);
+        match byte >> 1 {
+            0..=59 => self.lead(None),
+            60..=71 => self.watch(None),
+            72..=77 => self.watch(Some(byte)),
+            78..=85 => self.kapp.sync(&mut self.servers, package),
+            86..=91 => self.kapp.begin(&mut self.servers, package),
+            92..=98 => self.kapp.end(&mut self.servers, package, true),
+            99 => self.kapp.end(&mut self.servers, package, false),
+            100..=106 => self.cluster_api(),
+            107..=109 => self.bump(),
+            110 => self.leader.crash(),
+            111 => self.lead(Some([500, 503][package])),
+            112..=113 => self.edit_values(u64::from(byte & 3)),
+            114 => self.edit_package(package, "b"),
+            115 => self.edit_package(package, "a"),
+            116 => self.remove_on_workload("secrets", byte),
+            117 => self.alter_on_workload(byte),
+            118 => self.remove_on_workload("packageinstalls", byte),
+            119 => self.remove_on_workload("clusterroles", byte),
+            120 => self.apply_old_manifest(),
+            _ => self.time += 10,
+        }
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        self.time += 1;
+        for release in [0, 1] {
+            if self.is_right(release) {
+                self.right_at[release] = Some(self.time);
+            }
+        }
+    }
+
+    /// Whether each package is really deployed at the version of a release.
+    fn is_right(&self, release: usize) -> bool {
+        let given = self
+            .servers
+            .get(&values_source())
+            .map(|secret| secret["data"].clone());
+        // Packages without values have a Secret that says nothing.
+        let empty = json!({"values.yaml": "e30K"});
+        [empty, given.unwrap_or_default()]
+            .iter()
+            .enumerate()
+            .all(|(package, values)| {
+                let name = package_name(package, release);
+                self.kapp.is_right(&self.servers, package, &name, values)
+            })
+    }
+
+    fn record(servers: &Servers) -> Option<UpgradeRecord> {
+        let bootstrap = servers.get(&bootstrap())?;
+        serde_json::from_value(bootstrap["status"]["upgrade"].clone()).ok()
+    }
+
+    fn lead(&mut self, refuses: Option<u16>) {
+        let before = Self::record(&self.servers);
+        let did = self
+            .leader
+            .step(&mut self.servers, self.time, self.epoch, refuses);
+        if let Did::Wrote(write) = did
+            && write.verb == Verb::ReplaceStatus
+        {
+            self.judge(before.as_ref(), &write);
+        }
+    }
+
+    /// A gate that a status opens has its truth.
+    fn judge(&mut self, before: Option<&UpgradeRecord>, write: &Write) {
+        self.tick();
+        let record = Self::record(&self.servers).expect("a record was written");
+        let was_open = |gate: &Gate| {
+            let mut gates = before.into_iter().flat_map(|record| &record.gates);
+            gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
+        };
+        let lets_go = |hook| {
+            matches!(
+                hook,
+                Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade | Hook::AfterControlPlaneUpgrade
+            )
+        };
+        let taken = self
+            .servers
+            .get(&control_plane())
+            .map(|plane| plane["spec"]["version"].clone());
+        let taken = taken.unwrap_or_default();
+        for gate in &record.gates {
+            if !gate.open || was_open(gate) || !lets_go(gate.hook) {
+                continue;
+            }
+            // What the control plane has taken already lets nothing go.
+            if gate.hook != Hook::AfterControlPlaneUpgrade && json!(gate.version) == taken {
+                continue;
+            }
+            let release = |version: &str| {
+                let release = VERSIONS.iter().position(|other| *other == version);
+                release.expect("a version of the walk")
+            };
+            // Packages of the hop that run on the version before it are as good a proof of that version.
+            let hop = record.hop.as_deref().map(release);
+            let right = hop
+                .and_then(|hop| self.right_at[hop])
+                .max(self.right_at[release(&gate.version)]);
+            assert!(
+                right.is_some_and(|at| at >= self.leader.began),
+                "{:?} {} is opened by a pass that began at {}, and all was right last at {right:?}; {write:?}; deployed {:#?}, record {record:#?}",
+                gate.hook,
+                gate.version,
+                self.leader.began,
+                self.kapp.deployed,
+            );
+        }
+    }
+
+    /// The watches show everything, or one object.
+    fn watch(&mut self, which: Option<u8>) {
+        let Some(which) = which else {
+            self.leader.seen = self.servers.clone();
+            return;
+        };
+        let places: Vec<Place> = self.servers.all().keys().cloned().collect();
+        let place = places[usize::from(which) * 7 % places.len()].clone();
+        let shown = self.servers.get(&place).cloned().unwrap_or_default();
+        self.leader.seen.show(place, shown);
+    }
+
+    /// Cluster API, as far as it asks before the control plane and the workers take a version. It reads the record as it is.
+    fn cluster_api(&mut self) {
+        let Some(record) = Self::record(&self.servers) else {
+            return;
+        };
+        let cluster = self.servers.get(&cluster()).cloned().unwrap_or_default();
+        if cluster["metadata"]["generation"] != json!(record.observed_cluster_generation) {
+            return;
+        }
+        let to = cluster["spec"]["topology"]["version"].clone();
+        let open = |hook| {
+            record
+                .gates
+                .iter()
+                .any(|gate| gate.open && gate.hook == hook && json!(gate.version) == to)
+        };
+        let rolls = |servers: &mut Servers, place: &Place| {
+            let object = servers.get(place).cloned().unwrap_or_default();
+            let (spec, status) = (&object["spec"]["version"], &object["status"]["version"]);
+            if spec == status {
+                return false;
+            }
+            let version = spec.clone();
+            servers.edit(place, |object| object["status"]["version"] = version);
+            true
+        };
+        if rolls(&mut self.servers, &control_plane()) || rolls(&mut self.servers, &worker()) {
+            return;
+        }
+        let version =
+            |servers: &Servers, place: &Place| servers.get(place).map(|at| at["spec"]["version"].clone());
+        let take = |servers: &mut Servers, place: &Place| {
+            servers.edit(place, |object| object["spec"]["version"] = to.clone());
+        };
+        let is_at = |place: &Place| version(&self.servers, place).as_ref() == Some(&to);
+        if !is_at(&control_plane()) {
+            if open(Hook::BeforeClusterUpgrade) && open(Hook::BeforeControlPlaneUpgrade) {
+                take(&mut self.servers, &control_plane());
+            }
+        } else if !is_at(&worker())
+            && open(Hook::AfterControlPlaneUpgrade)
+            && open(Hook::BeforeWorkersUpgrade)
+        {
+            take(&mut self.servers, &worker());
+        }
+    }
+
+    fn edit_values(&mut self, replicas: u64) {
+        let data = values(replicas)["data"].clone();
+        self.servers
+            .edit(&values_source(), |secret| secret["data"] = data);
+    }
+
+    fn edit_package(&mut self, which: usize, path: &str) {
+        let spec = package(which, 1, path)["spec"].clone();
+        self.servers
+            .edit(&package_place(&package_name(which, 1)), |package| {
+                package["spec"] = spec;
+            });
+    }
+
+    fn on_workload(&self, plural: &str, which: u8) -> Option<Place> {
+        let places = self.servers.all().keys();
+        let places: Vec<&Place> = places.filter(|place| place.0 && place.1 == plural).collect();
+        let index = usize::from(which >> 1).checked_rem(places.len())?;
+        Some(places[index].clone())
+    }
+
+    fn remove_on_workload(&mut self, plural: &str, which: u8) {
+        if let Some(place) = self.on_workload(plural, which) {
+            self.servers.remove(&place);
+        }
+    }
+
+    /// A values Secret or a Package of the workload says something else.
+    fn alter_on_workload(&mut self, which: u8) {
+        let plural = ["secrets", "packages"][usize::from(which & 1)];
+        if let Some(place) = self.on_workload(plural, which) {
+            self.servers.edit(&place, |object| match plural {
+                "secrets" => object["data"] = values(9)["data"].clone(),
+                _ => object["spec"]["template"]["spec"]["template"][0]["ytt"]["paths"] = json!(["c"]),
+            });
+        }
+    }
+
+    /// A user applies the ClusterBootstrap of the first release again.
+    fn apply_old_manifest(&mut self) {
+        self.servers.edit(&bootstrap(), |bootstrap| {
+            let names = [0, 1].map(|package| package_name(package, 0));
+            bootstrap["spec"]["kapp"]["refName"] = json!(names[0]);
+            bootstrap["spec"]["cni"]["refName"] = json!(names[1]);
+        });
+    }
+
+    /// With every input made good, the upgrade comes to its end.
+    pub(crate) fn finish(&mut self) {
+        self.bump();
+        self.edit_package(0, "a");
+        self.edit_package(1, "a");
+        self.edit_values(1);
+        self.servers.edit(&bootstrap(), |bootstrap| {
+            let names = [0, 1].map(|package| package_name(package, 1));
+            let at = |field: &str| bootstrap["spec"][field]["refName"].clone();
+            // Whoever applies an old manifest in the end takes it back.
+            if at("kapp") != json!(names[0]) || at("cni") != json!(names[1]) {
+                bootstrap["metadata"]["annotations"] = Value::Null;
+            }
+        });
+        for _ in 0..ROUNDS {
+            self.round();
+            if self.is_over() {
+                return;
+            }
+        }
+        let record = Self::record(&self.servers);
+        panic!(
+            "not at its end after {ROUNDS} rounds: last {:?}, deployed {:#?}, record {record:#?}",
+            self.leader.last, self.kapp.deployed
+        );
+    }
+
+    fn round(&mut self) {
+        self.watch(None);
+        // A pass that is under way may know what is old by now.
+        while self.leader.is_running() {
+            self.lead(None);
+            self.tick();
+        }
+        self.watch(None);
+        self.lead(None);
+        while self.leader.is_running() {
+            self.lead(None);
+            self.tick();
+        }
+        for package in [0, 1] {
+            self.kapp.sync(&mut self.servers, package);
+            self.kapp.begin(&mut self.servers, package);
+            self.kapp.end(&mut self.servers, package, true);
+            self.kapp.sync(&mut self.servers, package);
+        }
+        self.cluster_api();
+        self.time += 10;
+        self.tick();
+    }
+
+    fn is_over(&self) -> bool {
+        let completed = Self::record(&self.servers)
+            .is_some_and(|record| record.outcome == Some(Outcome::Completed) && record.to == VERSIONS[1]);
+        let at = self
+            .servers
+            .get(&worker())
+            .map(|worker| worker["status"]["version"].clone());
+        completed && at == Some(json!(VERSIONS[1]))
+    }
+}
