@@ -20,7 +20,10 @@ use sluice_crds::{
     foreign::{App, PackageInstall},
     run::FirstSeenRun,
 };
-use tokio::{task::AbortHandle, time::Instant};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, timeout_at},
+};
 use tracing::warn;
 
 use super::{
@@ -40,6 +43,9 @@ const MIN_DELAY: Duration = Duration::from_millis(200);
 
 /// The longest one.
 const MAX_DELAY: Duration = Duration::from_mins(1);
+
+/// How long a pass waits for the first lists of a connection.
+const FIRST_LISTS: Duration = Duration::from_secs(1);
 
 /// About what each store may take, in bytes. Real ones take some hundred KiB.
 pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
@@ -87,6 +93,7 @@ pub struct Remote {
     /// Apps of the system namespace.
     pub apps: Store<App>,
     number: u64,
+    opened: Instant,
     runs: Arc<FirstSeenRuns>,
     digest: String,
     contact: Arc<Mutex<Contact>>,
@@ -134,6 +141,7 @@ impl Remote {
             installs,
             apps,
             number: OPENED.fetch_add(1, Ordering::Relaxed),
+            opened: Instant::now(),
             runs,
             digest,
             contact,
@@ -167,6 +175,14 @@ impl Remote {
     pub fn is_filled(&self) -> bool {
         let installs = self.installs.wait_until_ready().now_or_never();
         installs.is_some() && self.apps.wait_until_ready().now_or_never().is_some()
+    }
+
+    /// Waits until each store was filled, if the connection was opened a moment ago. A pass that looks before would find nothing
+    /// installed.
+    pub async fn first_lists(&self) {
+        let lists = futures::future::join(self.installs.wait_until_ready(), self.apps.wait_until_ready());
+        // Without them the pass goes on: what it does not see it does not believe.
+        let _late = timeout_at(self.opened + FIRST_LISTS, lists).await;
     }
 
     /// Why a store had to be emptied that is not filled again yet. What the stores show is not all then.

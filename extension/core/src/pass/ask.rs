@@ -159,6 +159,8 @@ pub struct Watched {
     pub app: Option<Arc<App>>,
     /// The run that the App showed when its present generation was first seen.
     pub first_seen: Option<FirstSeenRun>,
+    /// Whether the stores were filled before that was looked up, so that what they do not show is not there.
+    pub filled: bool,
 }
 
 /// How the workload API server answers.
@@ -181,8 +183,6 @@ pub enum Contact {
     Serves {
         /// UID of namespace `kube-system`.
         uid: String,
-        /// Whether both stores were filled.
-        filled: bool,
     },
     /// Other data than the connection was opened for.
     Replaced,

@@ -20,7 +20,7 @@ use super::{
     provider,
     record_first::closes_a_gate,
     validate::Validated,
-    workload::{Reach, connect, is_filled, reach},
+    workload::{Reach, connect, reach},
 };
 use crate::{
     bootstrap::Role,
@@ -293,10 +293,7 @@ impl Packages {
         if !self.sees(planned) {
             return Ok(false);
         }
-        match planned.judged_on() {
-            JudgedOn::Management => Ok(true),
-            JudgedOn::Workload => is_filled(known, self.moment),
-        }
+        Ok(known.watched(planned.server(), &planned.install_name)?.filled)
     }
 
     /// `judged` with the run that the watch of the workload's Apps showed first.

@@ -140,7 +140,7 @@ pub(super) fn reach(known: &Known<'_>, moment: Moment) -> Step<Reach> {
                 format!("PackageInstalls or Apps of the workload cluster cannot be kept in memory: {why}");
             Reach::NotYet(Hold::new(HoldReason::WorkloadUnreachable, message))
         }
-        Contact::Serves { uid, .. } => Reach::Reached { uid: uid.clone() },
+        Contact::Serves { uid } => Reach::Reached { uid: uid.clone() },
         Contact::Unread { since, failure } => match since {
             None => Reach::NotYet(silent(failure)),
             Some(since) => Reach::Unreachable {
@@ -149,10 +149,4 @@ pub(super) fn reach(known: &Known<'_>, moment: Moment) -> Step<Reach> {
             },
         },
     })
-}
-
-/// Whether what the stores of the workload show is all that there is.
-pub(super) fn is_filled(known: &Known<'_>, moment: Moment) -> Step<bool> {
-    let contact = known.contact(moment)?;
-    Ok(matches!(contact, Contact::Serves { filled: true, .. }))
 }

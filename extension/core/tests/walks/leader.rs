@@ -55,7 +55,7 @@ pub(crate) enum Did {
     /// It has read something, or the pass has ended.
     Nothing,
     /// It has made this write.
-    Wrote(Write),
+    Wrote(Box<Write>),
 }
 
 impl Leader {
@@ -117,7 +117,7 @@ impl Leader {
                     None => servers.make(&write),
                 };
                 if outcome.is_ok() {
-                    did = Did::Wrote(write.clone());
+                    did = Did::Wrote(Box::new(write.clone()));
                 }
                 outcomes.push((write, outcome));
             }
@@ -244,13 +244,13 @@ impl Leader {
                     install: self.object(&at("packageinstalls")).map(Arc::new),
                     app: self.object(&at("apps")).map(Arc::new),
                     first_seen: None,
+                    filled: true,
                 }))
             }
             Ask::Served { .. } => Answer::Absent,
             Ask::Connection(_) => Answer::Connected(1),
             Ask::Contact(_) => Answer::Contact(Contact::Serves {
                 uid: "workload".to_owned(),
-                filled: true,
             }),
             Ask::Installs | Ask::LabelledSecrets => {
                 let plural = if *ask == Ask::Installs {

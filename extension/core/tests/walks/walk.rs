@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use sluice_core::pass::{Server, Verb, Write};
+use sluice_core::pass::{Verb, Write};
 use sluice_crds::{
     labels::label,
     run::{Gate, Hook, Outcome, UpgradeRecord},
@@ -13,8 +13,8 @@ use crate::{
     kapp::Kapp,
     leader::{Did, Leader},
     objects::{
-        RELEASES, SYSTEM, VERSIONS, bootstrap, cluster, control_plane, of_package, package, package_name,
-        package_place, servers, values, values_source, worker,
+        RELEASES, VERSIONS, bootstrap, cluster, control_plane, package, package_name, package_place, servers,
+        values, values_source, worker,
     },
     servers::{Place, Servers},
 };

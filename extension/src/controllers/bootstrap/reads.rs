@@ -53,7 +53,10 @@ pub(super) async fn answer(runner: &Runner<'_>, ask: &Ask) -> Answered {
                 .remotes
                 .open(&owner.uid, &cluster, &kubeconfig.parsed, &kubeconfig.digest);
             return match opened {
-                Ok(remote) => (Answer::Connected(remote.number()), Some(remote)),
+                Ok(remote) => {
+                    remote.first_lists().await;
+                    (Answer::Connected(remote.number()), Some(remote))
+                }
                 Err(error) => (Answer::NotConnected(error.to_string()), None),
             };
         }
@@ -152,14 +155,18 @@ fn watched(runner: &Runner<'_>, server: Server, name: &str) -> Watched {
                 install: get(&ctx.stores.installs, name, namespace),
                 app: get(&ctx.stores.apps, name, namespace),
                 first_seen: None,
+                filled: true,
             }
         }
         (Server::Workload, Some(remote)) => {
             let namespace = &ctx.settings.pass.system_namespace;
+            // Asked first: what is listed afterwards may be missing below.
+            let filled = remote.is_filled();
             Watched {
                 install: get(&remote.installs, name, namespace),
                 app: get(&remote.apps, name, namespace),
                 first_seen: remote.first_seen_run(name),
+                filled,
             }
         }
         (Server::Workload, None) => Watched::default(),
@@ -189,10 +196,7 @@ async fn contact(remote: &Remote) -> Contact {
         return Contact::GivenUp(why.to_string());
     }
     match remote.served().await {
-        Ok(Served::Same(uid)) => Contact::Serves {
-            uid,
-            filled: remote.is_filled(),
-        },
+        Ok(Served::Same(uid)) => Contact::Serves { uid },
         Ok(Served::Replaced) => Contact::Replaced,
         Err(Unread { since, source }) => Contact::Unread {
             since,
