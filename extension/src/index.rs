@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::answers::Answers;
-use crate::stores::Stores;
+use crate::{leadership::Leadership, stores::Stores};
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -52,6 +52,10 @@ struct Inner {
     held: RwLock<Counted>,
     /// What keeps a Cluster from having a record at all, by UID. Only the leader knows.
     notes: RwLock<HashMap<String, Hold>>,
+    /// Unset where there is no lease.
+    leadership: OnceLock<Leadership>,
+    /// Whether it was said last that no replica leads.
+    leaderless: AtomicBool,
     answers: Answers,
 }
 
@@ -68,8 +72,15 @@ impl Index {
             began: Instant::now(),
             held: RwLock::default(),
             notes: RwLock::default(),
+            leadership: OnceLock::new(),
+            leaderless: AtomicBool::new(false),
             answers: Answers::default(),
         }))
+    }
+
+    /// From now on nothing is released by a record while no replica leads.
+    pub fn needs(&self, leadership: Leadership) {
+        self.0.leadership.get_or_init(|| leadership);
     }
 
     /// Follows the stores for as long as it is polled. Calls are answered from them once all are filled.
@@ -83,6 +94,7 @@ impl Index {
             tick.tick().await;
             // Says that the age is over its limit also when no call asks.
             self.unsynced(stores);
+            self.is_leaderless();
             let counted = standings.look(self.0.began.elapsed(), self.held_clusters(stores));
             let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
             let before = std::mem::replace(&mut *held, counted);
@@ -133,6 +145,19 @@ impl Index {
         unsynced
     }
 
+    /// Whether no replica leads; logged when it changes.
+    fn is_leaderless(&self) -> bool {
+        let missing = self.0.leadership.get().is_some_and(Leadership::is_missing);
+        if self.0.leaderless.swap(missing, Ordering::Relaxed) != missing {
+            if missing {
+                warn!("No leader: the lease is not renewed, holding what records would release");
+            } else {
+                info!("A replica leads again");
+            }
+        }
+        missing
+    }
+
     /// What sets the wait of a Cluster: the policy for all, and where this one is stuck, if it is.
     fn pace(&self, uid: &str) -> (RetryPolicy, Option<Stuck>) {
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
@@ -178,6 +203,7 @@ impl Index {
                     .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
             }),
             missing,
+            leaderless: self.is_leaderless(),
             still: still.unwrap_or_default(),
         };
         decide(call, &Knowledge::synced(call.label, known), &policy)

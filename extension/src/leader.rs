@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::fence::Fence;
+use crate::{fence::Fence, leadership::Leadership};
 
 /// How many requests may fail within the renew deadline: each has an equal part of it.
 const TRIES: u32 = 3;
@@ -75,6 +75,7 @@ pub struct Elector {
     config: Config,
     leases: Api<Lease>,
     fence: Fence,
+    leadership: Leadership,
     /// The last state of the lease that another process held.
     seen: Option<Seen>,
     /// Whether this process holds it.
@@ -103,12 +104,19 @@ impl Elector {
     pub fn new(client: Client, config: Config, fence: Fence) -> Self {
         let leases = Api::namespaced(client, &config.namespace);
         Self {
+            leadership: Leadership::new(config.lease_duration),
             config,
             leases,
             fence,
             seen: None,
             leads: false,
         }
+    }
+
+    /// The same that says in `leadership` what it sees of whichever replica leads.
+    #[must_use]
+    pub fn showing(self, leadership: Leadership) -> Self {
+        Self { leadership, ..self }
     }
 
     /// Returns once this process leads; `None` when `stop` came first.
@@ -180,6 +188,7 @@ impl Elector {
                 if attempt == Attempt::Held {
                     self.fence.open_until(began + self.config.renew_deadline);
                     (self.seen, self.leads) = (None, true);
+                    self.leadership.renewed(self.config.lease_duration);
                 }
                 Some(attempt)
             }
@@ -234,6 +243,9 @@ impl Elector {
                 Duration::from_secs(seconds).clamp(own, own * BELIEVED)
             });
         let same = self.seen.take().filter(|seen| seen.version == version);
+        if same.is_none() {
+            self.leadership.renewed(patience);
+        }
         let since = same.map_or_else(Instant::now, |seen| seen.since);
         let seen = self.seen.insert(Seen {
             version,
@@ -311,3 +323,6 @@ fn held(result: kube::Result<Lease>) -> kube::Result<Attempt> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

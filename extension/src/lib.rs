@@ -13,6 +13,7 @@ pub mod health;
 pub mod index;
 pub mod kind_watch;
 pub mod leader;
+pub mod leadership;
 pub mod metrics;
 pub mod recall;
 pub mod remote;

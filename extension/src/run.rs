@@ -32,6 +32,7 @@ use crate::{
     health::{self, Health},
     index::Index,
     leader::{self, Elector},
+    leadership::Leadership,
     metrics::{HookMetrics, PassMetrics},
     recall,
     remote::Remotes,
@@ -176,6 +177,10 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     } else {
         Fence::open()
     };
+    let leadership = Leadership::new(args.leader.leader_elect_lease_duration);
+    if args.leader.leader_elect {
+        index.needs(leadership.clone());
+    }
     let unbounded = paced(client(args.kubeconfig.as_deref()).await?);
     // Lists of stores may take long, and have a deadline of their own.
     let client = fence.guard(bounded(unbounded.clone(), REQUEST));
@@ -191,6 +196,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         unbounded,
         client,
         fence,
+        leadership,
         triggers,
         dependents,
         stores: stores.clone(),
@@ -214,6 +220,7 @@ struct Management {
     unbounded: Client,
     client: Client,
     fence: Fence,
+    leadership: Leadership,
     triggers: Triggers,
     dependents: providers::Dependents,
     stores: Stores,
@@ -230,6 +237,7 @@ async fn lead(
         unbounded,
         client,
         fence,
+        leadership,
         triggers,
         dependents,
         stores,
@@ -243,7 +251,7 @@ async fn lead(
     let mut elector = args
         .leader
         .leader_elect
-        .then(|| Elector::new(unbounded, election(args), fence.clone()));
+        .then(|| Elector::new(unbounded, election(args), fence.clone()).showing(leadership));
     if let Some(elector) = &mut elector
         && elector.acquire(stop).await.is_none()
     {

@@ -52,6 +52,8 @@ pub struct Known<'a> {
     pub custom: bool,
     /// What the index misses for a record to be possible: the release or its template.
     pub missing: Option<Hold>,
+    /// Whether no replica leads: nothing looks any more at what the record says.
+    pub leaderless: bool,
     /// For how long the Cluster was held without progress, if that is long; see [`stuck`](crate::stuck).
     pub still: Duration,
 }
@@ -148,7 +150,7 @@ struct Clause {
 }
 
 /// What a release needs, all of it.
-const CLAUSES: [Clause; 11] = [
+const CLAUSES: [Clause; 12] = [
     Clause {
         name: "the Cluster has its label",
         objection: unlabelled,
@@ -192,6 +194,10 @@ const CLAUSES: [Clause; 11] = [
     Clause {
         name: "the gate is open",
         objection: closed,
+    },
+    Clause {
+        name: "a replica leads",
+        objection: leaderless,
     },
 ];
 
@@ -294,6 +300,16 @@ fn closed(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
         .find(|gate| answers(gate, call) && !gate.open)?;
     let reason = HoldReason::parse(&gate.reason).unwrap_or(HoldReason::GateClosed);
     Some(Hold::new(reason, gate.message.clone()))
+}
+
+// What was uninstalled stays so.
+fn leaderless(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+    (known.leaderless && call.hook != Hook::BeforeClusterDelete).then(|| {
+        Hold::new(
+            HoldReason::NoLeader,
+            "no replica of Sluice holds its lease, and what the record says is not looked at",
+        )
+    })
 }
 
 fn answers(gate: &sluice_crds::run::Gate, call: &HookCall<'_>) -> bool {

@@ -11,6 +11,8 @@ reasons! {
     Starting,
     /// The API server has not confirmed for too long what this replica remembers.
     ReplicaStale,
+    /// No replica leads, so what the record says is not looked at any more.
+    NoLeader,
     /// The Cluster is managed, but nothing was written about it yet.
     NoRecord,
     /// The record was written by a release that uses another schema.
@@ -171,7 +173,8 @@ impl HoldReason {
         self.is_of_the_replica()
             || matches!(
                 self,
-                Self::NoRecord
+                Self::NoLeader
+                    | Self::NoRecord
                     | Self::RecordSchemaUnknown
                     | Self::RecordOfAnotherCluster
                     | Self::RecordBehindCluster

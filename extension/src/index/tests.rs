@@ -130,6 +130,35 @@ async fn an_edit_that_the_record_has_not_seen_holds() {
     }
 }
 
+/// Its leader closes gates that its record keeps open.
+#[tokio::test(start_paused = true)]
+async fn a_record_releases_nothing_while_no_replica_leads() {
+    let (index, _tasks) = followed(&Frozen::new()).await;
+    let lease = Duration::from_secs(15);
+    let leadership = Leadership::new(lease);
+    index.needs(leadership.clone());
+    for _ in 0..20 {
+        sleep(Duration::from_secs(10)).await;
+        leadership.renewed(lease);
+    }
+    sleep(lease + sluice_core::unsynced::CURRENT_FOR).await;
+    assert_eq!(reason(&index), None);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(reason(&index), Some(HoldReason::NoLeader));
+    leadership.renewed(lease);
+    assert_eq!(reason(&index), None);
+}
+
+/// It may have started after the last renewal.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_has_never_seen_a_leader_releases_nothing_in_the_end() {
+    let (index, _tasks) = followed(&Frozen::new()).await;
+    index.needs(Leadership::new(Duration::from_secs(15)));
+    assert_eq!(reason(&index), None);
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(reason(&index), Some(HoldReason::NoLeader));
+}
+
 #[tokio::test(start_paused = true)]
 async fn memory_of_any_age_is_no_knowledge() {
     let frozen = Frozen::new();

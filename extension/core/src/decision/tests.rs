@@ -5,6 +5,7 @@ use sluice_crds::run::Gate;
 
 use super::*;
 
+mod leaderless;
 mod stuck;
 mod without_bootstrap;
 
@@ -69,6 +70,7 @@ struct Scene {
     legacy: bool,
     custom: bool,
     missing: Option<Hold>,
+    leaderless: bool,
     still: Duration,
 }
 
@@ -88,6 +90,7 @@ impl Scene {
             legacy: false,
             custom: false,
             missing: None,
+            leaderless: false,
             still: Duration::ZERO,
         }
     }
@@ -103,6 +106,7 @@ impl Scene {
             legacy: self.legacy,
             custom: self.custom,
             missing: self.missing.clone(),
+            leaderless: self.leaderless,
             still: self.still,
         };
         decide_by(
@@ -117,7 +121,7 @@ impl Scene {
 type Edit = fn(&mut Scene);
 
 /// What is wrong, the hook that asks, the edit that makes it so, and the reason that must be given.
-const WRONG: [(&str, Hook, Edit, HoldReason); 19] = [
+const WRONG: [(&str, Hook, Edit, HoldReason); 20] = [
     (
         "label of a legacy release",
         Hook::BeforeControlPlaneUpgrade,
@@ -241,6 +245,12 @@ const WRONG: [(&str, Hook, Edit, HoldReason); 19] = [
             }
         },
         HoldReason::PackagesNotReady,
+    ),
+    (
+        "no replica leads",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.leaderless = true,
+        HoldReason::NoLeader,
     ),
 ];
 
