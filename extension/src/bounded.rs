@@ -43,6 +43,8 @@ pub struct Bounds {
     pub memory: usize,
     /// Bytes of all pages of a list, or of all events of a watch. Watches are short, and begin again.
     pub list: usize,
+    /// How many of them each page after the first counts as at least: one may have nothing in it but the token of another one.
+    pub page: usize,
     /// Bytes of events that a watch may bring each second since it began. What is more is left with the server until then.
     pub pace: usize,
 }
@@ -107,7 +109,7 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
                     return Err(TooLong(bounds.memory).into());
                 }
                 if let Some(page) = page
-                    && pages.add(page, body.len()) > bounds.list
+                    && pages.add(page, body.len(), bounds.page) > bounds.list
                 {
                     return Err(TooLong(bounds.list).into());
                 }
@@ -244,14 +246,15 @@ impl Watches {
 struct Pages(Arc<Mutex<HashMap<String, usize>>>);
 
 impl Pages {
-    /// Adds a page. Returns the bytes of all that came so far.
-    fn add(&self, page: Page, bytes: usize) -> usize {
+    /// Adds a page, which counts as `least` bytes unless it is the first. Returns the bytes of all that came so far.
+    fn add(&self, page: Page, bytes: usize, least: usize) -> usize {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let total = lists.entry(page.path).or_default();
-        if page.first {
-            *total = 0;
-        }
-        *total += bytes;
+        *total = if page.first {
+            bytes
+        } else {
+            total.saturating_add(bytes.max(least))
+        };
         *total
     }
 }
@@ -268,6 +271,7 @@ mod tests {
         answer: 1000,
         memory: 1000 * (1 + ITEM),
         list: 1500,
+        page: 0,
         pace: usize::MAX,
     };
 

@@ -52,6 +52,7 @@ pub(crate) const REQUEST: Bounds = Bounds {
     answer: usize::MAX,
     memory: usize::MAX,
     list: usize::MAX,
+    page: 0,
     pace: usize::MAX,
 };
 

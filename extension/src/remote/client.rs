@@ -12,11 +12,12 @@ use crate::bounded::{Bounds, bounded};
 
 /// What a request to a workload API server may take. Objects are of 1.5 MiB at most there, and 500 are on a page: real ones have some
 /// KiB, so that these bounds are far from what PackageInstalls and Apps of one namespace need.
-const BOUNDS: Bounds = Bounds {
+pub(super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(10),
     answer: 8 * 1024 * 1024,
     memory: 32 * 1024 * 1024,
     list: 16 * 1024 * 1024,
+    page: 256 * 1024,
     pace: 2 * 1024 * 1024,
 };
 

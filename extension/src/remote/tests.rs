@@ -20,7 +20,7 @@ use super::{
     pace::{MAX_REST, MIN_REST},
     *,
 };
-use crate::{freshness::is_watch, watch::GivenUp};
+use crate::{bounded::bounded, freshness::is_watch, watch::GivenUp};
 
 /// A workload API server whose lists are empty.
 #[derive(Clone, Default)]
@@ -30,6 +30,10 @@ struct Server(Arc<State>);
 struct State {
     /// It refuses connections.
     is_away: AtomicBool,
+    /// Another page follows on each page of a list.
+    pages: AtomicBool,
+    /// How many pages it was asked for.
+    asked: AtomicUsize,
 }
 
 /// An event of an App of this number, with so many finalizers without a name.
@@ -55,34 +59,37 @@ impl Server {
                 if server.0.is_away.load(Ordering::Relaxed) {
                     return Err(BoxError::from("connection refused"));
                 }
-                Ok(Response::new(answer(&request, events())))
+                Ok(Response::new(server.answer(&request, events())))
             }
         });
         Client::new(service, "default")
     }
-}
 
-fn answer(
-    request: &Request<Body>,
-    events: impl Stream<Item = String> + Send + 'static,
-) -> UnsyncBoxBody<Bytes, Infallible> {
-    let path = request.uri().path();
-    let frames = |events: futures::stream::BoxStream<'static, String>| {
-        StreamBody::new(events.map(|event| Ok(Frame::data(Bytes::from(event))))).boxed_unsync()
-    };
-    if is_watch(request) {
-        return if path.ends_with("/apps") {
-            frames(events.boxed())
-        } else {
-            frames(stream::pending().boxed())
+    fn answer(
+        &self,
+        request: &Request<Body>,
+        events: impl Stream<Item = String> + Send + 'static,
+    ) -> UnsyncBoxBody<Bytes, Infallible> {
+        let path = request.uri().path();
+        let frames = |events: futures::stream::BoxStream<'static, String>| {
+            StreamBody::new(events.map(|event| Ok(Frame::data(Bytes::from(event))))).boxed_unsync()
         };
+        if is_watch(request) {
+            return if path.ends_with("/apps") {
+                frames(events.boxed())
+            } else {
+                frames(stream::pending().boxed())
+            };
+        }
+        let answer = if path.ends_with("/kube-system") {
+            json!({"metadata": {"name": "kube-system", "uid": "workload"}})
+        } else {
+            self.0.asked.fetch_add(1, Ordering::Relaxed);
+            let more = self.0.pages.load(Ordering::Relaxed).then_some("more");
+            json!({"metadata": {"resourceVersion": "1", "continue": more}, "items": []})
+        };
+        Full::new(Bytes::from(answer.to_string())).boxed_unsync()
     }
-    let answer = if path.ends_with("/kube-system") {
-        json!({"metadata": {"name": "kube-system", "uid": "workload"}})
-    } else {
-        json!({"metadata": {"resourceVersion": "1"}, "items": []})
-    };
-    Full::new(Bytes::from(answer.to_string())).boxed_unsync()
 }
 
 fn remotes() -> (Remotes, impl Stream<Item = ClusterRef>) {
@@ -314,4 +321,24 @@ async fn a_store_that_panics_is_filled_again() {
     assert_eq!(remote.given_up(), None);
     assert!(!remote.apps.state().is_empty());
     assert!(!remote.has_ended());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_empty_pages_without_end_is_begun_again_after_growing_delays() {
+    let (remotes, _woken) = remotes();
+    let server = Server::default();
+    server.0.pages.store(true, Ordering::Relaxed);
+    let client = bounded(server.client(stream::pending), client::BOUNDS);
+    let remote = remotes.connected(&client, "uid", &ObjectRef::new("one").within("team-a"), "digest");
+    sleep(Duration::from_mins(10)).await;
+    assert!(matches!(remote.contact(), Contact::Silent(_)));
+    let lists = server.0.asked.load(Ordering::Relaxed) / 65;
+    assert!(
+        (40..120).contains(&lists),
+        "{lists} lists of two kinds in ten minutes"
+    );
+    server.0.pages.store(false, Ordering::Relaxed);
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(remote.contact(), Contact::Answers);
+    assert!(remote.is_filled());
 }

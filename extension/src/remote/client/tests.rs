@@ -1,4 +1,6 @@
-use http::Request;
+use std::convert::Infallible;
+
+use http::{Request, Response};
 use kube::client::Body;
 use sluice_core::kubeconfig::Redacted;
 use tokio::{
@@ -64,4 +66,31 @@ async fn an_answer_without_end_is_given_up() {
     })
     .await;
     assert!(is::<TooLong>(&refusal), "{refusal:?}");
+}
+
+#[tokio::test]
+async fn a_list_of_empty_pages_without_end_is_given_up() {
+    let page = tower::service_fn(|_: Request<Body>| async {
+        let page = r#"{"metadata":{"resourceVersion":"1","continue":"more"},"items":[]}"#;
+        Ok::<_, Infallible>(Response::new(Body::from(page.as_bytes().to_vec())))
+    });
+    let client = bounded(Client::new(page, "default"), BOUNDS);
+    let mut refused = None;
+    for page in 0..100 {
+        let query = if page == 0 {
+            "limit=500"
+        } else {
+            "limit=500&continue=more"
+        };
+        let request = Request::get(format!("/apps?{query}"))
+            .body(Body::empty())
+            .unwrap();
+        if let Err(error) = client.send(request).await {
+            refused = Some((page, error));
+            break;
+        }
+    }
+    let (pages, refusal) = refused.expect("a list that ends");
+    assert!(is::<TooLong>(&refusal), "{refusal:?}");
+    assert_eq!(pages, BOUNDS.list / BOUNDS.page);
 }
