@@ -113,16 +113,15 @@ async fn answer(State(real): State<Real>, request: Request<Body>) -> Answer {
         ),
         (Fault::EndlessPages, Some(plural), false) => {
             let page = real.asked.load(Ordering::Relaxed);
-            let items = objects(plural, page);
-            let list = format!(
-                "{{\"metadata\":{{\"resourceVersion\":\"1\",\"continue\":\"{page}\"}},\"items\":[{items}]}}"
-            );
-            streamed(stream::iter([Bytes::from(list)]))
+            one_of_many_pages(page, &objects(plural, page))
         }
+        (Fault::EmptyPages, Some(_), false) => one_of_many_pages(real.asked.load(Ordering::Relaxed), ""),
         // So that it is listed again.
-        (Fault::BillionBytes | Fault::EndlessPages | Fault::ExpiredWatch, Some(_), true) => {
-            streamed(stream::iter([expired()]))
-        }
+        (
+            Fault::BillionBytes | Fault::EndlessPages | Fault::EmptyPages | Fault::ExpiredWatch,
+            Some(_),
+            true,
+        ) => streamed(stream::iter([expired()])),
         (Fault::MuteWatch, Some(_), true) => streamed(stream::pending()),
         (Fault::ReorderedWatch, Some(plural), true) => match reordered(&real.client, &path, plural).await {
             Ok(events) => streamed(stream::iter([events, expired()])),
@@ -137,6 +136,13 @@ async fn answer(State(real): State<Real>, request: Request<Body>) -> Answer {
             .await
             .unwrap_or_else(|error| failed(&error)),
     }
+}
+
+/// A page with these items, which says that another one follows.
+fn one_of_many_pages(page: u64, items: &str) -> Answer {
+    let list =
+        format!("{{\"metadata\":{{\"resourceVersion\":\"1\",\"continue\":\"{page}\"}},\"items\":[{items}]}}");
+    streamed(stream::iter([Bytes::from(list)]))
 }
 
 /// The answer of the real server.

@@ -23,6 +23,8 @@ pub enum Fault {
     BillionBytes,
     /// A list of which every page says that another one follows.
     EndlessPages,
+    /// The same, and no page has an object.
+    EmptyPages,
     /// A list is answered, and its watch never says anything.
     MuteWatch,
     /// Every watch has expired as soon as it begins.

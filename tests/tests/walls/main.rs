@@ -21,7 +21,7 @@ use hundred::Hundred;
 const SLOTS: usize = 4;
 
 /// Each fault on one Cluster, or on as many as there are slots, of which they may have half for long.
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     Case::one(Fault::Silent),
     Case::every_slot(Fault::Silent),
     Case::every_slot(Fault::Late),
@@ -33,6 +33,7 @@ const CASES: [Case; 15] = [
     Case::one(Fault::HalfAnswers),
     Case::one(Fault::BillionBytes),
     Case::one(Fault::EndlessPages),
+    Case::one(Fault::EmptyPages),
     Case::one(Fault::MuteWatch),
     Case::one(Fault::ExpiredWatch),
     Case::one(Fault::ReorderedWatch),
