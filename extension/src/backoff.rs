@@ -10,7 +10,7 @@ use tokio::time::Instant;
 const FACTOR: f32 = 1.2;
 
 /// What has not failed for so long after a try is taken to work.
-const HEALTHY: Duration = Duration::from_secs(20);
+pub(crate) const HEALTHY: Duration = Duration::from_secs(20);
 
 /// The delays of one thing that is tried again whenever it fails.
 #[derive(Debug)]

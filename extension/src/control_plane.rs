@@ -178,14 +178,8 @@ impl ControlPlanes {
             let (contract, group, kind) = (self.contract.clone(), group.clone(), kind.clone());
             move || contract.clone().find(group.clone(), kind.clone())
         };
-        let scope = {
-            let client = self.client.clone();
-            move |resource: &ApiResource| {
-                (
-                    Api::all_with(client.clone(), resource),
-                    watcher::Config::default(),
-                )
-            }
+        let scope = |client: Client, resource: &ApiResource| {
+            (Api::all_with(client, resource), watcher::Config::default())
         };
         let on = {
             let (triggers, kind) = (self.triggers.clone(), kind.clone());
@@ -205,7 +199,7 @@ impl ControlPlanes {
             move || waiting.wake(&triggers)
         };
         Kind {
-            watch: KindWatch::open(find, scope, on, changed),
+            watch: KindWatch::open(self.client.clone(), find, scope, on, changed),
             waiting,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Each has a task of its own, so that a kind that cannot be read is the matter of the objects that name it.
 
+mod answers;
 mod named;
 
 use std::{
@@ -12,14 +13,14 @@ use std::{
 
 use futures::FutureExt;
 use kube::{
-    Api, Resource,
+    Api, Client, Resource,
     core::ApiResource,
     runtime::{
         reflector::Store,
         watcher::{self, Error},
     },
 };
-use sluice_core::pass;
+use sluice_core::{pass, unsynced::CURRENT_FOR};
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
@@ -27,6 +28,8 @@ use tokio::{
 };
 
 pub use named::{NamedKinds, Standing};
+
+use answers::Answers;
 
 use crate::{
     backoff::Backoff,
@@ -39,6 +42,10 @@ const FINDING: Duration = Duration::from_secs(10);
 
 /// How long the first list of a kind may take until those that ask are given a reason.
 const LISTING: Duration = Duration::from_secs(10);
+
+/// A kind of which nothing has shown for so long that no change of it was missed is listed again. Longer than two watches last: one
+/// that brings nothing shows at its end what was not missed until it began.
+const UNPROVEN: Duration = Duration::from_secs(75);
 
 /// The first delay before a kind that cannot be read is tried again.
 const MIN_DELAY: Duration = Duration::from_secs(1);
@@ -107,11 +114,13 @@ impl<K> KindWatch<K>
 where
     K: Followed + Resource<DynamicType = ApiResource>,
 {
-    /// Watches what `find` finds, as `scope` says, for as long as the answer lives. `find` returns how the kind is served, nothing
-    /// if it is not, or why it may not be read. `on` is called for each event, and `changed` when the state has changed.
+    /// Watches what `find` finds, as `scope` says of the client that it is given, for as long as the answer lives. `find` returns how
+    /// the kind is served, nothing if it is not, or why it may not be read. `on` is called for each event, and `changed` when the
+    /// state has changed.
     pub fn open<F>(
+        client: Client,
         find: impl Fn() -> F + Send + Sync + 'static,
-        scope: impl Fn(&ApiResource) -> (Api<K>, watcher::Config) + Send + Sync + 'static,
+        scope: impl Fn(Client, &ApiResource) -> (Api<K>, watcher::Config) + Send + Sync + 'static,
         on: impl Fn(&Seen<'_, K>) + Send + Sync + 'static,
         changed: impl Fn() + Send + Sync + 'static,
     ) -> Self
@@ -132,12 +141,15 @@ where
         };
         let task = async move {
             let mut backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
+            let mut doubted = false;
             loop {
                 let attempt = async {
                     match timeout(FINDING, find()).await {
                         Ok(Ok(Some(resource))) => {
-                            let (api, config) = scope(&resource);
-                            return follow_until_refused(api, config, &resource, &on, &set).await;
+                            let answers = Answers::default();
+                            let scope = scope(answers.client(&client), &resource);
+                            return follow_until_refused(scope, &resource, &answers, doubted, &on, &set)
+                                .await;
                         }
                         Ok(Ok(None)) => set(State::Unserved),
                         Ok(Err(why)) => set(State::Unreadable(why)),
@@ -146,15 +158,23 @@ where
                             FINDING.as_secs()
                         ))),
                     }
-                    false
+                    Ended::Unread
                 };
                 match AssertUnwindSafe(attempt).catch_unwind().await {
-                    Ok(true) => backoff.reset(),
-                    Ok(false) => {}
+                    Ok(Ended::Unread) => {}
+                    Ok(Ended::Refused) => {
+                        backoff.reset();
+                        doubted = true;
+                    }
+                    Ok(Ended::Unproven) => {
+                        backoff.reset();
+                        doubted = false;
+                    }
                     // The store of this attempt goes with it.
                     Err(_panic) => {
                         watch_panicked();
                         set(State::Unreadable(PANICKED.to_owned()));
+                        doubted = true;
                     }
                 }
                 sleep(backoff.failed()).await;
@@ -203,34 +223,47 @@ where
     }
 }
 
-/// Follows `resource` until the API server refuses that. Says whether it was readable at some time.
+/// How following a kind has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// It was not readable.
+    Unread,
+    /// It was readable, and is not any more.
+    Refused,
+    /// It is readable, but may have missed changes.
+    Unproven,
+}
+
+/// Follows `resource` until the API server refuses that, or shows nothing of it. A kind that is `doubted` is readable once it was listed
+/// and a watch of it is answered: lists alone were answered before.
 async fn follow_until_refused<K>(
-    api: Api<K>,
-    config: watcher::Config,
+    (api, config): (Api<K>, watcher::Config),
     resource: &ApiResource,
+    answers: &Answers,
+    doubted: bool,
     on: &(impl Fn(&Seen<'_, K>) + Send + Sync),
     set: &(impl Fn(State<K>) + Send + Sync),
-) -> bool
+) -> Ended
 where
     K: Followed + Resource<DynamicType = ApiResource>,
 {
     let backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
     let (filled, refused) = (Notify::new(), Notify::new());
-    let (readable, ever, failed) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
+    let (readable, listed, failed) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
     let (store, run) = follow_at(backoff, api, config, resource.clone(), |seen| {
         on(&seen);
+        answers.note(&seen);
         match &seen {
             Seen::Synced => {
-                readable.store(true, Ordering::Relaxed);
-                ever.store(true, Ordering::Relaxed);
+                readable.fetch_or(!doubted, Ordering::Relaxed);
+                listed.store(true, Ordering::Relaxed);
                 filled.notify_one();
             }
             Seen::Failed(error) => {
                 failed.store(true, Ordering::Relaxed);
                 let status = status(error);
-                // A connection that breaks is no reason: what was listed is still what was there, and it is opened again.
+                // An error of any other sort is no reason yet: what was listed is what was there a moment ago, and it is tried again.
                 if !readable.load(Ordering::Relaxed) || status.is_some() {
-                    readable.store(false, Ordering::Relaxed);
                     set(State::Unreadable(refusal(resource, error)));
                 }
                 // After a refused watch kube-runtime lists no more once a later one succeeds, so that nothing would say that the
@@ -244,7 +277,7 @@ where
     });
     let late = async {
         sleep(LISTING).await;
-        if !ever.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
+        if !listed.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
             set(State::Unreadable(format!(
                 "nothing was listed within {} s",
                 LISTING.as_secs()
@@ -255,19 +288,34 @@ where
     let publish = async {
         loop {
             filled.notified().await;
+            if doubted {
+                answers.watched().await;
+            }
+            readable.store(true, Ordering::Relaxed);
             set(State::Readable {
                 resource: resource.clone(),
                 store: store.clone(),
             });
         }
     };
-    tokio::select! {
-        () = run => {}
-        () = refused.notified() => {}
-        () = late => {}
-        () = publish => {}
+    let unproven = tokio::select! {
+        biased;
+        () = run => false,
+        // Before what would say that it is readable.
+        () = refused.notified() => false,
+        () = answers.only_errors(CURRENT_FOR) => {
+            set(State::Unreadable(broken("watched", resource)));
+            false
+        }
+        () = answers.unproven(UNPROVEN) => true,
+        () = late => false,
+        () = publish => false,
+    };
+    match (readable.load(Ordering::Relaxed), unproven) {
+        (false, _) => Ended::Unread,
+        (true, false) => Ended::Refused,
+        (true, true) => Ended::Unproven,
     }
-    ever.load(Ordering::Relaxed)
 }
 
 /// The code with which the API server refused, if it did.
@@ -291,6 +339,12 @@ fn refusal(resource: &ApiResource, error: &Error) -> String {
             pass::missing_rule("get, list and watch", &pass::Resource::from(resource))
         ),
         Some(code) => format!("the API server refuses to list {plural} in group {group} with {code}"),
-        None => format!("{plural} in group {group} cannot be listed"),
+        None if matches!(error, Error::InitialListFailed(_)) => broken("listed", resource),
+        None => broken("watched", resource),
     }
+}
+
+/// What is said of a kind that the API server does not refuse.
+fn broken(cannot_be: &str, ApiResource { group, plural, .. }: &ApiResource) -> String {
+    format!("{plural} in group {group} cannot be {cannot_be}; the log of Sluice says why")
 }

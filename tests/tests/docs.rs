@@ -134,7 +134,7 @@ fn every_way_to_another_machine_has_a_wall() {
 
 /// File below `extension/src`, a constant in it, the beginning of its row of the table of walls, and what the row says of it.
 #[rustfmt::skip]
-const FIGURES: [(&str, &str, &str, &str); 22] = [
+const FIGURES: [(&str, &str, &str, &str); 24] = [
     ("run.rs", "time: Duration::from_secs(30)", "a request of a pass to the management", "30 s"),
     ("run.rs", "SILENCE: Duration = Duration::from_secs(75)", "list or watch of a store", "75 s of silence"),
     // kube-runtime adds 5 s.
@@ -143,6 +143,8 @@ const FIGURES: [(&str, &str, &str, &str); 22] = [
     ("bounded.rs", "BETWEEN_WATCHES: Duration = Duration::from_millis(500)", "list or watch of a store", "twice a second"),
     ("kind_watch.rs", "FINDING: Duration = Duration::from_secs(10)", "how a kind is served", "10 s each"),
     ("kind_watch.rs", "LISTING: Duration = Duration::from_secs(10)", "how a kind is served", "10 s each"),
+    ("../core/src/unsynced.rs", "CURRENT_FOR: Duration = Duration::from_secs(45)", "list or watch of such a kind", "45 s of nothing but"),
+    ("kind_watch.rs", "UNPROVEN: Duration = Duration::from_secs(75)", "list or watch of such a kind", "75 s without a watch"),
     ("remote/client.rs", "time: Duration::from_secs(10)", "a request of a pass to a workload", "10 s in all"),
     ("remote/client.rs", "answer: 8 * 1024 * 1024", "a request of a pass to a workload", "8 MiB"),
     ("remote/client.rs", "memory: 32 * 1024 * 1024", "a request of a pass to a workload", "32 MiB in memory"),

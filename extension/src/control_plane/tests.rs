@@ -1,7 +1,10 @@
 use std::{convert::Infallible, time::Duration};
 
-use futures::{FutureExt, StreamExt, future::pending};
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, future::pending, stream};
 use http::{Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use kube::client::Body;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -21,6 +24,10 @@ pub(crate) enum Way {
     NeverAnswers,
     /// With nothing, after some seconds: so ends a watch.
     EndsLater,
+    /// With an error, as an event.
+    ErrorEvent,
+    /// With a head, and never with anything else.
+    Mute,
     /// With what makes this process panic.
     Panics,
 }
@@ -34,6 +41,8 @@ pub(crate) struct State {
     bad: Way,
     /// What it does with a watch of a kind whose list is answered.
     watch: Way,
+    /// The version that the control plane is to have.
+    version: &'static str,
     /// Whether the group is served at all.
     served: bool,
     /// Whether its definitions have a label.
@@ -49,6 +58,7 @@ impl Server {
             good: Way::Answers,
             bad,
             watch: Way::EndsLater,
+            version: "v1.36.3",
             served: true,
             labelled: true,
             definitions: Way::Answers,
@@ -71,10 +81,19 @@ impl Server {
                     Way::Panics => panic!("a bug"),
                     Way::EndsLater => {
                         sleep(Duration::from_secs(5)).await;
-                        return Ok(Response::new(Body::empty()));
+                        return Ok(Response::new(Full::default().boxed_unsync()));
                     }
-                    Way::Answers | Way::Refuses(_) => {}
+                    Way::Mute => {
+                        let never = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+                        return Ok(Response::new(StreamBody::new(never).boxed_unsync()));
+                    }
+                    Way::Answers | Way::Refuses(_) | Way::ErrorEvent => {}
                 }
+                let answer = if way == Way::ErrorEvent {
+                    json!({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": ""}})
+                } else {
+                    answer
+                };
                 let code = if let Way::Refuses(code) = way { code } else { 200 };
                 let answer = if code == 200 {
                     answer
@@ -82,8 +101,13 @@ impl Server {
                     let reason = if code == 404 { "NotFound" } else { "" };
                     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "", "code": code})
                 };
-                let body = Body::from(serde_json::to_vec(&answer).unwrap());
-                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+                let body: Full<Bytes> = Full::from(serde_json::to_vec(&answer).unwrap());
+                Ok::<_, Infallible>(
+                    Response::builder()
+                        .status(code)
+                        .body(body.boxed_unsync())
+                        .unwrap(),
+                )
             }
         });
         bounded(Client::new(service, "default"), REQUEST)
@@ -123,7 +147,7 @@ impl Server {
                 state.good,
                 json!({"kind": "GoodList", "apiVersion": format!("{GROUP}/v1"), "metadata": {"resourceVersion": "1"}, "items": [{
                     "metadata": {"name": "one", "namespace": "team-a"},
-                    "spec": {"version": "v1.36.3"},
+                    "spec": {"version": state.version},
                     "status": {"version": "v1.35.4"},
                 }, {
                     // A definition may allow such objects.
@@ -340,6 +364,74 @@ async fn one_failure_of_a_watch_is_not_for_ever(#[case] failure: Way) {
     assert!(matches!(good(), Err(Unknown::Unreadable(_))));
     try_again().await;
     assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
+}
+
+#[rstest]
+#[case::refusal(Way::Refuses(403), 0)]
+#[case::error(Way::Refuses(500), 45)]
+#[case::error_after_a_head(Way::ErrorEvent, 45)]
+#[case::no_answer(Way::NeverAnswers, 75)]
+#[tokio::test(start_paused = true)]
+async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
+    #[case] way: Way,
+    #[case] seconds: u64,
+) {
+    let server = Server::new(Way::Answers);
+    let planes = listed(&server).await;
+    let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
+    server.set(|state| state.watch = way);
+    // The watch that is open ends within five of them.
+    sleep(Duration::from_secs(seconds.saturating_sub(1))).await;
+    assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
+    sleep(Duration::from_secs(10)).await;
+    for _ in 0..600 {
+        let found = message(good());
+        assert!(found.starts_with("ControlPlaneKindUnreadable: "), "{found}");
+        sleep(Duration::from_secs(1)).await;
+    }
+    server.set(|state| state.watch = Way::EndsLater);
+    try_again().await;
+    assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
+}
+
+#[rstest]
+#[case::error(Way::Refuses(500))]
+#[case::no_answer(Way::NeverAnswers)]
+#[tokio::test(start_paused = true)]
+async fn errors_with_answers_between_them_do_not_add_up(#[case] way: Way) {
+    let server = Server::new(Way::Answers);
+    let planes = listed(&server).await;
+    for _ in 0..20 {
+        for (watch, seconds) in [(way, 20), (Way::EndsLater, 60)] {
+            server.set(|state| state.watch = watch);
+            for _ in 0..seconds {
+                let good = planes.get(&cluster(), &reference(GROUP, "Good"));
+                assert!(matches!(good, Ok(Some(_))), "{good:?}");
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_whose_watch_says_nothing_is_listed_again() {
+    let server = Server::new(Way::Answers);
+    let planes = listed(&server).await;
+    let version = || {
+        let good = planes.get(&cluster(), &reference(GROUP, "Good"));
+        good.map(|facts| facts.and_then(|facts| facts.spec_version))
+    };
+    server.set(|state| (state.watch, state.version) = (Way::Mute, "v1.37.0"));
+    for _ in 0..90 {
+        assert!(version().is_ok(), "{:?}", version());
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(version(), Ok(Some("v1.37.0".to_owned())));
+
+    server.set(|state| state.good = Way::NeverAnswers);
+    sleep(Duration::from_secs(100)).await;
+    let found = message(version().map(|_| None));
+    assert!(found.starts_with("ControlPlaneKindUnreadable: "), "{found}");
 }
 
 #[tokio::test(start_paused = true)]

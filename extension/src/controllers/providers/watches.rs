@@ -138,8 +138,8 @@ impl Watches {
             }
         };
         let scope = {
-            let (client, single) = (self.client.clone(), single(source));
-            move |resource: &ApiResource| {
+            let single = single(source);
+            move |client: Client, resource: &ApiResource| {
                 let everything = || Api::<DynamicObject>::all_with(client.clone(), resource);
                 match &single {
                     None => (everything(), watcher::Config::default()),
@@ -180,7 +180,7 @@ impl Watches {
                 dependents.changed(&source);
             }
         };
-        KindWatch::open(find, scope, on, changed)
+        KindWatch::open(self.client.clone(), find, scope, on, changed)
     }
 }
 
