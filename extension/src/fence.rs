@@ -3,7 +3,7 @@
 //! A process that was stopped for a while goes on in the middle of a reconcile, and another replica may lead by then. Each
 //! request that writes is therefore checked against the time up to which the lease is certainly held, by this process's own
 //! monotonic clock. What was sent before that time and arrives late is refused by its precondition: writes of Clusters,
-//! ClusterBootstraps and PackageInstalls carry one.
+//! ClusterBootstraps, PackageInstalls and Secrets of configurations carry one.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -70,7 +70,7 @@ impl ObjectServer {
             .collect()
     }
 
-    /// After it was read once, the object at a path is this one.
+    /// After it was read once, or found missing, the object at a path is this one.
     pub(crate) fn put_later(&self, path: &str, object: Value) {
         self.state().later.insert(path.to_owned(), object);
     }
@@ -191,13 +191,13 @@ impl State {
             })
         });
         match (method, found) {
-            (&Method::GET, Some(found)) => {
+            (&Method::GET, None) if is_list => (200, self.list(path)),
+            (&Method::GET, found) => {
                 if let Some(later) = self.later.remove(path) {
                     self.put(path, later);
                 }
-                (200, found)
+                found.map_or_else(|| status(404), |found| (200, found))
             }
-            (&Method::GET, None) if is_list => (200, self.list(path)),
             (&Method::POST, _) => {
                 let name = sent["metadata"]["name"].as_str().unwrap_or("generated");
                 let path = format!("{path}/{name}");

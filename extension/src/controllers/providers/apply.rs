@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Debug};
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
     Api, Resource, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
     core::{DynamicObject, ObjectMeta},
     runtime::reflector::ObjectRef,
 };
@@ -94,17 +94,25 @@ fn reference(cluster: &Cluster) -> OwnerReference {
     owner(&cluster, false)
 }
 
-/// Writes the Secret and wakes the Cluster that it is for.
+/// Writes the Secret and wakes the Cluster that it is for. What another leader has written since it was read stays: 409 says so.
 async fn write(ctx: &OfKind, cluster: &Cluster, secret: &Secret) -> Result<(), Error> {
     let namespace = secret.namespace().unwrap_or_default();
-    let api = Api::<Secret>::namespaced(ctx.shared.client.clone(), &namespace);
-    let current = api.get_opt(&secret.name_any()).await?;
-    if current.is_some_and(|current| same(secret, &current)) {
-        return Ok(());
+    let (api, name) = (
+        Api::<Secret>::namespaced(ctx.shared.client.clone(), &namespace),
+        secret.name_any(),
+    );
+    match api.get_opt(&name).await? {
+        Some(found) if same(secret, &found) => return Ok(()),
+        Some(found) => {
+            let mut next = secret.clone();
+            next.metadata.uid = found.uid();
+            next.metadata.resource_version = found.resource_version();
+            let forced = PatchParams::apply(FIELD_MANAGER).force();
+            api.patch(&name, &forced, &Patch::Apply(next)).await?;
+        }
+        // An apply would take over one that exists by now.
+        None => drop(api.create(&post_params(), secret).await?),
     }
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    api.patch(&secret.name_any(), &params, &Patch::Apply(secret))
-        .await?;
     ctx.shared.triggers.wake(ObjectRef::from_obj(cluster));
     Ok(())
 }
@@ -231,6 +239,13 @@ pub(super) fn params() -> PatchParams {
     PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
+    }
+}
+
+fn post_params() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
     }
 }
 

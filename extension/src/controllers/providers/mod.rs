@@ -201,3 +201,6 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error
         ctx.shared.sync_period
     }))
 }
+
+#[cfg(test)]
+mod tests;
