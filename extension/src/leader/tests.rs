@@ -1,61 +1,92 @@
-use rstest::rstest;
+mod sight;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use http::Request;
+use kube::client::Body;
 use serde_json::json;
-use tokio::time::sleep;
+use tower::service_fn;
 
 use super::*;
 use crate::controllers::bootstrap::object_server::ObjectServer;
 
-const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/sluice/leases/sluice-leader";
-const LASTS: Duration = Duration::from_secs(15);
+const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/system/leases/sluice-leader";
 
-/// Takes part for as long as the task is not dropped, and shows what it sees.
-fn takes_part(server: &ObjectServer) -> (Leadership, tokio::task::JoinHandle<()>) {
-    let config = Config {
-        namespace: "sluice".to_owned(),
-        identity: "this".to_owned(),
-        lease_duration: LASTS,
-        renew_deadline: Duration::from_secs(10),
-        retry_period: Duration::from_secs(2),
-    };
-    let leadership = Leadership::new(LASTS);
-    let mut elector = Elector::new(server.client(), config, Fence::closed()).showing(leadership.clone());
-    let running = tokio::spawn(async move {
-        let stop = CancellationToken::new();
-        elector.acquire(&stop).await.unwrap();
-        elector.renew(&stop).await.unwrap();
-    });
-    (leadership, running)
+/// An API server of which the lease is edited after it was read, for the next so many times.
+#[derive(Clone, Default)]
+struct Edited {
+    server: ObjectServer,
+    times: Arc<AtomicUsize>,
 }
 
-/// The process's own clock stands still, so it never takes the lease of another one.
-#[rstest]
-#[case::as_long_as_its_own(15, 60)]
-#[case::longer_than_its_own(100, 145)]
-#[tokio::test(start_paused = true)]
-async fn a_replica_sees_whether_another_one_leads(#[case] lasts: u64, #[case] missed_after: u64) {
-    let server = ObjectServer::default();
-    let spec = json!({"holderIdentity": "another", "leaseDurationSeconds": lasts});
-    server.put(PATH, json!({"metadata": {}, "spec": spec}));
-    let (leadership, _running) = takes_part(&server);
-    for renewal in 0..30 {
-        sleep(Duration::from_secs(10)).await;
-        assert!(!leadership.is_missing(), "{renewal}");
-        server.edit(PATH, |lease| lease["spec"]["leaseTransitions"] = json!(renewal));
+impl Edited {
+    fn client(&self) -> Client {
+        let (edited, client) = (self.clone(), self.server.client());
+        let service = service_fn(move |request: Request<Body>| {
+            let (edited, client) = (edited.clone(), client.clone());
+            async move {
+                let reads = request.method().is_safe();
+                let answer = client.send(request).await;
+                if reads && edited.server.get(PATH).is_some() && edited.one_more() {
+                    edited.server.edit(PATH, |lease| {
+                        lease["metadata"]["labels"] = json!({"edited": "true"});
+                    });
+                }
+                answer
+            }
+        });
+        Client::new(service, "default")
     }
-    sleep(Duration::from_secs(missed_after)).await;
-    assert!(!leadership.is_missing());
-    sleep(Duration::from_secs(3)).await;
-    assert!(leadership.is_missing());
-    server.edit(PATH, |lease| lease["spec"]["leaseTransitions"] = json!(100));
-    sleep(Duration::from_secs(3)).await;
-    assert!(!leadership.is_missing());
+
+    fn one_more(&self) -> bool {
+        let less = |times: usize| times.checked_sub(1);
+        self.times
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .is_ok()
+    }
+
+    /// The next so many reads are followed by an edit.
+    fn edit(&self, times: usize) {
+        self.times.store(times, Ordering::Relaxed);
+    }
+
+    fn elector(&self, lease_duration: Duration) -> Elector {
+        let config = Config {
+            namespace: "system".to_owned(),
+            identity: "first".to_owned(),
+            lease_duration,
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        };
+        Elector::new(self.client(), config, Fence::closed())
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_leads_sees_itself() {
-    let server = ObjectServer::default();
-    let (leadership, running) = takes_part(&server);
-    sleep(Duration::from_secs(200)).await;
-    assert!(!running.is_finished());
-    assert!(!leadership.is_missing());
+async fn a_lease_that_is_edited_at_a_renewal_is_read_again() {
+    let api = Edited::default();
+    let (mut elector, stop) = (api.elector(Duration::from_secs(15)), CancellationToken::new());
+    elector.acquire(&stop).await.unwrap();
+
+    api.edit(1);
+    assert_eq!(elector.attempt().await, Some(Attempt::Held), "at once");
+    api.edit(2);
+    assert_eq!(elector.attempt().await, Some(Attempt::Changed));
+    assert_eq!(elector.attempt().await, Some(Attempt::Held));
+
+    api.edit(usize::MAX);
+    let renewing = timeout(Duration::from_secs(30), elector.renew(&stop)).await;
+    assert!(renewing.is_err(), "its holder is the same: {renewing:?}");
+    assert!(elector.fence.lets_write(Instant::now()));
+    api.edit(0);
+    assert_eq!(elector.attempt().await, Some(Attempt::Held));
+
+    api.server
+        .edit(PATH, |lease| lease["spec"]["holderIdentity"] = json!("another"));
+    let ended = timeout(Duration::from_secs(30), elector.renew(&stop)).await;
+    assert!(matches!(ended, Ok(Err(Error::Lost { .. }))), "{ended:?}");
+    assert!(!elector.fence.lets_write(Instant::now()));
 }
