@@ -270,7 +270,7 @@ impl Elector {
         let transitions = before.and_then(|b| b.lease_transitions).unwrap_or_default();
         LeaseSpec {
             holder_identity: Some(self.config.identity.clone()),
-            lease_duration_seconds: i32::try_from(self.config.lease_duration.as_secs()).ok(),
+            lease_duration_seconds: i32::try_from(whole_seconds(self.config.lease_duration)).ok(),
             acquire_time: before
                 .filter(|_| mine)
                 .and_then(|b| b.acquire_time.clone())
@@ -314,6 +314,11 @@ impl Elector {
             debug!(%error, "Handing back the lease");
         }
     }
+}
+
+/// A lease is given in seconds, and must not run out for others while its holder may still write.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 fn held(result: kube::Result<Lease>) -> kube::Result<Attempt> {

@@ -63,6 +63,10 @@ impl Edited {
         };
         Elector::new(self.client(), config, Fence::closed())
     }
+
+    fn spec(&self) -> LeaseSpec {
+        serde_json::from_value(self.server.get(PATH).unwrap()["spec"].clone()).unwrap()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,4 +93,18 @@ async fn a_lease_that_is_edited_at_a_renewal_is_read_again() {
     let ended = timeout(Duration::from_secs(30), elector.renew(&stop)).await;
     assert!(matches!(ended, Ok(Err(Error::Lost { .. }))), "{ended:?}");
     assert!(!elector.fence.lets_write(Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lasts_at_least_as_long_as_its_holder_says() {
+    for (duration, seconds) in [(15_000, 15), (15_001, 16), (15_999, 16), (1_200, 2)] {
+        let api = Edited::default();
+        let mut elector = api.elector(Duration::from_millis(duration));
+        elector.acquire(&CancellationToken::new()).await.unwrap();
+        assert_eq!(
+            api.spec().lease_duration_seconds,
+            Some(seconds),
+            "{duration} ms: others take a lease that has run out"
+        );
+    }
 }
