@@ -1,8 +1,18 @@
 //! Flags of the binary, named as Cluster API's own managers name them.
 
+mod value;
+
 use std::{net::IpAddr, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, ValueEnum};
+
+use value::{address, at_least, duration, file, group, identity, namespace};
+
+/// The shortest sync period, and the shortest lease: a lease is given in seconds.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The shortest time between two looks at the lease.
+const SHORTEST_RETRY: Duration = Duration::from_millis(100);
 
 /// Holds a Cluster API rollout until the packages of the new Kubernetes version are proven ready.
 #[derive(Debug, Parser)]
@@ -17,12 +27,13 @@ pub struct Args {
         long,
         env = "SLUICE_SYSTEM_NAMESPACE",
         default_value = "tkg-system",
-        value_name = "NAMESPACE"
+        value_name = "NAMESPACE",
+        value_parser = namespace
     )]
     pub system_namespace: String,
 
     /// How often kapp-controller looks at a package again, and Sluice at a cluster.
-    #[arg(long, env = "SLUICE_SYNC_PERIOD", default_value = "10m", value_name = "DURATION", value_parser = duration)]
+    #[arg(long, env = "SLUICE_SYNC_PERIOD", default_value = "10m", value_name = "DURATION", value_parser = at_least(SECOND))]
     pub sync_period: Duration,
 
     /// How long a deletion waits for additional packages to be uninstalled.
@@ -70,6 +81,28 @@ pub struct Args {
     pub verbosity: u8,
 }
 
+impl Args {
+    /// Whether the flags go together.
+    ///
+    /// # Errors
+    /// One line that names the flags and their values.
+    pub fn check(&self) -> Result<(), String> {
+        self.leader.check()?;
+        let hooks = SocketAddr::new(self.webhook.webhook_host, self.webhook.webhook_port);
+        let probes = self.health_addr;
+        let everywhere = hooks.ip().is_unspecified() || probes.ip().is_unspecified();
+        // Port 0 is any that is free.
+        if hooks.port() != 0 && hooks.port() == probes.port() && (everywhere || hooks.ip() == probes.ip()) {
+            return Err(format!(
+                "--health-addr {probes} takes the port of --webhook-host {} --webhook-port {}",
+                hooks.ip(),
+                hooks.port()
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// The listener for hooks.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct WebhookArgs {
@@ -97,7 +130,8 @@ pub struct WebhookArgs {
         long,
         env = "SLUICE_WEBHOOK_CERT_NAME",
         default_value = "tls.crt",
-        value_name = "FILE"
+        value_name = "FILE",
+        value_parser = file
     )]
     pub webhook_cert_name: String,
     /// File of the private key in that directory.
@@ -105,7 +139,8 @@ pub struct WebhookArgs {
         long,
         env = "SLUICE_WEBHOOK_KEY_NAME",
         default_value = "tls.key",
-        value_name = "FILE"
+        value_name = "FILE",
+        value_parser = file
     )]
     pub webhook_key_name: String,
 }
@@ -117,24 +152,25 @@ pub struct LeaderArgs {
     #[arg(long, env = "SLUICE_LEADER_ELECT")]
     pub leader_elect: bool,
     /// How long a leader that stopped renewing is waited for.
-    #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = duration)]
+    #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = at_least(SECOND))]
     pub leader_elect_lease_duration: Duration,
     /// How long a leader tries to renew before it gives up.
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
     /// How often the lease is looked at.
-    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = duration)]
+    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = at_least(SHORTEST_RETRY))]
     pub leader_elect_retry_period: Duration,
     /// Namespace of the lease.
     #[arg(
         long,
         env = "POD_NAMESPACE",
         default_value = "sluice-system",
-        value_name = "NAMESPACE"
+        value_name = "NAMESPACE",
+        value_parser = namespace
     )]
     pub leader_elect_namespace: String,
     /// Name of this replica in the lease; the host name when absent.
-    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    #[arg(long, env = "POD_NAME", value_name = "NAME", value_parser = identity)]
     pub leader_elect_identity: Option<String>,
 }
 
@@ -143,25 +179,17 @@ impl LeaderArgs {
     ///
     /// # Errors
     /// One line that names the flag and its value.
-    pub fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         let Self {
             leader_elect_lease_duration: lease,
             leader_elect_renew_deadline: renew,
             leader_elect_retry_period: retry,
             ..
         } = self;
-        if *lease < Duration::from_secs(1) {
-            return Err(format!(
-                "--leader-elect-lease-duration {lease:?} is shorter than 1s"
-            ));
-        }
         if renew >= lease {
             return Err(format!(
                 "--leader-elect-renew-deadline {renew:?} is not shorter than --leader-elect-lease-duration {lease:?}"
             ));
-        }
-        if retry.is_zero() {
-            return Err("--leader-elect-retry-period 0s is not above zero".to_owned());
         }
         if retry >= renew {
             return Err(format!(
@@ -179,74 +207,4 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
-}
-
-/// A Go duration as far as operators use it: `10m`, `90s`, `1h30m`, `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: jiff::SignedDuration = text
-        .parse()
-        .map_err(|_| format!("{text} is not a duration such as 10m or 90s"))?;
-    Duration::try_from(parsed).map_err(|_| format!("{text} is negative"))
-}
-
-/// The name of an API group of definitions, such as `controlplane.example.com`.
-fn group(text: &str) -> Result<String, String> {
-    let is_label = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    if text.len() <= 253 && text.contains('.') && text.split('.').all(is_label) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!(
-            "{text} is not an API group such as controlplane.example.com"
-        ))
-    }
-}
-
-/// A Go listen address: `:9440` means every interface.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let full = if text.starts_with(':') {
-        format!("[::]{text}")
-    } else {
-        text.to_owned()
-    };
-    full.parse()
-        .map_err(|_| format!("{text} is not ADDRESS:PORT or :PORT"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn go_spellings_are_understood() {
-        assert_eq!(duration("10m"), Ok(Duration::from_mins(10)));
-        assert_eq!(duration("1h30m"), Ok(Duration::from_mins(90)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert!(duration("-1s").is_err());
-        assert!(duration("soon").is_err());
-        assert_eq!(address(":9440").map(|a| a.port()), Ok(9440));
-        assert!(address("9440").is_err());
-    }
-
-    #[test]
-    fn a_group_is_a_domain() {
-        assert_eq!(
-            group("controlplane.example.com").as_deref(),
-            Ok("controlplane.example.com")
-        );
-        for wrong in [
-            "",
-            "apps",
-            "Apps.example.com",
-            "a..b",
-            "-a.b",
-            "a.b/v1",
-            "*.b",
-            &"a.b".repeat(100),
-        ] {
-            assert!(group(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         Err(answer) if !answer.use_stderr() => answer.exit(),
         Err(error) => return misused(&first_paragraph(&error.to_string())),
     };
-    if let Err(problem) = args.leader.check() {
+    if let Err(problem) = args.check() {
         return misused(&problem);
     }
     let log = Log::start(args.logging_format, args.verbosity);
