@@ -62,12 +62,30 @@ impl Remotes {
         kubeconfig: &WorkloadKubeconfig,
         digest: &str,
     ) -> Result<Arc<Remote>, client::Error> {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(remote) = live.get(cluster_uid).filter(|remote| remote.digest() == digest) {
+        self.open_with(cluster_uid, cluster, digest, || connect(kubeconfig))
+    }
+
+    /// The same with the client that `make` makes. That reads certificates, so nothing is locked meanwhile.
+    fn open_with(
+        &self,
+        cluster_uid: &str,
+        cluster: &ClusterRef,
+        digest: &str,
+        make: impl FnOnce() -> Result<Client, client::Error>,
+    ) -> Result<Arc<Remote>, client::Error> {
+        let is_same = |remote: &&Arc<Remote>| remote.digest() == digest;
+        if let Some(remote) = self.live().get(cluster_uid).filter(is_same) {
             return Ok(Arc::clone(remote));
         }
-        let remote = self.connected(&connect(kubeconfig)?, cluster_uid, cluster, digest);
-        live.insert(cluster_uid.to_owned(), Arc::clone(&remote));
+        let remote = self.connected(&make()?, cluster_uid, cluster, digest);
+        let mut live = self.live();
+        if let Some(meanwhile) = live.get(cluster_uid).filter(is_same) {
+            return Ok(Arc::clone(meanwhile));
+        }
+        let before = live.insert(cluster_uid.to_owned(), Arc::clone(&remote));
+        drop(live);
+        // What it holds may be large.
+        drop(before);
         Ok(remote)
     }
 
@@ -78,17 +96,20 @@ impl Remotes {
         cluster: &ClusterRef,
         digest: &str,
     ) -> Arc<Remote> {
-        let mut paces = self.paces();
-        paces.retain(|uid, pace| uid == cluster_uid || !pace.is_over());
-        let pace = paces
-            .entry(cluster_uid.to_owned())
-            .or_insert_with(|| Pace::new(self.triggers.of(cluster.clone())));
+        let pace = {
+            let mut paces = self.paces();
+            paces.retain(|uid, pace| uid == cluster_uid || !pace.is_over());
+            let pace = paces
+                .entry(cluster_uid.to_owned())
+                .or_insert_with(|| Pace::new(self.triggers.of(cluster.clone())));
+            pace.clone()
+        };
         Arc::new(Remote::open(
             client,
             &self.fence,
             &self.system_namespace,
             digest.to_owned(),
-            pace,
+            &pace,
         ))
     }
 
@@ -102,8 +123,7 @@ impl Remotes {
         client: &Client,
     ) -> Arc<Remote> {
         let remote = self.connected(client, cluster_uid, cluster, digest);
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.insert(cluster_uid.to_owned(), Arc::clone(&remote));
+        self.live().insert(cluster_uid.to_owned(), Arc::clone(&remote));
         remote
     }
 
@@ -113,22 +133,25 @@ impl Remotes {
         self.paces().get(cluster_uid).map(Pace::begin)
     }
 
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<Remote>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn paces(&self) -> MutexGuard<'_, HashMap<String, Pace>> {
         self.paces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the connection of a cluster that needs none for now.
     pub fn close(&self, cluster_uid: &str) {
-        self.live
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(cluster_uid);
+        let closed = self.live().remove(cluster_uid);
+        // Nothing is locked any more.
+        drop(closed);
     }
 
     /// How many connections are open.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.live().len()
     }
 
     /// Whether no connection is open.

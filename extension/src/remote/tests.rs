@@ -342,3 +342,28 @@ async fn a_list_of_empty_pages_without_end_is_begun_again_after_growing_delays()
     assert_eq!(remote.contact(), Contact::Answers);
     assert!(remote.is_filled());
 }
+
+#[tokio::test]
+async fn a_client_is_made_while_nothing_is_locked() {
+    let (remotes, _woken) = remotes();
+    let cluster = ObjectRef::new("one").within("team-a");
+    let made = || {
+        let free = remotes.live.try_lock().is_ok() && remotes.paces.try_lock().is_ok();
+        assert!(free, "other Clusters wait for the client of this one");
+        Ok(Server::default().client(stream::pending))
+    };
+    let first = remotes.open_with("uid", &cluster, "digest", made).unwrap();
+    let again = remotes.open_with("uid", &cluster, "digest", || panic!("it is open"));
+    assert!(Arc::ptr_eq(&first, &again.unwrap()));
+
+    let mut meanwhile = None;
+    let later = remotes.open_with("uid", &cluster, "other", || {
+        meanwhile = remotes.open_with("uid", &cluster, "other", made).ok();
+        made()
+    });
+    assert!(
+        Arc::ptr_eq(&meanwhile.unwrap(), &later.unwrap()),
+        "one connection"
+    );
+    assert_eq!(remotes.len(), 1);
+}
