@@ -1,6 +1,8 @@
 //! Clusters that give trouble: their passes have growing delays, and take half of the slots at most (one of one). A pass that turns
 //! out to be slow needs one of those too, so all other slots are free again after seconds, whatever happens.
 
+mod queue;
+
 use std::{
     collections::HashMap,
     pin::pin,
@@ -13,6 +15,8 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
 };
+
+use queue::Queue;
 
 use crate::backoff::Backoff;
 
@@ -30,13 +34,11 @@ const REMEMBERED: Duration = Duration::from_mins(2);
 /// A Cluster that waits for a slot for so long says nothing any more. A silent workload's proofs are believed for as long.
 const UNSEEN: Duration = Duration::from_mins(1);
 
-/// A Cluster that has not asked for a slot for so long does not wait for one any more.
-const ASKS: Duration = Duration::from_secs(3);
-
 /// The troubled Clusters, by UID.
 #[derive(Debug)]
 pub(super) struct Troubles {
     known: Mutex<HashMap<String, Trouble>>,
+    waiting: Mutex<Queue>,
     unfinished: Mutex<HashMap<String, Unfinished>>,
     slots: Arc<Semaphore>,
 }
@@ -46,8 +48,6 @@ struct Trouble {
     backoff: Backoff,
     /// When a pass failed or was slow last.
     since: Instant,
-    /// Since when it waits for a slot, and when it asked for one last.
-    waits: Option<(Instant, Instant)>,
 }
 
 /// A Cluster of which no pass has come to its end for a while.
@@ -66,14 +66,7 @@ impl Trouble {
         Self {
             backoff: backoff(),
             since: Instant::now(),
-            waits: None,
         }
-    }
-
-    /// Since when it waits for a slot, if it still asks for one.
-    fn waits_since(&self) -> Option<Instant> {
-        let (since, asked) = self.waits?;
-        (asked.elapsed() < ASKS).then_some(since)
     }
 }
 
@@ -92,6 +85,7 @@ impl Troubles {
         let half = usize::from(concurrency / 2).max(1);
         Self {
             known: Mutex::default(),
+            waiting: Mutex::default(),
             unfinished: Mutex::default(),
             slots: Arc::new(Semaphore::new(half)),
         }
@@ -99,26 +93,21 @@ impl Troubles {
 
     /// Asks for a pass over the Cluster with this UID.
     pub(super) fn turn(&self, uid: &str) -> Turn {
-        let mut known = self.known();
-        let Some(trouble) = known.get_mut(uid) else {
+        if !self.known().contains_key(uid) {
             return Turn::Granted(None);
-        };
-        let now = Instant::now();
-        let since = trouble.waits_since().unwrap_or(now);
-        trouble.waits = Some((since, now));
+        }
+        let (now, mut waiting) = (Instant::now(), self.waiting());
+        let since = waiting.ask(uid, now);
         // Free slots belong to those who have waited longest.
-        let waits_longer = |trouble: &&Trouble| trouble.waits_since().is_some_and(|other| other < since);
-        let before = known.values().filter(waits_longer).count();
-        let slot = (before < self.slots.available_permits())
+        let slot = (!waiting.fills(self.slots.available_permits(), since, now))
             .then(|| Arc::clone(&self.slots).try_acquire_owned().ok())
             .flatten();
         let Some(slot) = slot else {
+            drop(waiting);
             self.unfinish(uid, now, |_| {});
             return Turn::Later(backoff().failed());
         };
-        if let Some(trouble) = known.get_mut(uid) {
-            trouble.waits = None;
-        }
+        waiting.leave(uid);
         Turn::Granted(Some(slot))
     }
 
@@ -225,6 +214,11 @@ impl Troubles {
     pub(super) fn forget(&self, uid: &str) {
         self.unfinished().remove(uid);
         self.known().remove(uid);
+        self.waiting().leave(uid);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Queue> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn unfinished(&self) -> MutexGuard<'_, HashMap<String, Unfinished>> {
@@ -254,7 +248,7 @@ mod tests {
     use rstest::rstest;
     use tokio::{task::JoinSet, time::sleep};
 
-    use super::*;
+    use super::{queue::ASKS, *};
 
     fn slots(troubles: &Troubles, uids: &[&str]) -> Vec<Option<OwnedSemaphorePermit>> {
         let granted = |uid: &&str| match troubles.turn(uid) {
