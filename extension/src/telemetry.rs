@@ -60,7 +60,9 @@ impl Log {
             _ => "trace",
         };
         // kube logs each failed try as an error; what failed and what follows from it is said by the caller.
-        let own = format!("warn,kube_client=off,sluice={level},sluice_hooks={level},sluice_core={level}");
+        // h2 warns of frames that any peer may send without end.
+        let own =
+            format!("warn,kube_client=off,h2=error,sluice={level},sluice_hooks={level},sluice_core={level}");
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(own));
         let builder = lines()
             .with_env_filter(filter)

@@ -1,5 +1,6 @@
 //! Reads request bodies: whole, in time, and within the memory that is set aside for them.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,14 +43,34 @@ impl Default for Budget {
     }
 }
 
-/// What the bodies of one peer may take of the memory for all. A request has it among its extensions; without, it is a peer of
-/// its own. All clones are one.
+/// Who sends requests, and what their bodies may take of the memory for all. A request has it among its extensions; without, it
+/// is a peer of its own. All clones are one.
 #[derive(Clone, Debug)]
-pub struct PeerBudget(Parts);
+pub struct Peer {
+    address: IpAddr,
+    bodies: Parts,
+}
 
-impl Default for PeerBudget {
+impl Peer {
+    /// The peer at an address, of which nothing was read yet.
+    #[must_use]
+    pub fn at(address: IpAddr) -> Self {
+        Self {
+            address,
+            bodies: Parts::of(SMALL_KIB_OF_PEER, LARGE_KIB_OF_PEER),
+        }
+    }
+
+    /// Where it is; unspecified if that is not known.
+    #[must_use]
+    pub const fn address(&self) -> IpAddr {
+        self.address
+    }
+}
+
+impl Default for Peer {
     fn default() -> Self {
-        Self(Parts::of(SMALL_KIB_OF_PEER, LARGE_KIB_OF_PEER))
+        Self::at(Ipv4Addr::UNSPECIFIED.into())
     }
 }
 
@@ -79,7 +100,7 @@ impl Parts {
 #[derive(Clone, Copy)]
 struct Budgets<'a> {
     all: &'a Budget,
-    peer: &'a PeerBudget,
+    peer: &'a Peer,
 }
 
 /// What one body has taken of one budget.
@@ -126,7 +147,9 @@ impl<'a> Share<'a> {
                 ..Self::default()
             };
         }
-        self.of_peer.reach(whole, &budgets.peer.0, self.large).await?;
+        self.of_peer
+            .reach(whole, &budgets.peer.bodies, self.large)
+            .await?;
         self.of_all.reach(total, &budgets.all.0, self.large).await
     }
 }
@@ -143,7 +166,7 @@ pub(crate) enum Unread {
 pub(crate) async fn with_body<T>(
     body: Body,
     all: &Budget,
-    peer: &PeerBudget,
+    peer: &Peer,
     answer: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, Unread> {
     let mut body = body;
@@ -222,7 +245,7 @@ mod tests {
     }
 
     async fn length(body: Body, all: &Budget) -> Result<usize, Unread> {
-        with_body(body, all, &PeerBudget::default(), <[u8]>::len).await
+        with_body(body, all, &Peer::default(), <[u8]>::len).await
     }
 
     #[tokio::test(start_paused = true)]

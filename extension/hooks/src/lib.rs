@@ -7,14 +7,17 @@ mod body;
 mod discovery;
 mod gate;
 mod profile;
+mod refusal;
+mod repeats;
 mod reply;
 mod request;
 mod router;
 
-pub use self::body::PeerBudget;
+pub use self::body::Peer;
 pub use self::discovery::{DiscoveryResponse, TIMEOUT_SECONDS};
 pub use self::gate::{Answer, Endpoint, Gate, Observer, Outcome};
 pub use self::profile::{Profile, handler};
+pub use self::repeats::Repeats;
 pub use self::reply::Reply;
 pub use self::request::{Request, RequestError, parse_discovery};
 pub use self::router::router;

@@ -1,5 +1,6 @@
 //! The routes of the hooks.
 
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,15 +11,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
 use http::header::CONNECTION;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method};
 use jiff::Timestamp;
 use sluice_core::decision::Decision;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
-use crate::body::{self, Budget, PeerBudget, Unread};
+use crate::body::{self, Budget, Peer};
 use crate::discovery::DiscoveryResponse;
 use crate::gate::{Answer, Endpoint, Gate, Observer, Outcome};
 use crate::profile::{Profile, handler};
+use crate::refusal::Refusal;
+use crate::repeats::Repeats;
 use crate::reply::{self, Reply};
 use crate::request::{self, Request, RequestError};
 use crate::{GROUP_VERSION, Hook};
@@ -35,6 +38,7 @@ pub fn router<G: Gate, O: Observer>(gate: G, observer: O) -> Router {
         gate,
         observer,
         budget: Budget::default(),
+        refused: Repeats::default(),
     });
     let mut router = Router::new();
     for profile in Profile::ALL {
@@ -45,9 +49,9 @@ pub fn router<G: Gate, O: Observer>(gate: G, observer: O) -> Router {
             router = router.route(&path, lifecycle(&server, profile, hook));
         }
     }
-    router.fallback(move || {
+    router.fallback(move |request: HttpRequest| {
         let server = Arc::clone(&server);
-        async move { server.unknown() }
+        async move { server.unknown(&request) }
     })
 }
 
@@ -59,16 +63,10 @@ fn discovery<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile)
     any(move |request: HttpRequest| {
         let (server, list) = (Arc::clone(&server), list.clone());
         async move {
-            server
-                .answer(
-                    Endpoint::Discovery,
-                    request,
-                    |bytes| match request::parse_discovery(bytes) {
-                        Ok(()) => (reply::json(list), Outcome::Released),
-                        Err(error) => not_understood(Endpoint::Discovery, &error),
-                    },
-                )
-                .await
+            let answer = |bytes: &[u8]| {
+                request::parse_discovery(bytes).map(|()| (reply::json(list), Outcome::Released))
+            };
+            server.answer(Endpoint::Discovery, request, answer).await
         }
     })
 }
@@ -91,6 +89,7 @@ struct Server<G, O> {
     gate: G,
     observer: O,
     budget: Budget,
+    refused: Repeats<(&'static str, &'static str)>,
 }
 
 impl<G: Gate, O: Observer> Server<G, O> {
@@ -98,48 +97,42 @@ impl<G: Gate, O: Observer> Server<G, O> {
         &self,
         endpoint: Endpoint,
         request: HttpRequest,
-        compute: impl FnOnce(&[u8]) -> (Response, Outcome),
+        compute: impl FnOnce(&[u8]) -> Answered,
     ) -> Response {
         let began = Instant::now();
         let (head, body) = request.into_parts();
-        let (response, outcome) = if head.method == Method::POST {
+        let peer = head.extensions.get::<Peer>().cloned().unwrap_or_default();
+        let answered = if head.method == Method::POST {
             // A panic ends this request only, and the next one finds everything as it was: nothing is changed here.
             let compute = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| compute(bytes)));
-            let peer = head.extensions.get::<PeerBudget>().cloned().unwrap_or_default();
             match body::with_body(body, &self.budget, &peer, compute).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => {
-                    error!(hook = endpoint.as_str(), "Answering a hook panicked");
-                    no_answer(
-                        endpoint,
-                        "InternalError: the answer could not be computed, see the log",
-                        Outcome::Panicked,
-                    )
-                }
-                Err(Unread::Late) => no_answer(
-                    endpoint,
-                    "RequestLate: the request did not arrive in time",
-                    Outcome::Late,
-                ),
-                Err(Unread::TooLarge) => (
-                    Reply::refused(
-                        StatusCode::PAYLOAD_TOO_LARGE,
-                        endpoint,
-                        "request body is larger than 20 MiB",
-                    )
-                    .into_response(),
-                    Outcome::TooLarge,
-                ),
-                Err(Unread::Broken(reason)) => not_understood(endpoint, &RequestError::Malformed(reason)),
+                Ok(Ok(answered)) => answered.map_err(Refusal::NotUnderstood),
+                Ok(Err(_)) => Err(Refusal::Panicked),
+                Err(unread) => Err(unread.into()),
             }
         } else {
-            let refused = Reply::refused(
-                StatusCode::METHOD_NOT_ALLOWED,
-                endpoint,
-                "hooks are called with POST",
-            );
-            (refused.into_response(), Outcome::WrongMethod)
+            Err(Refusal::WrongMethod)
         };
+        self.end(endpoint, peer.address(), began, answered)
+    }
+
+    fn unknown(&self, request: &HttpRequest) -> Response {
+        let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
+        let answered = Err(Refusal::NotFound);
+        self.end(Endpoint::Unknown, peer.address(), Instant::now(), answered)
+    }
+
+    fn end(
+        &self,
+        endpoint: Endpoint,
+        peer: IpAddr,
+        began: Instant,
+        answered: Result<(Response, Outcome), Refusal>,
+    ) -> Response {
+        let (response, outcome) = answered.unwrap_or_else(|refusal| {
+            self.log(endpoint, peer, &refusal);
+            (refusal.reply(endpoint).into_response(), refusal.outcome())
+        });
         self.observer.answered(&Answer {
             endpoint,
             outcome,
@@ -148,25 +141,24 @@ impl<G: Gate, O: Observer> Server<G, O> {
         response
     }
 
-    fn unknown(&self) -> Response {
-        let began = Instant::now();
-        let endpoint = Endpoint::Unknown;
-        let response =
-            Reply::refused(StatusCode::NOT_FOUND, endpoint, "no such hook or handler").into_response();
-        self.observer.answered(&Answer {
-            endpoint,
-            outcome: Outcome::NotFound,
-            took: began.elapsed(),
-        });
-        response
+    /// A peer may send as many of these as it likes, so a line is due when it begins with them.
+    fn log(&self, endpoint: Endpoint, peer: IpAddr, refusal: &Refusal) {
+        let (hook, reason, error) = (endpoint.as_str(), refusal.reason(), refusal.message());
+        match self.refused.begins(peer, (hook, reason), Instant::now()) {
+            Some(left_out) if matches!(refusal, Refusal::Panicked) => {
+                error!(%peer, hook, left_out, "Answering a hook panicked");
+            }
+            Some(left_out) => warn!(%peer, hook, reason, error, left_out, "Refusing a request"),
+            None => debug!(%peer, hook, reason, error, "Refusing a request"),
+        }
     }
 }
 
-fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> (Response, Outcome) {
-    let request = match Request::parse(hook, body) {
-        Ok(request) => request,
-        Err(error) => return not_understood(Endpoint::Hook(hook), &error),
-    };
+/// What was decided upon a request that was understood.
+type Answered = Result<(Response, Outcome), RequestError>;
+
+fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Answered {
+    let request = Request::parse(hook, body)?;
     let call = request.call(Timestamp::now());
     let decision = gate.decide(&call);
     let skipped = if profile == Profile::Before1_12 {
@@ -174,7 +166,7 @@ fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> (Respo
     } else {
         None
     };
-    match (&decision, skipped) {
+    Ok(match (&decision, skipped) {
         // A cluster without a label is not ours to hold.
         (Decision::Release, Some((from, to))) if call.label.is_some() => {
             let message =
@@ -195,24 +187,7 @@ fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> (Respo
             }
             (response, Outcome::Held(reason.as_str()))
         }
-    }
+    })
 }
 
 const SKIPS_MINORS: &str = "MinorVersionsSkipped";
-
-fn not_understood(endpoint: Endpoint, error: &RequestError) -> (Response, Outcome) {
-    warn!(hook = endpoint.as_str(), reason = error.reason(), %error, "Refusing a request");
-    (
-        Reply::failure(endpoint, &error.to_string()).into_response(),
-        Outcome::Failed(error.reason()),
-    )
-}
-
-/// This time there is no answer. A hook is held; discovery has no such answer and is asked again after a failure.
-fn no_answer(endpoint: Endpoint, message: &str, outcome: Outcome) -> (Response, Outcome) {
-    let reply = match endpoint {
-        Endpoint::Hook(hook) => Reply::try_again(hook, message),
-        Endpoint::Discovery | Endpoint::Unknown => Reply::failure(endpoint, message),
-    };
-    (reply.into_response(), outcome)
-}

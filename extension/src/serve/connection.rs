@@ -1,6 +1,8 @@
 //! One connection: handshake, protocol by ALPN, and the limits on a peer that takes its time.
 
+use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use sluice_hooks::PeerBudget;
+use sluice_hooks::{Peer, Repeats};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -22,7 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::activity::{Activity, Watched};
 use super::certificate::Identity;
@@ -35,19 +37,30 @@ pub(super) struct Shared {
     pub(super) router: Router,
     pub(super) limits: Limits,
     pub(super) metrics: Metrics,
+    pub(super) refused: Repeats<&'static str>,
     /// Finish what is in flight, then go.
     pub(super) drain: CancellationToken,
     /// Go now.
     pub(super) abort: CancellationToken,
 }
 
-/// Serves one accepted connection to its end. `bodies` is what the bodies of its requests may take, `number` spreads the ages of
-/// connections.
+impl Shared {
+    /// A connection of `peer` is not served. A peer may open as many of these as it likes, so a line is due when it begins.
+    pub(super) fn refuse(&self, peer: IpAddr, reason: &'static str, error: impl fmt::Display) {
+        if let Some(left_out) = self.refused.begins(peer, reason, std::time::Instant::now()) {
+            info!(%peer, reason, %error, left_out, "Refusing a connection");
+        } else {
+            debug!(%peer, reason, %error, "Refusing a connection");
+        }
+    }
+}
+
+/// Serves one accepted connection to its end; `number` spreads the ages of connections.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     tcp: TcpStream,
     serving: Option<watch::Receiver<Identity>>,
-    bodies: PeerBudget,
+    peer: Peer,
     number: u64,
 ) {
     // Without it the last bytes of an answer wait for the peer's delayed acknowledgement, 40 ms.
@@ -55,7 +68,7 @@ pub(super) async fn serve(
         return;
     }
     let Some(mut serving) = serving else {
-        return http(&shared, tcp, false, None, bodies, number).await;
+        return http(&shared, tcp, false, None, peer, number).await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&serving.borrow_and_update().server));
     let handshake = timeout(shared.limits.handshake, acceptor.accept(tcp));
@@ -64,14 +77,17 @@ pub(super) async fn serve(
         result = handshake => match result {
             Ok(Ok(tls)) => tls,
             Ok(Err(error)) => {
-                debug!(%error, "Refusing a TLS handshake");
+                shared.refuse(peer.address(), "HandshakeRefused", error);
                 return shared.metrics.handshake_failed("Refused");
             }
-            Err(_) => return shared.metrics.handshake_failed("Timeout"),
+            Err(error) => {
+                shared.refuse(peer.address(), "HandshakeTimeout", error);
+                return shared.metrics.handshake_failed("Timeout");
+            }
         },
     };
     let h2 = tls.get_ref().1.alpn_protocol() == Some(tls::H2);
-    http(&shared, tls, h2, Some(serving), bodies, number).await;
+    http(&shared, tls, h2, Some(serving), peer, number).await;
 }
 
 async fn http<T>(
@@ -79,7 +95,7 @@ async fn http<T>(
     io: T,
     h2: bool,
     serving: Option<watch::Receiver<Identity>>,
-    bodies: PeerBudget,
+    peer: Peer,
     number: u64,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -92,7 +108,7 @@ async fn http<T>(
     let service = Service {
         router: shared.router.clone(),
         activity: Arc::clone(&activity),
-        bodies,
+        peer,
     };
     let lease = Lease {
         serving,
@@ -188,7 +204,7 @@ async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: 
 struct Service {
     router: Router,
     activity: Arc<Activity>,
-    bodies: PeerBudget,
+    peer: Peer,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -198,7 +214,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let in_flight = self.activity.begin();
-        request.extensions_mut().insert(self.bodies.clone());
+        request.extensions_mut().insert(self.peer.clone());
         let answer = self.router.clone().oneshot(request.map(Body::new));
         Box::pin(async move {
             let mut response = answer.await?;

@@ -1,12 +1,13 @@
 //! Binds a socket, accepts connections, and lets them go at the end.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use jiff::Timestamp;
+use sluice_hooks::Repeats;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -94,6 +95,7 @@ impl Server {
             router,
             limits,
             metrics,
+            refused: Repeats::default(),
             drain: shutdown.clone(),
             abort: CancellationToken::new(),
         });
@@ -145,11 +147,12 @@ async fn accept(
     let by_address = Shares::default();
     let mut number = 0;
     loop {
-        let (slot, tcp) = tokio::select! {
+        let (slot, tcp, peer) = tokio::select! {
             () = shared.drain.cancelled() => return,
-            accepted = next(&listener, &slots) => accepted,
+            accepted = next(&listener, &slots, shared) => accepted,
         };
-        let Some(share) = by_address.take(tcp.peer_addr(), shared.limits.connections_of_address) else {
+        let Some(share) = by_address.take(peer, shared.limits.connections_of_address) else {
+            shared.refuse(peer, "TooManyOfAddress", "it has its share of the connections");
             shared.metrics.connection_closed("TooManyOfAddress");
             continue;
         };
@@ -158,25 +161,29 @@ async fn accept(
         let serving = serving.clone();
         tasks.spawn(async move {
             let open = shared.metrics.connection_opened();
-            connection::serve(shared, tcp, serving, share.bodies().clone(), number).await;
+            connection::serve(shared, tcp, serving, share.peer().clone(), number).await;
             drop((open, share, slot));
         });
     }
 }
 
 /// The next connection, once there is a slot for it. Peers beyond the limit wait in the backlog of the socket.
-async fn next(listener: &TcpListener, slots: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, TcpStream) {
+async fn next(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+    shared: &Shared,
+) -> (Option<OwnedSemaphorePermit>, TcpStream, IpAddr) {
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
     let slot = Arc::clone(slots).acquire_owned().await.ok();
     let mut pause = Duration::from_millis(50);
     loop {
         match listener.accept().await {
-            Ok((tcp, _)) => return (slot, tcp),
+            Ok((tcp, peer)) => return (slot, tcp, peer.ip()),
             // The peer left before it was accepted: nothing to wait for.
             Err(error) if is_of_the_peer(&error) => {}
             // Usually no file descriptor is left; one comes back when a connection ends.
             Err(error) => {
-                warn!(%error, pause = ?pause, "Pausing before the next accept");
+                shared.refuse(Ipv4Addr::UNSPECIFIED.into(), "AcceptFailed", error);
                 sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }

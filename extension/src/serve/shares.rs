@@ -2,69 +2,69 @@
 
 use std::{
     collections::HashMap,
-    io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sluice_hooks::PeerBudget;
+use sluice_hooks::Peer;
 
 /// Peers by address; addresses without a connection take no memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shares(Arc<Mutex<HashMap<IpAddr, Peer>>>);
+pub(super) struct Shares(Arc<Mutex<HashMap<IpAddr, Open>>>);
 
-#[derive(Debug, Default)]
-struct Peer {
+#[derive(Debug)]
+struct Open {
     connections: usize,
-    bodies: PeerBudget,
+    peer: Peer,
 }
 
 /// One connection of an address. Dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Shares,
-    address: IpAddr,
-    bodies: PeerBudget,
+    peer: Peer,
 }
 
 impl Share {
-    /// What the bodies of all connections of the address may take.
-    pub(super) const fn bodies(&self) -> &PeerBudget {
-        &self.bodies
+    /// The address, with what the bodies of all its connections may take.
+    pub(super) const fn peer(&self) -> &Peer {
+        &self.peer
     }
 }
 
 impl Shares {
-    /// One more connection of `peer`; none if it has `limit` already, or has left.
-    pub(super) fn take(&self, peer: io::Result<SocketAddr>, limit: usize) -> Option<Share> {
-        let address = peer.ok()?.ip().to_canonical();
-        let mut open = self.open();
-        let peer = open.entry(address).or_default();
-        if peer.connections >= limit {
+    /// One more connection of an address; none if it has `limit` already.
+    pub(super) fn take(&self, address: IpAddr, limit: usize) -> Option<Share> {
+        let address = address.to_canonical();
+        let mut all = self.open();
+        let open = all.entry(address).or_insert_with(|| Open {
+            connections: 0,
+            peer: Peer::at(address),
+        });
+        if open.connections >= limit {
             return None;
         }
-        peer.connections += 1;
-        let bodies = peer.bodies.clone();
-        drop(open);
+        open.connections += 1;
+        let peer = open.peer.clone();
+        drop(all);
         Some(Share {
             of: self.clone(),
-            address,
-            bodies,
+            peer,
         })
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, Peer>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, Open>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut open = self.of.open();
-        if let Some(peer) = open.get_mut(&self.address) {
-            peer.connections -= 1;
-            if peer.connections == 0 {
-                open.remove(&self.address);
+        let (mut all, address) = (self.of.open(), self.peer.address());
+        if let Some(open) = all.get_mut(&address) {
+            open.connections -= 1;
+            if open.connections == 0 {
+                all.remove(&address);
             }
         }
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn take(shares: &Shares, address: &str) -> Option<Share> {
-        shares.take(Ok(SocketAddr::new(address.parse().unwrap(), 4711)), 2)
+        shares.take(address.parse().unwrap(), 2)
     }
 
     #[test]

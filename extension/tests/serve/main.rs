@@ -11,6 +11,7 @@ mod authority;
 mod bodies;
 mod certificates;
 mod drain;
+mod frames;
 mod hooks;
 mod limits;
 mod peer;

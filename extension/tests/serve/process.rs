@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use http::Request;
 use serde_json::Value;
 
-use crate::replica::{Api, Replica, ask};
+use crate::frames::{ACK, Frames, PING};
+use crate::replica::{Api, PATH, Replica, ask};
 
 /// Between listening and being ready without having read anything.
 const STARTING: Duration = Duration::from_secs(5);
@@ -86,6 +88,62 @@ async fn every_call_is_logged_where_that_is_asked_for() {
     replica.terminate();
     replica.ended().await;
     assert_eq!(answers(replica.log(), "one").len(), 3);
+}
+
+#[tokio::test]
+async fn what_is_refused_is_logged_once_for_each_kind() {
+    let mut replica = Replica::start(Api::Silent, &[]).await;
+    let url = |path| format!("https://localhost{path}");
+    for _ in 0..3 {
+        replica.call(Request::post(url(PATH)), "{").await;
+        replica.call(Request::post(url(PATH)), "").await;
+        assert_eq!(replica.call(Request::get(url(PATH)), "").await, 405);
+        assert_eq!(replica.call(Request::post(url("/healthz")), "").await, 404);
+    }
+    let (_, metrics) = replica.probe("/metrics").await;
+    let counted = r#"sluice_hook_requests_total{hook="BeforeClusterUpgrade",status="Failed"} 6"#;
+    assert!(metrics.contains(counted), "every call is counted: {metrics}");
+
+    replica.terminate();
+    replica.ended().await;
+    let log = replica.log().iter();
+    let refused: Vec<_> = log
+        .filter(|line| line["message"] == "Refusing a request")
+        .collect();
+    let reasons: Vec<_> = refused
+        .iter()
+        .map(|line| line["reason"].as_str().unwrap())
+        .collect();
+    let once = ["MalformedBody", "EmptyBody", "WrongMethod", "NotFound"];
+    assert_eq!(reasons, once, "{refused:?}");
+    assert!(
+        refused.iter().all(|line| line["peer"] == "127.0.0.1"),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_logged_once() {
+    let mut replica = Replica::start(Api::Silent, &[]).await;
+    for _ in 0..3 {
+        replica.send_plain(b"GET / HTTP/1.1\r\n\r\n").await;
+    }
+    let mut frames = Frames::begin(replica.handshake().await).await;
+    for _ in 0..3 {
+        frames.send(PING, ACK, b"unasked!").await;
+    }
+    frames.until_pong().await;
+    drop(frames);
+
+    replica.terminate();
+    replica.ended().await;
+    let ours = ["Starting", "Listening", "Stopping", "Closed"];
+    let log = replica.log().iter();
+    let lines: Vec<_> = log
+        .filter(|line| !ours.contains(&line["message"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["message"], "Refusing a connection");
 }
 
 #[tokio::test]

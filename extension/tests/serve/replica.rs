@@ -19,13 +19,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::client::TlsStream;
 
 use crate::authority::{Authority, Mount};
 use crate::peer::{Connection, Peer, soon, until};
 
 const BODY: &str = include_str!("../../hooks/tests/hooks/requests/BeforeClusterUpgrade.json");
-const PATH: &str = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclusterupgrade/before-cluster-upgrade";
+pub(crate) const PATH: &str =
+    "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclusterupgrade/before-cluster-upgrade";
 
 /// What the process reads its objects from.
 pub(crate) enum Api {
@@ -164,6 +167,27 @@ impl Replica {
         soon("the hook port", self.peer.connect(self.hooks))
             .await
             .unwrap()
+    }
+
+    /// A TLS connection to the hook port, on which nothing was sent.
+    pub(crate) async fn handshake(&self) -> TlsStream<TcpStream> {
+        soon("the hook port", self.peer.handshake(self.hooks))
+            .await
+            .unwrap()
+    }
+
+    /// Sends bytes to the hook port that are no handshake, and waits for its end of the connection.
+    pub(crate) async fn send_plain(&self, bytes: &[u8]) {
+        let mut tcp = TcpStream::connect(self.hooks).await.unwrap();
+        tcp.write_all(bytes).await.unwrap();
+        let _ = soon("the end of a connection", tcp.read_to_end(&mut Vec::new())).await;
+    }
+
+    /// The status of a call with any path, method and body, on a connection of its own.
+    pub(crate) async fn call(&self, request: http::request::Builder, body: &'static str) -> u16 {
+        let request = request.body(Full::from(body)).unwrap();
+        let answer = self.connect().await.send(request).await.unwrap();
+        answer.status().as_u16()
     }
 
     /// Asks whether the Cluster of this name may be upgraded, on a connection of its own.

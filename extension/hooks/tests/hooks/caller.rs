@@ -11,7 +11,7 @@ use sluice_core::decision::Decision;
 use sluice_core::hold::HoldReason;
 use sluice_core::hook_call::HookCall;
 use sluice_core::retry::RetryAfter;
-use sluice_hooks::{Answer, Endpoint, Gate, Hook, Observer, Outcome, PeerBudget, handler, router};
+use sluice_hooks::{Answer, Endpoint, Gate, Hook, Observer, Outcome, Peer, handler, router};
 use tower::ServiceExt;
 
 /// What Cluster API 1.14 sent for `hook`, recorded on a running stack.
@@ -145,12 +145,7 @@ pub(crate) async fn call(router: &Router, hook: Hook, body: impl Into<Body>) -> 
 }
 
 /// The call of a peer with others of its own.
-pub(crate) async fn call_from(
-    router: &Router,
-    peer: &PeerBudget,
-    hook: Hook,
-    body: impl Into<Body>,
-) -> Received {
+pub(crate) async fn call_from(router: &Router, peer: &Peer, hook: Hook, body: impl Into<Body>) -> Received {
     let request = Request::post(path("", hook)).extension(peer.clone());
     send(router, request.body(body.into()).unwrap()).await
 }

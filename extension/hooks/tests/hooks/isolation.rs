@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use rstest::rstest;
 use sluice_core::decision::Decision;
 use sluice_core::hook_call::HookCall;
-use sluice_hooks::{Endpoint, Gate, Hook, Outcome, PeerBudget, router};
+use sluice_hooks::{Endpoint, Gate, Hook, Outcome, Peer, router};
 
 use crate::caller::{Seen, call, call_from, changed, recorded, releasing};
 
@@ -88,7 +88,7 @@ async fn a_body_that_breaks_off_is_refused() {
 }
 
 /// The usual request of `peer` is answered at once.
-async fn assert_no_wait(router: &Router, peer: &PeerBudget) {
+async fn assert_no_wait(router: &Router, peer: &Peer) {
     let began = tokio::time::Instant::now();
     let usual = recorded(Hook::BeforeClusterUpgrade);
     let answer = call_from(router, peer, Hook::BeforeClusterUpgrade, usual).await;
@@ -115,7 +115,7 @@ async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
         .collect();
     tokio::task::yield_now().await;
 
-    assert_no_wait(&router, &PeerBudget::default()).await;
+    assert_no_wait(&router, &Peer::default()).await;
 
     for answer in large {
         assert!(!answer.await.unwrap().releases());
@@ -132,7 +132,7 @@ async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
 async fn bodies_of_one_peer_wait_for_each_other_and_those_of_another_for_nobody() {
     const BEGUN: usize = 60 << 10;
     let (router, seen) = releasing();
-    let greedy = PeerBudget::default();
+    let greedy = Peer::default();
     let chunk = Bytes::from(vec![b' '; BEGUN]);
     for _ in 0..400 {
         let (router, peer, chunk) = (router.clone(), greedy.clone(), chunk.clone());
@@ -142,7 +142,7 @@ async fn bodies_of_one_peer_wait_for_each_other_and_those_of_another_for_nobody(
     tokio::time::sleep(Duration::from_millis(10)).await;
 
     let began = tokio::time::Instant::now();
-    assert_no_wait(&router, &PeerBudget::default()).await;
+    assert_no_wait(&router, &Peer::default()).await;
 
     let usual = recorded(Hook::BeforeClusterUpgrade);
     let own = call_from(&router, &greedy, Hook::BeforeClusterUpgrade, usual).await;

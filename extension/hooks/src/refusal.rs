@@ -1,0 +1,74 @@
+//! Requests that are not decided upon.
+
+use http::StatusCode;
+
+use crate::body::Unread;
+use crate::gate::{Endpoint, Outcome};
+use crate::reply::Reply;
+use crate::request::RequestError;
+
+/// Why a request is not decided upon.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    NotUnderstood(RequestError),
+    TooLarge,
+    WrongMethod,
+    NotFound,
+    Late,
+    Panicked,
+}
+
+impl Refusal {
+    pub(crate) const fn outcome(&self) -> Outcome {
+        match self {
+            Self::NotUnderstood(error) => Outcome::Failed(error.reason()),
+            Self::TooLarge => Outcome::TooLarge,
+            Self::WrongMethod => Outcome::WrongMethod,
+            Self::NotFound => Outcome::NotFound,
+            Self::Late => Outcome::Late,
+            Self::Panicked => Outcome::Panicked,
+        }
+    }
+
+    /// The PascalCase name for logs.
+    pub(crate) const fn reason(&self) -> &'static str {
+        match self.outcome() {
+            Outcome::Failed(reason) => reason,
+            outcome => outcome.as_str(),
+        }
+    }
+
+    pub(crate) fn message(&self) -> String {
+        let message = match self {
+            Self::NotUnderstood(error) => return error.to_string(),
+            Self::TooLarge => "request body is larger than 20 MiB",
+            Self::WrongMethod => "hooks are called with POST",
+            Self::NotFound => "no such hook or handler",
+            Self::Late => "RequestLate: the request did not arrive in time",
+            Self::Panicked => "InternalError: the answer could not be computed, see the log",
+        };
+        message.to_owned()
+    }
+
+    pub(crate) fn reply(&self, endpoint: Endpoint) -> Reply {
+        let message = self.message();
+        match (self, endpoint) {
+            (Self::TooLarge, _) => Reply::refused(StatusCode::PAYLOAD_TOO_LARGE, endpoint, &message),
+            (Self::WrongMethod, _) => Reply::refused(StatusCode::METHOD_NOT_ALLOWED, endpoint, &message),
+            (Self::NotFound, _) => Reply::refused(StatusCode::NOT_FOUND, endpoint, &message),
+            // This time there is no answer. A hook is held; discovery has no such answer and is asked again after a failure.
+            (Self::Late | Self::Panicked, Endpoint::Hook(hook)) => Reply::try_again(hook, &message),
+            (Self::NotUnderstood(_) | Self::Late | Self::Panicked, _) => Reply::failure(endpoint, &message),
+        }
+    }
+}
+
+impl From<Unread> for Refusal {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::TooLarge => Self::TooLarge,
+            Unread::Late => Self::Late,
+            Unread::Broken(reason) => Self::NotUnderstood(RequestError::Malformed(reason)),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! HTTP/2 frame by frame, for what no client does or shows.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use crate::peer::soon;
+
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const ACK: u8 = 1;
+
+/// What a listener sent.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A connection on which frames are sent and read one by one.
+pub(crate) struct Frames(TlsStream<TcpStream>);
+
+impl Frames {
+    /// Begins to speak HTTP/2.
+    pub(crate) async fn begin(mut stream: TlsStream<TcpStream>) -> Self {
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .await
+            .unwrap();
+        let mut frames = Self(stream);
+        frames.send(SETTINGS, 0, &[]).await;
+        frames
+    }
+
+    /// Sends a frame of the whole connection.
+    pub(crate) async fn send(&mut self, kind: u8, flags: u8, payload: &[u8]) {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let head = [length[1], length[2], length[3], kind, flags, 0, 0, 0, 0];
+        self.0.write_all(&[&head, payload].concat()).await.unwrap();
+        self.0.flush().await.unwrap();
+    }
+
+    /// All frames up to the answer to a ping, which is sent after whatever was sent before.
+    pub(crate) async fn until_pong(&mut self) -> Vec<Frame> {
+        const OWN: [u8; 8] = *b"answered";
+        self.send(PING, 0, &OWN).await;
+        let mut frames = Vec::new();
+        loop {
+            let frame = soon("a frame", self.next()).await;
+            if (frame.kind, frame.flags) == (PING, ACK) && frame.payload == OWN {
+                return frames;
+            }
+            frames.push(frame);
+        }
+    }
+
+    async fn next(&mut self) -> Frame {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        self.0.read_exact(&mut payload).await.unwrap();
+        Frame {
+            kind: head[3],
+            flags: head[4],
+            payload,
+        }
+    }
+}
