@@ -115,12 +115,13 @@ pub struct Limits {
     pub age: Duration,
     /// For requests in flight to finish once a connection, or the whole listener, is asked to go.
     pub drain: Duration,
-    /// Open connections; more wait in the backlog of the socket.
+    /// Open connections; more wait in the backlog of the socket. One address has at most as many as it leaves to others; more of it
+    /// are closed at once. Callers behind one gateway share an address; Cluster API itself needs one connection, and a few with
+    /// HTTP/1.1.
     pub connections: usize,
-    /// Open connections of one peer address; more are closed at once, so that one peer does not take the slots of all others.
-    pub connections_of_address: usize,
-    /// Concurrent requests of one HTTP/2 connection. Cluster API has at most 50 workers.
-    pub streams: u32,
+    /// HTTP/2 connections that may send 1 MiB before any of it is read. All others may send 64 KiB. One address has at most as many of
+    /// them as it leaves to others.
+    pub wide_connections: usize,
 }
 
 impl Default for Limits {
@@ -132,9 +133,7 @@ impl Default for Limits {
             age: Duration::from_mins(5),
             drain: Duration::from_secs(10),
             connections: 1024,
-            // Callers behind one gateway share an address; Cluster API itself needs one connection, and a few with HTTP/1.1.
-            connections_of_address: 512,
-            streams: 200,
+            wide_connections: 32,
         }
     }
 }

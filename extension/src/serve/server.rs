@@ -151,7 +151,7 @@ async fn accept(
             () = shared.drain.cancelled() => return,
             accepted = next(&listener, &slots, shared) => accepted,
         };
-        let Some(share) = by_address.take(peer, shared.limits.connections_of_address) else {
+        let Some(share) = by_address.take(peer, &shared.limits) else {
             shared.refuse(peer, "TooManyOfAddress", "it has its share of the connections");
             shared.metrics.connection_closed("TooManyOfAddress");
             continue;
@@ -161,8 +161,8 @@ async fn accept(
         let serving = serving.clone();
         tasks.spawn(async move {
             let open = shared.metrics.connection_opened();
-            connection::serve(shared, tcp, serving, share.peer().clone(), number).await;
-            drop((open, share, slot));
+            connection::serve(shared, tcp, serving, share, number).await;
+            drop((open, slot));
         });
     }
 }

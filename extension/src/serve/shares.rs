@@ -8,14 +8,23 @@ use std::{
 
 use sluice_hooks::Peer;
 
+use super::Limits;
+
 /// Peers by address; addresses without a connection take no memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shares(Arc<Mutex<HashMap<IpAddr, Open>>>);
+pub(super) struct Shares(Arc<Mutex<Open>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Open {
+    all: Count,
+    by_address: HashMap<IpAddr, (Count, Peer)>,
+}
+
+/// Open connections, and how many of them are wide.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
     connections: usize,
-    peer: Peer,
+    wide: usize,
 }
 
 /// One connection of an address. Dropping it gives it back.
@@ -23,6 +32,36 @@ struct Open {
 pub(super) struct Share {
     of: Shares,
     peer: Peer,
+    wide: bool,
+}
+
+impl Shares {
+    /// One more connection of an address; none if it has its share already.
+    pub(super) fn take(&self, address: IpAddr, limits: &Limits) -> Option<Share> {
+        let address = address.to_canonical();
+        let mut open = self.open();
+        let Open { all, by_address } = &mut *open;
+        let own = by_address.get(&address).map_or(0, |(own, _)| own.connections);
+        if !may_have_more(own, all.connections, limits.connections) {
+            return None;
+        }
+        let (own, peer) = by_address
+            .entry(address)
+            .or_insert_with(|| (Count::default(), Peer::at(address)));
+        own.connections += 1;
+        all.connections += 1;
+        let peer = peer.clone();
+        drop(open);
+        Some(Share {
+            of: self.clone(),
+            peer,
+            wide: false,
+        })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Share {
@@ -30,41 +69,41 @@ impl Share {
     pub(super) const fn peer(&self) -> &Peer {
         &self.peer
     }
+
+    /// Makes it one of the connections that may send much before it is read, unless its address has its share of them already.
+    pub(super) fn widen(&mut self, limits: &Limits) -> bool {
+        let mut open = self.of.open();
+        let Open { all, by_address } = &mut *open;
+        if let Some((own, _)) = by_address.get_mut(&self.peer.address())
+            && may_have_more(own.wide, all.wide, limits.wide_connections)
+        {
+            own.wide += 1;
+            all.wide += 1;
+            self.wide = true;
+        }
+        self.wide
+    }
 }
 
-impl Shares {
-    /// One more connection of an address; none if it has `limit` already.
-    pub(super) fn take(&self, address: IpAddr, limit: usize) -> Option<Share> {
-        let address = address.to_canonical();
-        let mut all = self.open();
-        let open = all.entry(address).or_insert_with(|| Open {
-            connections: 0,
-            peer: Peer::at(address),
-        });
-        if open.connections >= limit {
-            return None;
-        }
-        open.connections += 1;
-        let peer = open.peer.clone();
-        drop(all);
-        Some(Share {
-            of: self.clone(),
-            peer,
-        })
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Whether an address with `own` of what is taken may take one more: the first one, and then no more than it leaves. So some remain
+/// after any few addresses have taken all they may.
+const fn may_have_more(own: usize, taken: usize, limit: usize) -> bool {
+    let left = limit.saturating_sub(taken);
+    left > 0 && (own == 0 || own < left)
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let (mut all, address) = (self.of.open(), self.peer.address());
-        if let Some(open) = all.get_mut(&address) {
-            open.connections -= 1;
-            if open.connections == 0 {
-                all.remove(&address);
+        let address = self.peer.address();
+        let mut open = self.of.open();
+        let Open { all, by_address } = &mut *open;
+        if let Some((own, _)) = by_address.get_mut(&address) {
+            for count in [&mut *own, all] {
+                count.connections -= 1;
+                count.wide -= usize::from(self.wide);
+            }
+            if own.connections == 0 {
+                by_address.remove(&address);
             }
         }
     }
@@ -74,22 +113,54 @@ impl Drop for Share {
 mod tests {
     use super::*;
 
-    fn take(shares: &Shares, address: &str) -> Option<Share> {
-        shares.take(address.parse().unwrap(), 2)
+    fn limits() -> Limits {
+        Limits {
+            connections: 8,
+            wide_connections: 4,
+            ..Limits::default()
+        }
+    }
+
+    /// Takes as much as an address may have.
+    fn all_of(shares: &Shares, address: &str) -> Vec<Share> {
+        let take = || shares.take(address.parse().unwrap(), &limits());
+        std::iter::from_fn(take).collect()
     }
 
     #[test]
-    fn an_address_has_a_share_and_no_more() {
+    fn an_address_leaves_as_much_to_others_as_it_takes() {
         let shares = Shares::default();
-        let first = take(&shares, "192.0.2.1");
-        let second = take(&shares, "::ffff:192.0.2.1");
-        assert!(first.is_some() && second.is_some());
-        assert!(take(&shares, "192.0.2.1").is_none(), "the share is taken");
-        let other = take(&shares, "192.0.2.2");
-        assert!(other.is_some(), "another address");
+        let mut first = all_of(&shares, "192.0.2.1");
+        assert_eq!(first.len(), 4);
+        assert!(all_of(&shares, "::ffff:192.0.2.1").is_empty(), "the same address");
+        let others: Vec<_> = ["192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"]
+            .into_iter()
+            .map(|address| all_of(&shares, address))
+            .collect();
+        let lengths: Vec<_> = others.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [2, 1, 1, 0]);
+
+        drop(others);
+        first.pop();
+        assert_eq!(all_of(&shares, "192.0.2.1").len(), 1, "one came back");
         drop(first);
-        assert!(take(&shares, "192.0.2.1").is_some(), "one came back");
-        drop((second, other));
-        assert!(shares.open().is_empty(), "nothing is kept");
+        assert!(shares.open().by_address.is_empty(), "nothing is kept");
+        assert_eq!(shares.open().all.connections, 0);
+    }
+
+    #[test]
+    fn wide_connections_have_shares_of_their_own() {
+        let (shares, limits) = (Shares::default(), limits());
+        let mut first = all_of(&shares, "192.0.2.1");
+        let widened = |of: &mut Vec<Share>| {
+            of.iter_mut()
+                .filter_map(|share| share.widen(&limits).then_some(()))
+                .count()
+        };
+        assert_eq!(widened(&mut first), 2);
+        assert_eq!(widened(&mut all_of(&shares, "192.0.2.2")), 1);
+        assert_eq!(shares.open().all.wide, 2, "those of the second address came back");
+        drop(first);
+        assert_eq!(shares.open().all.wide, 0);
     }
 }

@@ -1,27 +1,30 @@
 //! Peers that take the memory for request bodies.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use futures::future;
+use futures::{future, stream};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rstest::rstest;
 use serde_json::Value;
-use sluice::serve::{Metrics, Server, TlsConfig};
+use sluice::serve::{Limits, Metrics, Server, TlsConfig};
 use sluice_core::decision::Decision;
 use sluice_core::hook_call::HookCall;
 use sluice_hooks::{Gate, router};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
+use tokio::task;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::authority::{Authority, Mount};
-use crate::peer::{Peer, loopback, quick, soon, tls};
+use crate::peer::{Peer, connect_from, loopback, quick, soon, tls};
 
 const BODY: &str = include_str!("../../hooks/tests/hooks/requests/BeforeClusterUpgrade.json");
 const PATH: &str = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclusterupgrade/before-cluster-upgrade";
@@ -42,8 +45,8 @@ impl Gate for Releases {
 }
 
 /// A listener of hooks; plain without a certificate.
-async fn serve(certificate: Option<TlsConfig>) -> (SocketAddr, DropGuard) {
-    let server = Server::bind(loopback(certificate, quick()), Metrics::default())
+async fn serve(certificate: Option<TlsConfig>, limits: Limits) -> (SocketAddr, DropGuard) {
+    let server = Server::bind(loopback(certificate, limits), Metrics::default())
         .await
         .unwrap();
     let address = server.local_addr();
@@ -66,6 +69,21 @@ fn post(body: Bytes) -> Request<Full<Bytes>> {
         .unwrap()
 }
 
+/// The same, sent piece by piece as Go does it: bodies of one connection take turns.
+fn in_pieces(bytes: usize) -> Request<impl Body<Data = Bytes, Error = Infallible> + Unpin> {
+    let whole = padded(bytes);
+    let length = whole.len();
+    let pieces = stream::unfold(whole, |mut rest| async move {
+        task::yield_now().await;
+        let piece = rest.split_to(rest.len().min(16 * 1024));
+        (!piece.is_empty()).then(|| (Ok(Frame::data(piece)), rest))
+    });
+    Request::post(format!("https://localhost{PATH}"))
+        .header("content-length", length)
+        .body(StreamBody::new(Box::pin(pieces)))
+        .unwrap()
+}
+
 async fn json(answer: Response<Incoming>) -> Value {
     let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     serde_json::from_slice(&bytes).unwrap()
@@ -81,9 +99,7 @@ async fn take_everything(listener: SocketAddr, answered: Arc<AtomicUsize>) {
     let begun = Bytes::from([head.into_bytes(), vec![b' '; BEGUN]].concat());
     future::join_all((0..AT_ONCE).map(|_| async {
         loop {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into()).unwrap();
-            let mut tcp = socket.connect(listener).await.unwrap();
+            let mut tcp = connect_from(2, listener).await;
             // Where a body finds no room it is not read.
             if tcp.write_all(&begun).await.is_ok() && tcp.read(&mut [0; 64]).await.is_ok() {
                 answered.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +111,7 @@ async fn take_everything(listener: SocketAddr, answered: Arc<AtomicUsize>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_peer_does_not_take_the_memory_of_all_others() {
-    let (listener, _stop) = serve(None).await;
+    let (listener, _stop) = serve(None, quick()).await;
     let answered = Arc::<AtomicUsize>::default();
     let attack = tokio::spawn(take_everything(listener, Arc::clone(&answered)));
     let tcp = soon("a connection", TcpStream::connect(listener)).await.unwrap();
@@ -118,21 +134,33 @@ async fn one_peer_does_not_take_the_memory_of_all_others() {
     attack.abort();
 }
 
+#[rstest]
+#[case::on_a_wide_connection(1)]
+#[case::on_a_narrow_one(0)]
 #[tokio::test]
-async fn what_cluster_api_sends_at_once_is_all_answered() {
+async fn what_cluster_api_sends_at_once_is_all_answered(#[case] wide_connections: usize) {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
-    let (listener, _stop) = serve(Some(tls(&mount))).await;
-    let connection = Peer::trusting(&authority)
+    let limits = Limits {
+        wide_connections,
+        ..quick()
+    };
+    let (listener, _stop) = serve(Some(tls(&mount)), limits).await;
+    let stream = Peer::trusting(&authority)
         .offering(&["h2"])
-        .connect(listener)
+        .handshake(listener)
         .await;
-    let connection = connection.unwrap().h2();
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream.unwrap()));
+    let (connection, task) = handshake.await.unwrap();
+    tokio::spawn(task);
+    let ask = |size: usize| {
+        let mut connection = connection.clone();
+        async move { json(connection.send_request(in_pieces(size)).await.unwrap()).await }
+    };
+    // Until the first answer a peer does not know how many requests it may send at once; Go sends again what was refused then.
+    soon("the first answer", ask(0)).await;
     for size in [15 * 1024, 100 * 1024] {
-        let answers = (0..AT_ONCE / 2).map(|_| {
-            let mut connection = connection.clone();
-            async move { json(connection.send_request(post(padded(size))).await.unwrap()).await }
-        });
+        let answers = (0..AT_ONCE / 2).map(|_| ask(size));
         for answer in soon("the answers", future::join_all(answers)).await {
             assert_eq!(answer["retryAfterSeconds"], 0, "{size} bytes: {answer}");
         }

@@ -1,5 +1,6 @@
 //! Peers that take their time.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
@@ -8,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::authority::{Authority, Mount};
-use crate::peer::{Listener, Peer, quick, soon, tls, until};
+use crate::peer::{Listener, Peer, connect_from, quick, soon, tls, until};
 
 /// Reads until the listener closes; what kind of close does not matter.
 async fn closed(mut stream: impl AsyncReadExt + Unpin) {
@@ -155,8 +156,8 @@ async fn silent_peers_use_up_the_slots_only_until_their_limit() {
     };
     let listener = Listener::start(tls(&mount), limits).await;
     let mut silent = Vec::new();
-    for _ in 0..12 {
-        silent.push(TcpStream::connect(listener.address).await.unwrap());
+    for number in 0..12 {
+        silent.push(connect_from(2 + number % 6, listener.address).await);
     }
 
     let connected = soon("a slot", Peer::trusting(&authority).connect(listener.address)).await;
@@ -164,29 +165,67 @@ async fn silent_peers_use_up_the_slots_only_until_their_limit() {
     assert_eq!(connected.unwrap().text("/").await.unwrap(), "quick");
 }
 
+/// Takes what is logged on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[tokio::test]
-async fn one_address_has_a_share_of_the_connections() {
+async fn an_address_has_half_of_the_connections_that_others_leave() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());
     let limits = Limits {
-        connections_of_address: 2,
+        connections: 8,
         handshake: Duration::from_mins(1),
         ..quick()
     };
+    let log = Log::default();
+    let lines = tracing_subscriber::fmt().with_writer({
+        let log = log.clone();
+        move || log.clone()
+    });
+    let logging = tracing::subscriber::set_default(lines.finish());
     let listener = Listener::start(tls(&mount), limits).await;
-    let silent = [
-        TcpStream::connect(listener.address).await.unwrap(),
-        TcpStream::connect(listener.address).await.unwrap(),
-    ];
-    closed(TcpStream::connect(listener.address).await.unwrap()).await;
-
-    drop(silent);
+    let mut silent = Vec::new();
+    for (address, share) in [(2, 4), (3, 2), (4, 1)] {
+        for _ in 0..share {
+            silent.push(connect_from(address, listener.address).await);
+        }
+        for _ in 0..3 {
+            closed(connect_from(address, listener.address).await).await;
+        }
+    }
     let ask = || async {
         let mut connection = Peer::trusting(&authority).connect(listener.address).await?;
         Ok::<_, Box<dyn std::error::Error>>(connection.text("/").await?)
     };
-    let answer = until("a connection of the address", ask, Result::is_ok).await;
-    assert_eq!(answer.unwrap(), "quick");
+    assert_eq!(soon("the last slot", ask()).await.unwrap(), "quick");
+    drop(logging);
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(
+        log.matches("TooManyOfAddress").count(),
+        3,
+        "once for each address: {log}"
+    );
+
+    drop(silent);
+    let again = || async {
+        let tcp = connect_from(2, listener.address).await;
+        Peer::trusting(&authority).handshake_over(tcp).await.map(drop)
+    };
+    until("a connection of the first address", again, Result::is_ok)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

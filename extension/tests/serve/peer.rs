@@ -18,7 +18,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
 use sluice::serve::{CertificateHealth, Config, Drained, Limits, Metrics, Server, TlsConfig};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -55,6 +55,13 @@ pub(crate) async fn until<T: std::fmt::Debug, F: Future<Output = T>>(
         );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Connects from the address `127.0.0.<number>`.
+pub(crate) async fn connect_from(number: u8, listener: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::new(127, 0, 0, number), 0).into()).unwrap();
+    socket.connect(listener).await.unwrap()
 }
 
 /// A running listener. `/` answers at once, `/slow` once `release` is notified.
@@ -178,7 +185,10 @@ impl Peer {
     }
 
     pub(crate) async fn handshake(&self, address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
-        let tcp = TcpStream::connect(address).await?;
+        self.handshake_over(TcpStream::connect(address).await?).await
+    }
+
+    pub(crate) async fn handshake_over(&self, tcp: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::clone(&self.config))
@@ -227,14 +237,6 @@ enum Sender {
 impl Connection {
     pub(crate) fn is_h2(&self) -> bool {
         matches!(self.sender, Sender::H2(_))
-    }
-
-    /// The means to send on it several requests at once.
-    pub(crate) fn h2(&self) -> http2::SendRequest<Full<Bytes>> {
-        match &self.sender {
-            Sender::H1(_) => panic!("the connection speaks HTTP/1.1"),
-            Sender::H2(sender) => sender.clone(),
-        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
