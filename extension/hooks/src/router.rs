@@ -102,7 +102,10 @@ impl<G: Gate, O: Observer> Server<G, O> {
         let began = Instant::now();
         let (head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().cloned().unwrap_or_default();
-        let answered = if head.method == Method::POST {
+        let is_call = head.method == Method::POST;
+        // It may take many times what it took on the wire, and waits for the body otherwise.
+        drop(head);
+        let answered = if is_call {
             // A panic ends this request only, and the next one finds everything as it was: nothing is changed here.
             let compute = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| compute(bytes)));
             match body::with_body(body, &self.budget, &peer, compute).await {

@@ -7,12 +7,13 @@ use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use http::Request;
 use rstest::rstest;
 use sluice_core::decision::Decision;
 use sluice_core::hook_call::HookCall;
 use sluice_hooks::{Endpoint, Gate, Hook, Outcome, Peer, router};
 
-use crate::caller::{Seen, call, call_from, changed, recorded, releasing};
+use crate::caller::{Seen, call, call_from, changed, path, recorded, releasing, send};
 
 /// Fails for one cluster.
 struct Fails;
@@ -72,6 +73,18 @@ async fn a_body_that_does_not_end_is_held_before_the_caller_gives_up(#[values(0,
         seen.last(),
         (Endpoint::Hook(Hook::BeforeClusterUpgrade), Outcome::Late)
     );
+}
+
+#[tokio::test]
+async fn a_head_is_not_kept_while_its_body_is_waited_for() {
+    let (router, _) = releasing();
+    let head = Arc::new(());
+    let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    let request = Request::post(path("", Hook::BeforeClusterUpgrade)).extension(Arc::clone(&head));
+    let waiting = tokio::spawn(async move { send(&router, request.body(body).unwrap()).await });
+    tokio::task::yield_now().await;
+    assert_eq!(Arc::strong_count(&head), 1, "a peer chooses how much is in it");
+    waiting.abort();
 }
 
 #[tokio::test]
