@@ -5,11 +5,21 @@
     reason = "a test that cannot read its inputs has failed"
 )]
 
+mod cited;
+mod sources;
+mod ways;
+
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::PathBuf;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().expect("the crate has a parent").to_owned()
+}
 
 fn read(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    let path = root().join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
 }
 
@@ -67,69 +77,6 @@ fn every_reason_of_a_configuration_is_documented() {
 #[test]
 fn the_readme_names_the_test_command_that_ci_runs() {
     assert!(read("README.md").lines().any(|line| line == "make test"));
-}
-
-/// The files below `extension/src` in which `pattern` occurs, tests left out.
-fn sources_with(pattern: &str) -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../extension/src");
-    let mut found = BTreeSet::new();
-    let mut directories = vec![root.clone()];
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(&directory).expect("list the sources") {
-            let path = entry.expect("read a directory").path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if !path.ends_with("tests.rs")
-                && std::fs::read_to_string(&path)
-                    .expect("read a source")
-                    .contains(pattern)
-            {
-                let path = path.strip_prefix(&root).expect("a path below the root");
-                found.insert(path.display().to_string());
-            }
-        }
-    }
-    found
-}
-
-/// Whatever waits for another machine goes through a client or a socket, and the table of walls names where those are made.
-#[test]
-fn every_way_to_another_machine_has_a_wall() {
-    let page = read("docs/architecture.md");
-    let walls = page.split("## Walls").nth(1).expect("the table of walls");
-    for (pattern, made_in) in [
-        ("Client::try_from", vec!["remote/client.rs", "run.rs"]),
-        ("TcpStream", vec!["serve/connection.rs", "serve/server.rs"]),
-        ("TcpListener", vec!["serve/server.rs"]),
-        (
-            "Controller::new",
-            vec!["controllers/bootstrap/mod.rs", "controllers/providers/mod.rs"],
-        ),
-        (" watcher(", vec!["watch.rs"]),
-        ("lookup_host", vec![]),
-        ("UnixStream", vec![]),
-    ] {
-        let found = sources_with(pattern);
-        let expected: BTreeSet<String> = made_in.into_iter().map(str::to_owned).collect();
-        assert_eq!(
-            found, expected,
-            "{pattern}: add the new place to docs/architecture.md, and here"
-        );
-    }
-    for file in [
-        "run.rs",
-        "remote/client.rs",
-        "serve/config.rs",
-        "kind_watch.rs",
-        "leader.rs",
-        "controllers/bootstrap/mod.rs",
-        "controllers/providers/mod.rs",
-    ] {
-        assert!(
-            walls.contains(&format!("`{file}`")),
-            "{file} is not in the table of walls"
-        );
-    }
 }
 
 /// File below `extension/src`, a constant in it, the beginning of its row of the table of walls, and what the row says of it.
