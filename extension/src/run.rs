@@ -1,5 +1,7 @@
 //! Puts the parts together: listeners first, then stores, then leadership, then reconciling.
 
+mod serving;
+
 use std::{
     net::SocketAddr,
     path::Path,
@@ -8,21 +10,17 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use axum::Router;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::registry::Registry;
 use sluice_core::providers::kinds;
-use tokio::{
-    runtime::Handle,
-    signal::unix::{SignalKind, signal},
-    task::JoinHandle,
-};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use self::serving::Serving;
 use crate::{
     bounded::{Bounds, bounded, paced},
     cli::{Args, WebhookArgs},
@@ -36,7 +34,7 @@ use crate::{
     metrics::{HookMetrics, PassMetrics},
     recall,
     remote::Remotes,
-    serve::{self, CertificateFiles, Drained, Limits, Server, TlsConfig},
+    serve::{self, CertificateFiles, Limits, Server, TlsConfig},
     stores::Stores,
     telemetry::Log,
     triggers::Triggers,
@@ -62,9 +60,6 @@ const SILENCE: Duration = Duration::from_secs(75);
 /// How long a replica that listens waits to be ready until it has read everything.
 const STARTING: Duration = Duration::from_secs(5);
 
-/// Threads that answer hooks and probes.
-const SERVING_THREADS: usize = 2;
-
 /// How often the runtime that reconciles shows that it runs.
 const BEAT: Duration = Duration::from_secs(5);
 
@@ -89,19 +84,13 @@ pub fn main(args: Args, log: &Log) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    // Hooks and probes are answered however busy the rest is.
-    let serving = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(SERVING_THREADS)
-        .thread_name("serving")
-        .enable_all()
-        .build()
-        .context("start the runtime of hooks")?;
-    let outcome = runtime.block_on(run(args, log, serving.handle()));
-    serving.shutdown_background();
+    let serving = Serving::start()?;
+    let outcome = runtime.block_on(run(args, log, &serving));
+    serving.end();
     outcome
 }
 
-async fn run(args: Args, log: &Log, serving: &Handle) -> anyhow::Result<()> {
+async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
     let index = Index::new(args.system_namespace.clone(), args.cluster_delete_timeout);
@@ -126,18 +115,15 @@ async fn run(args: Args, log: &Log, serving: &Handle) -> anyhow::Result<()> {
             Err("not synced".to_owned())
         }
     });
-    let heart = health.heartbeat("runtime", SILENT_RUNTIME);
-    let _heart = AbortOnDrop(tokio::spawn(heart.keep(BEAT)));
-    let probes_at = bind(serving, plain(args.health_addr), serve::Metrics::default()).await?;
+    let _heart = beat(&health);
+    let probes_at = serving
+        .bind(plain(args.health_addr), serve::Metrics::default())
+        .await?;
     let drained = CancellationToken::new();
-    let hooks = run_on(
-        serving,
-        hooks,
-        sluice_hooks::router(index.clone(), hook_metrics),
-        &drained,
-    );
+    let router = sluice_hooks::router(index.clone(), hook_metrics);
+    let hooks = serving.run(hooks, router, &drained);
     let probes = health::router(health.clone(), Arc::new(registry));
-    let probes = run_on(serving, probes_at, probes, &drained);
+    let probes = serving.run(probes_at, probes, &drained);
 
     let terminating = health.readiness("running");
     terminating.ready();
@@ -160,6 +146,12 @@ async fn run(args: Args, log: &Log, serving: &Handle) -> anyhow::Result<()> {
     drained.cancel();
     let _drained = tokio::join!(hooks, probes);
     outcome
+}
+
+/// Shows for as long as it is kept that the runtime goes round which this is called on.
+fn beat(health: &Health) -> AbortOnDrop {
+    let heart = health.heartbeat("runtime", SILENT_RUNTIME);
+    AbortOnDrop(tokio::spawn(heart.keep(BEAT)))
 }
 
 /// What hooks and probes show of what goes on behind them.
@@ -259,13 +251,8 @@ async fn lead(
         return Ok(());
     }
 
-    let settings = bootstrap::Settings {
-        pass: sluice_core::pass::Settings {
-            system_namespace: args.system_namespace.clone(),
-            sync_period: args.sync_period,
-        },
-        concurrency: args.cluster_concurrency,
-    };
+    let settings = settings(args);
+    let concurrency = settings.concurrency;
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
     let wakes = triggers.listen();
     let providers = providers::Context::new(
@@ -304,7 +291,7 @@ async fn lead(
         let controllers = async {
             tokio::join!(
                 bootstrap::run(context, wakes, heart, stop.clone()),
-                providers::run(providers, kinds(), args.cluster_concurrency, stop.clone()),
+                providers::run(providers, kinds(), concurrency, stop.clone()),
             )
         };
         tokio::select! {
@@ -333,25 +320,19 @@ async fn lead(
     Ok(())
 }
 
-/// A listener on the runtime that answers hooks.
-async fn bind(serving: &Handle, config: serve::Config, metrics: serve::Metrics) -> anyhow::Result<Server> {
-    let bound = serving.spawn(Server::bind(config, metrics)).await;
-    Ok(bound.context("bind on the runtime of hooks")??)
-}
-
-/// Answers on the runtime of hooks until `drained`.
-fn run_on(
-    serving: &Handle,
-    server: Server,
-    router: Router,
-    drained: &CancellationToken,
-) -> JoinHandle<Drained> {
-    serving.spawn(server.run(router, drained.clone()))
+fn settings(args: &Args) -> bootstrap::Settings {
+    bootstrap::Settings {
+        pass: sluice_core::pass::Settings {
+            system_namespace: args.system_namespace.clone(),
+            sync_period: args.sync_period,
+        },
+        concurrency: args.cluster_concurrency,
+    }
 }
 
 async fn hooks(
     args: &WebhookArgs,
-    serving: &Handle,
+    serving: &Serving,
     health: &Health,
     registry: &mut Registry,
 ) -> anyhow::Result<Server> {
@@ -367,7 +348,7 @@ async fn hooks(
         tls: Some(TlsConfig::new(files)),
         limits: Limits::default(),
     };
-    let server = bind(serving, config, metrics).await?;
+    let server = serving.bind(config, metrics).await?;
     if let Some(certificate) = server.certificate() {
         health.check("certificate", move || certificate.check(jiff::Timestamp::now()));
     }

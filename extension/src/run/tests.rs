@@ -1,16 +1,17 @@
 mod fence;
+mod flags;
+mod loopback;
 
 use std::{
     io::{Read as _, Write as _},
     net::Ipv4Addr,
 };
 
+use clap::Parser as _;
 use tokio::time::sleep;
 
 use super::*;
 use crate::freshness::tests::Frozen;
-
-const CHECK: &str = "/livez/reconciler";
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
@@ -29,16 +30,19 @@ fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     (health, following, running)
 }
 
-async fn alive(health: &Health) -> bool {
+/// Whether a check of liveness passes.
+async fn alive(health: &Health, check: &str) -> bool {
     use tower::ServiceExt as _;
-    let request = http::Request::get(CHECK).body(axum::body::Body::empty()).unwrap();
+    let request = http::Request::get(format!("/livez/{check}"))
+        .body(axum::body::Body::empty())
+        .unwrap();
     let answer = health::router(health.clone(), Arc::default())
         .oneshot(request)
         .await;
     match answer.unwrap().status().as_u16() {
         200 => true,
         503 => false,
-        other => panic!("{CHECK} is answered with {other}"),
+        other => panic!("{check} is answered with {other}"),
     }
 }
 
@@ -46,7 +50,7 @@ async fn alive(health: &Health) -> bool {
 async fn a_reconciler_without_a_cluster_is_alive() {
     let (health, _following, _running) = reconciler(&Frozen::new());
     for minute in 0..60 {
-        assert!(alive(&health).await, "after {minute} min");
+        assert!(alive(&health, "reconciler").await, "after {minute} min");
         sleep(Duration::from_mins(1)).await;
     }
 }
@@ -55,29 +59,54 @@ async fn a_reconciler_without_a_cluster_is_alive() {
 async fn a_reconciler_of_which_no_pass_ends_is_not_alive() {
     let (health, _following, running) = reconciler(&Frozen::new());
     sleep(Duration::from_mins(10)).await;
-    assert!(alive(&health).await);
+    assert!(alive(&health, "reconciler").await);
 
     // What a reconciler that is never polled again, and one whose passes never end, have in common.
     drop(running);
     sleep(SILENT_RECONCILER).await;
-    assert!(!alive(&health).await);
+    assert!(!alive(&health, "reconciler").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_is_alive_while_it_goes_round() {
+    let health = Health::default();
+    let beating = beat(&health);
+    for minute in 0..60 {
+        assert!(alive(&health, "runtime").await, "after {minute} min");
+        sleep(Duration::from_mins(1)).await;
+    }
+    drop(beating);
+    sleep(SILENT_RUNTIME * 2).await;
+    assert!(!alive(&health, "runtime").await);
+}
+
+#[test]
+fn what_flags_ask_of_the_reconciler_reaches_it() {
+    let args = Args::parse_from([
+        "sluice",
+        "--cluster-concurrency=3",
+        "--sync-period=7m",
+        "--cluster-delete-timeout=8m",
+        "--system-namespace=elsewhere",
+    ]);
+    let settings = settings(&args);
+    assert_eq!(settings.concurrency, 3);
+    assert_eq!(settings.sync_period, Duration::from_mins(7));
+    assert_eq!(settings.delete_timeout, Duration::from_mins(8));
+    assert_eq!(settings.system_namespace, "elsewhere");
 }
 
 /// The test's own thread is all that its runtime has, and it waits without letting it go on.
 #[tokio::test]
 async fn hooks_are_answered_while_the_runtime_that_reconciles_is_stuck() {
-    let serving = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(SERVING_THREADS)
-        .enable_all()
-        .build()
-        .unwrap();
+    let serving = Serving::start().unwrap();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let hooks = bind(serving.handle(), plain(address), serve::Metrics::default());
+    let hooks = serving.bind(plain(address), serve::Metrics::default());
     let hooks = hooks.await.unwrap();
     let address = hooks.local_addr();
     let index = Index::new("tkg-system".into(), Duration::from_mins(10));
     let router = sluice_hooks::router(index, ());
-    let _running = run_on(serving.handle(), hooks, router, &CancellationToken::new());
+    let _running = serving.run(hooks, router, &CancellationToken::new());
 
     let mut connection = std::net::TcpStream::connect(address).unwrap();
     connection
@@ -92,7 +121,7 @@ async fn hooks_are_answered_while_the_runtime_that_reconciles_is_stuck() {
     connection.write_all(format!("{head}{body}").as_bytes()).unwrap();
     let mut answer = String::new();
     connection.read_to_string(&mut answer).unwrap();
-    serving.shutdown_background();
+    serving.end();
 
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains(r#""status":"Success""#), "{answer}");

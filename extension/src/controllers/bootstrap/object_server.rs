@@ -106,7 +106,13 @@ impl ObjectServer {
 
     /// Whether a client has asked for what is at a path.
     pub(crate) fn was_asked_for(&self, path: &str) -> bool {
-        self.state().asked.iter().any(|(_, asked)| asked == path)
+        self.times_asked_for(path) > 0
+    }
+
+    /// How often clients have asked for what is at a path.
+    pub(crate) fn times_asked_for(&self, path: &str) -> usize {
+        let state = self.state();
+        state.asked.iter().filter(|(_, asked)| asked == path).count()
     }
 
     /// What is asked for at a path is answered once what is returned was sent `true`.

@@ -1,0 +1,100 @@
+//! What reaches the API servers from the flags of the process, and from a signal.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{
+    loopback::{Loopback, until},
+    *,
+};
+use crate::controllers::bootstrap::{
+    object_server::ObjectServer,
+    world::{CLUSTER, KUBECONFIG, World},
+};
+
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/goods.controlplane.example.com";
+const CONTROL_PLANES: &str = "/apis/controlplane.example.com/v1/goods";
+
+/// A configuration of the Cluster that depends on its control plane.
+fn put_configuration(management: &ObjectServer) {
+    let group = "infrastructure.cluster.x-k8s.io";
+    let version = json!({"groupVersion": format!("{group}/v1beta1"), "version": "v1beta1"});
+    let served = json!({"name": group, "versions": [version], "preferredVersion": version});
+    management.edit("/apis", |groups| {
+        groups["groups"].as_array_mut().unwrap().push(served);
+    });
+    let kind = json!({
+        "name": "vsphereclusters", "singularName": "", "namespaced": true, "kind": "VSphereCluster",
+        "verbs": ["list", "watch"],
+    });
+    management.put(
+        &format!("/apis/{group}/v1beta1"),
+        json!({"kind": "APIResourceList", "groupVersion": format!("{group}/v1beta1"), "resources": [kind]}),
+    );
+    management.put(
+        &format!("/apis/{group}/v1beta1/namespaces/team-a/vsphereclusters/one"),
+        json!({"metadata": {}, "spec": {}}),
+    );
+    management.edit(CLUSTER, |cluster| {
+        let infrastructure = json!({"apiGroup": group, "kind": "VSphereCluster", "name": "one"});
+        cluster["spec"]["infrastructureRef"] = infrastructure;
+    });
+    let owner =
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": "uid"});
+    management.put(
+        "/apis/csi.tanzu.vmware.com/v1alpha1/namespaces/team-a/vspherecsiconfigs/one",
+        json!({
+            "apiVersion": "csi.tanzu.vmware.com/v1alpha1", "kind": "VSphereCSIConfig",
+            "metadata": {"ownerReferences": [owner]}, "spec": {"vsphereCSI": {"mode": "vsphereCSI"}},
+        }),
+    );
+}
+
+#[tokio::test]
+async fn a_group_of_the_operator_is_read_without_a_label() {
+    let world = World::new();
+    let unlabelled = |definition: &mut Value| definition["metadata"]["labels"] = json!({});
+    world.management.edit(DEFINITION, unlabelled);
+    put_configuration(&world.management);
+    let servers = Loopback::of(&world).await;
+    let flags = ["--control-plane-group", "controlplane.example.com"];
+    let running = servers.run(&flags, &CancellationToken::new());
+    let listed = || world.management.times_asked_for(CONTROL_PLANES) == 2;
+    until(
+        "the control planes are listed for the Cluster and for its configuration",
+        listed,
+    )
+    .await;
+    assert!(!running.is_finished());
+    running.abort();
+}
+
+/// A request that is not answered would keep it for half a minute.
+#[tokio::test]
+async fn a_pass_that_hangs_does_not_keep_the_process() {
+    let world = World::new();
+    let servers = Loopback::of(&world).await;
+    let goes_on = world.management.wait_at(KUBECONFIG);
+    let stop = CancellationToken::new();
+    let running = servers.run(&[], &stop);
+    until("a pass waits", || goes_on.receiver_count() > 1).await;
+    stop.cancel();
+    let ended = timeout(REQUEST.time / 2, running).await;
+    assert!(ended.is_ok_and(|ended| ended.unwrap().is_ok()), "it still waits");
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_is_not_repeated_by_itself() {
+    const REFUSED: &str = "/api/v1/namespaces/team-a/secrets/refused";
+    let world = World::new();
+    world.management.refuse(REFUSED, 503);
+    let servers = Loopback::of(&world).await;
+    let client = client(Some(servers.kubeconfig())).await.unwrap();
+    let secrets = Api::<Secret>::namespaced(client, "team-a");
+    let refused = timeout(Duration::from_mins(1), secrets.get("refused")).await;
+    assert!(matches!(refused, Ok(Err(kube::Error::Api(_)))), "{refused:?}");
+    assert_eq!(world.management.times_asked_for(REFUSED), 1);
+}

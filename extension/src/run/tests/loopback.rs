@@ -1,0 +1,105 @@
+//! A process between two fake API servers that are reached over sockets.
+
+use axum::Router;
+use kube::client::Body;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::{NamedTempFile, TempDir};
+use tokio::{task::JoinHandle, time::timeout};
+use tokio_util::sync::DropGuard;
+
+use super::*;
+use crate::controllers::bootstrap::{
+    object_server::ObjectServer,
+    world::{KUBECONFIG, World, kubeconfig_of, kubeconfig_secret},
+};
+
+/// Serves the objects at a port of this host until what is returned is dropped.
+async fn served(objects: &ObjectServer, tls: Option<TlsConfig>) -> (SocketAddr, DropGuard) {
+    let config = serve::Config {
+        tls,
+        ..plain(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+    };
+    let server = Server::bind(config, serve::Metrics::default()).await.unwrap();
+    let address = server.local_addr();
+    let client = objects.client();
+    let answer = move |request: axum::extract::Request| {
+        let client = client.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+            let asked = http::Request::from_parts(head, Body::from(body.to_vec()));
+            client.send(asked).await.unwrap().map(axum::body::Body::new)
+        }
+    };
+    let drained = CancellationToken::new();
+    tokio::spawn(server.run(Router::new().fallback(answer), drained.clone()));
+    (address, drained.drop_guard())
+}
+
+/// A serving certificate for this host in a directory, and the authority that has signed it.
+fn certificate() -> (TempDir, TlsConfig, String) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![Ipv4Addr::LOCALHOST.to_string()]).unwrap();
+    let signed = params.signed_by(&key, &authority).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let files = CertificateFiles::in_dir(dir.path());
+    std::fs::write(files.certificate(), signed.pem()).unwrap();
+    std::fs::write(files.key(), key.serialize_pem()).unwrap();
+    (dir, TlsConfig::new(files), authority.as_ref().pem())
+}
+
+/// Waits until `is_so`; a failure says `what` was waited for.
+pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let waited = timeout(Duration::from_secs(20), async {
+        while !is_so() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "not within 20 s: {what}");
+}
+
+/// The API servers of a world. They serve for as long as this is kept.
+pub(super) struct Loopback {
+    kubeconfig: NamedTempFile,
+    _kept: (TempDir, DropGuard, DropGuard),
+}
+
+impl Loopback {
+    pub(super) async fn of(world: &World) -> Self {
+        let (dir, tls, authority) = certificate();
+        let (workload, serves_workload) = served(&world.workload, Some(tls)).await;
+        let kubeconfig = kubeconfig_of(&format!("https://{workload}"), &authority);
+        world.management.put(KUBECONFIG, kubeconfig_secret(&kubeconfig));
+        let (management, serves_management) = served(&world.management, None).await;
+        let file = NamedTempFile::new().unwrap();
+        let kubeconfig = kubeconfig_of(&format!("http://{management}"), &authority);
+        std::fs::write(file.path(), kubeconfig).unwrap();
+        Self {
+            kubeconfig: file,
+            _kept: (dir, serves_workload, serves_management),
+        }
+    }
+
+    /// What leads to the management API server.
+    pub(super) fn kubeconfig(&self) -> &Path {
+        self.kubeconfig.path()
+    }
+
+    /// Everything behind the hooks of a process with these flags, until `stop`.
+    pub(super) fn run(&self, flags: &[&str], stop: &CancellationToken) -> JoinHandle<anyhow::Result<()>> {
+        let kubeconfig = self.kubeconfig().to_str().unwrap();
+        let own = ["sluice", "--kubeconfig", kubeconfig];
+        let args = Args::parse_from(own.iter().chain(flags));
+        let parts = Parts {
+            index: Index::new(args.system_namespace.clone(), args.cluster_delete_timeout),
+            configurations: providers::Configurations::default(),
+            passes: PassMetrics::default(),
+            health: Health::default(),
+        };
+        let stop = stop.clone();
+        tokio::spawn(async move { control(&args, parts, &stop).await })
+    }
+}
