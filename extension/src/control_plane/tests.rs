@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) labelled: bool,
     /// What it does with a definition.
     definitions: Way,
+    /// What it does with a question for its groups.
+    groups: Way,
     asked: Vec<String>,
 }
 
@@ -62,6 +64,7 @@ impl Server {
             served: true,
             labelled: true,
             definitions: Way::Answers,
+            groups: Way::Answers,
             asked: Vec::new(),
         })))
     }
@@ -127,7 +130,7 @@ impl Server {
             "/apis" => {
                 let mut groups = vec![group("apps")];
                 groups.extend(state.served.then(|| group(GROUP)));
-                (Way::Answers, json!({"kind": "APIGroupList", "groups": groups}))
+                (state.groups, json!({"kind": "APIGroupList", "groups": groups}))
             }
             "/apis/apps/v1" => (
                 Way::Answers,
@@ -176,6 +179,10 @@ impl Server {
             }
             _ => (Way::Refuses(404), Value::Null),
         }
+    }
+
+    fn times_asked(&self) -> usize {
+        self.0.lock().unwrap().asked.len()
     }
 
     pub(crate) fn asked_for(&self, path: &str) -> bool {
@@ -332,6 +339,40 @@ async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
         found.contains(names) && found.ends_with("apply the roles of this release"),
         "{found}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_say_how_a_kind_is_served_is_given_up() {
+    let server = Server::new(Way::Answers);
+    server.set(|state| state.groups = Way::NeverAnswers);
+    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
+    assert_eq!(good(), Err(Unknown::Reading));
+    // The request itself would take three times as long.
+    sleep(REQUEST.time / 2).await;
+    let found = message(good());
+    assert!(
+        found.contains("did not say within 10 s how it is served"),
+        "{found}"
+    );
+
+    server.set(|state| state.groups = Way::Answers);
+    try_again().await;
+    assert!(matches!(good(), Ok(Some(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_nothing_asks_for_any_more_is_not_watched() {
+    let server = Server::new(Way::Answers);
+    let planes = listed(&server).await;
+    let asked = server.times_asked();
+    try_again().await;
+    assert!(server.times_asked() > asked, "it is watched");
+
+    drop(planes);
+    let asked = server.times_asked();
+    try_again().await;
+    assert_eq!(server.times_asked(), asked);
 }
 
 #[tokio::test(start_paused = true)]

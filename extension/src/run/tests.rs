@@ -91,9 +91,8 @@ fn what_flags_ask_of_the_reconciler_reaches_it() {
     ]);
     let settings = settings(&args);
     assert_eq!(settings.concurrency, 3);
-    assert_eq!(settings.sync_period, Duration::from_mins(7));
-    assert_eq!(settings.delete_timeout, Duration::from_mins(8));
-    assert_eq!(settings.system_namespace, "elsewhere");
+    assert_eq!(settings.pass.sync_period, Duration::from_mins(7));
+    assert_eq!(settings.pass.system_namespace, "elsewhere");
 }
 
 /// The test's own thread is all that its runtime has, and it waits without letting it go on.

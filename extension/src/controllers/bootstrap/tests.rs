@@ -21,6 +21,7 @@ use tokio::time::sleep;
 use tower::{BoxError, service_fn};
 
 use super::*;
+use troubles::SLOW;
 use world::World;
 
 use crate::{fence::Fence, freshness::tests::Frozen, health::Health, triggers::Triggers};
@@ -134,6 +135,13 @@ async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
         (5..100).contains(&count),
         "{count} passes in five minutes, which have growing delays"
     );
+}
+
+/// All wait at the same time: two slots, and three Clusters.
+#[tokio::test(start_paused = true)]
+async fn as_many_passes_run_at_once_as_there_are_slots() {
+    let (events, _) = reconciled(|_| Way::Hangs, SLOW / 2, "").await;
+    assert_eq!(events.len(), 2, "{events:?}");
 }
 
 /// Two slots, of which slow passes may have one.

@@ -12,8 +12,9 @@ use tokio::{
 use super::*;
 use crate::bounded::{NoAnswer, TooLong};
 
-/// What a client of a server says that does as `serve` after it was asked. The time begins to fly when the server says so.
-async fn refusal<F>(serve: impl FnOnce(TcpStream, oneshot::Sender<()>) -> F) -> kube::Error
+/// What a client says of a server that does as `serve` after it was asked: the status of the answer. The time begins to fly when the
+/// server says so.
+async fn answer<F>(serve: impl FnOnce(TcpStream, oneshot::Sender<()>) -> F) -> kube::Result<u16>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -36,9 +37,16 @@ where
     if was_asked.await.is_ok() {
         tokio::time::pause();
     }
-    let refusal = answer.await.unwrap().map(drop).unwrap_err();
+    let answer = answer.await.unwrap();
     serving.abort();
-    refusal
+    Ok(answer?.status().as_u16())
+}
+
+async fn refusal<F>(serve: impl FnOnce(TcpStream, oneshot::Sender<()>) -> F) -> kube::Error
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    answer(serve).await.unwrap_err()
 }
 
 fn is<E: std::error::Error + 'static>(error: &kube::Error) -> bool {
@@ -93,4 +101,17 @@ async fn a_list_of_empty_pages_without_end_is_given_up() {
     let (pages, refusal) = refused.expect("a list that ends");
     assert!(is::<TooLong>(&refusal), "{refusal:?}");
     assert_eq!(pages, BOUNDS.list / BOUNDS.page);
+}
+
+/// A second try would find nothing that answers.
+#[tokio::test]
+async fn a_refusal_is_not_tried_again_inside_a_request() {
+    let answer = answer(|mut stream, asked| async move {
+        let answer = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+        let _rest = stream.read_to_end(&mut Vec::new()).await;
+        let _ended = asked.send(());
+    })
+    .await;
+    assert!(matches!(answer, Ok(503)), "{answer:?}");
 }
