@@ -118,7 +118,7 @@ pub enum Ask {
         kind: String,
     },
     /// A connection to the workload.
-    Connection(Box<Kubeconfig>),
+    Connection(Box<ParsedKubeconfig>),
     /// How the workload answers.
     Contact(Moment),
     /// All PackageInstalls of the workload.
@@ -129,22 +129,22 @@ pub enum Ask {
 
 /// What a connection is made of.
 #[derive(Debug, Clone)]
-pub struct Kubeconfig {
+pub struct ParsedKubeconfig {
     /// What was read.
     pub parsed: WorkloadKubeconfig,
     /// Digest of its bytes, by [`digest`](crate::kubeconfig::digest).
     pub digest: String,
 }
 
-impl PartialEq for Kubeconfig {
+impl PartialEq for ParsedKubeconfig {
     fn eq(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
 }
 
-impl Eq for Kubeconfig {}
+impl Eq for ParsedKubeconfig {}
 
-impl std::hash::Hash for Kubeconfig {
+impl std::hash::Hash for ParsedKubeconfig {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.digest.hash(state);
     }

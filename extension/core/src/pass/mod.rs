@@ -31,7 +31,7 @@ mod write;
 use std::time::Duration;
 
 pub use after::{After, Event};
-pub use ask::{Ask, Contact, Key, Kubeconfig, Moment, Resource, Server, Sight, Watched};
+pub use ask::{Ask, Contact, Key, Moment, ParsedKubeconfig, Resource, Server, Sight, Watched};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{Failure, pass_failed};
 pub use known::{Answer, Clock, Known, Object, Step, Stop};

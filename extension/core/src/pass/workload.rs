@@ -8,7 +8,7 @@ use sluice_crds::labels::name;
 
 use super::{
     Answer, Known, Server, Sight, Step,
-    ask::{Ask, Contact, Kubeconfig, Moment},
+    ask::{Ask, Contact, Moment, ParsedKubeconfig},
     failure::{SILENT, silent},
 };
 use crate::{
@@ -101,7 +101,7 @@ pub(super) fn connect(known: &Known<'_>) -> Step<u64> {
     };
     let parsed = kubeconfig::parse(&bytes).map_err(|error| refused(&error))?;
     let digest = kubeconfig::digest(&bytes);
-    match known.answer(Ask::Connection(Box::new(Kubeconfig { parsed, digest })))? {
+    match known.answer(Ask::Connection(Box::new(ParsedKubeconfig { parsed, digest })))? {
         Answer::Connected(connection) => Ok(*connection),
         Answer::NotConnected(why) => Err(refused(why).into()),
         _ => Err(Hold::new(HoldReason::WorkloadUnreachable, SILENT).into()),
