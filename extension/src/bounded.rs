@@ -198,7 +198,7 @@ impl Open {
 /// About how many bytes JSON takes when it is read: its own, and what items of lists and maps take beside their content.
 pub(crate) fn memory_of(json: &[u8]) -> usize {
     let structure = json.iter().map(|byte| match byte {
-        b'{' => ITEM,
+        b'{' | b'[' => ITEM,
         b',' => ELEMENT,
         _ => 0,
     });

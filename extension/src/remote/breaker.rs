@@ -97,7 +97,9 @@ impl Breaker {
     fn failed(&self, opens: bool) {
         let mut state = self.state();
         state.silent = true;
-        if opens {
+        // Requests that were sent side by side fail together, and are one failure.
+        let is_open = state.until.is_some_and(|until| Instant::now() < until);
+        if opens && !is_open {
             let distance = state.backoff.failed();
             state.until = Some(Instant::now() + distance);
         }

@@ -45,7 +45,7 @@ const MIN_DELAY: Duration = Duration::from_millis(200);
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// How long a pass waits for the first lists of a connection.
-const FIRST_LISTS: Duration = Duration::from_secs(1);
+const FIRST_LISTS: Duration = Duration::from_millis(250);
 
 /// About what each store may take, in bytes. Real ones take some hundred KiB.
 pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
@@ -170,18 +170,18 @@ impl Remote {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether each store was filled. What they show is not all before.
+    /// How old the connection is, if its stores were not filled yet. What they show is not all then.
     #[must_use]
-    pub fn is_filled(&self) -> bool {
+    pub fn unfilled(&self) -> Option<Duration> {
         let installs = self.installs.wait_until_ready().now_or_never();
-        installs.is_some() && self.apps.wait_until_ready().now_or_never().is_some()
+        let filled = installs.is_some() && self.apps.wait_until_ready().now_or_never().is_some();
+        (!filled).then(|| self.opened.elapsed())
     }
 
-    /// Waits until each store was filled, if the connection was opened a moment ago. A pass that looks before would find nothing
-    /// installed.
+    /// Waits until each store was filled, if the connection was opened a moment ago. A pass that looks before finds nothing installed.
     pub async fn first_lists(&self) {
         let lists = futures::future::join(self.installs.wait_until_ready(), self.apps.wait_until_ready());
-        // Without them the pass goes on: what it does not see it does not believe.
+        // Without them the pass goes on: what it does not see it does not take for proven.
         let _late = timeout_at(self.opened + FIRST_LISTS, lists).await;
     }
 

@@ -127,6 +127,21 @@ pub enum Ask {
     LabelledSecrets,
 }
 
+impl Ask {
+    /// The server that answers.
+    #[must_use]
+    pub const fn server(&self) -> Server {
+        match self {
+            Self::Object(key, _) => key.server,
+            Self::Watched(server, _) => *server,
+            Self::Template(_) | Self::Package(_) | Self::Served { .. } => Server::Management,
+            Self::Connection(_) | Self::Contact(_) | Self::Installs | Self::LabelledSecrets => {
+                Server::Workload
+            }
+        }
+    }
+}
+
 /// What a connection is made of.
 #[derive(Debug, Clone)]
 pub struct ParsedKubeconfig {
@@ -159,8 +174,8 @@ pub struct Watched {
     pub app: Option<Arc<App>>,
     /// The run that the App showed when its present generation was first seen.
     pub first_seen: Option<FirstSeenRun>,
-    /// Whether the stores were filled before that was looked up, so that what they do not show is not there.
-    pub filled: bool,
+    /// How old the connection is, if its stores were not filled yet when that was looked up: what they do not show may be there.
+    pub unfilled: Option<Duration>,
 }
 
 /// How the workload API server answers.

@@ -97,10 +97,8 @@ fn uninstall(known: &Known<'_>, after: &mut After, bootstrap: &ClusterBootstrap)
         let message = || format!("waiting for PackageInstall {name} to be uninstalled");
         waiting = waiting.or_else(|| Some(Hold::new(HoldReason::UninstallRunning, message())));
     }
-    if writes.is_empty() {
-        return Ok(waiting);
-    }
-    Err(Stop::Write(writes))
+    Known::all(writes)?;
+    Ok(waiting)
 }
 
 /// Names of the PackageInstalls that are uninstalled. Packages on the skip list go with the cluster, and so do core ones.

@@ -233,6 +233,7 @@ fn write_install(
 /// Removes the values Secrets of earlier versions and stages from the workload.
 pub(super) fn tidy(known: &Known<'_>, planned: &[Planned]) -> Step<()> {
     let system = &known.facts.settings.system_namespace;
+    let mut writes = Vec::new();
     for secret in known.listed(Ask::LabelledSecrets)? {
         let metadata = &secret.0["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
@@ -240,17 +241,23 @@ pub(super) fn tidy(known: &Known<'_>, planned: &[Planned]) -> Step<()> {
         let ours = planned
             .iter()
             .any(|planned| name.starts_with(&planned.secret_prefix));
-        if ours && !current {
-            let key = Key::of::<Secret>(Server::Workload, Some(system), name);
-            let uid = metadata["uid"].as_str().map(str::to_owned);
-            known.write(Write::delete(
-                key,
-                uid,
-                "the values of an earlier version or stage",
-            ))?;
+        if !ours || current {
+            continue;
+        }
+        let key = Key::of::<Secret>(Server::Workload, Some(system), name);
+        let uid = metadata["uid"].as_str().map(str::to_owned);
+        match known.write(Write::delete(
+            key,
+            uid,
+            "the values of an earlier version or stage",
+        )) {
+            Ok(_) => {}
+            Err(Stop::Write(more)) => writes.extend(more),
+            // What is left behind is removed when the next upgrade completes.
+            Err(stop) => return stop.failed().map(drop),
         }
     }
-    Ok(())
+    Known::all(writes)
 }
 
 #[cfg(test)]

@@ -161,6 +161,12 @@ impl<'a> Known<'a> {
         self.answers.contains_key(ask)
     }
 
+    /// Whether what became of this write is known.
+    #[must_use]
+    pub fn has_made(&self, write: &Write) -> bool {
+        self.outcomes.contains_key(&(write.key.clone(), write.verb))
+    }
+
     /// Takes what was answered.
     pub fn learn(&mut self, ask: Ask, answer: Answer) {
         self.answers.insert(ask, answer);
@@ -258,6 +264,17 @@ impl<'a> Known<'a> {
             Some(Err(failure)) => Err(Stop::Failed(failure.clone())),
             None => Err(Stop::Write(vec![write])),
         }
+    }
+
+    /// Nothing is left to be written.
+    ///
+    /// # Errors
+    /// `writes` have to be made first.
+    pub(super) fn all(writes: Vec<Write>) -> Step<()> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        Err(Stop::Write(writes))
     }
 
     /// Creates an object; `false` when there was one.

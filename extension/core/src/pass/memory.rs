@@ -141,6 +141,12 @@ impl Memory {
             .insert(thing.to_owned(), (content.to_owned(), now));
     }
 
+    /// Nothing is looked at any more: the cluster is settled.
+    pub(super) fn settled(&mut self) {
+        self.apps.clear();
+        self.looks = Looks::default();
+    }
+
     /// Everything has to be looked at again.
     pub(super) fn forget_looks(&mut self) {
         self.looks.things.clear();

@@ -47,8 +47,5 @@ pub(super) fn run(known: &Known<'_>, after: &mut After, packages: &Packages) -> 
             Err(stop) => return Err(stop),
         }
     }
-    if writes.is_empty() {
-        return Ok(());
-    }
-    Err(Stop::Write(writes))
+    Known::all(writes)
 }

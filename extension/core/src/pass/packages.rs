@@ -30,6 +30,10 @@ use crate::{
     record::latch,
 };
 
+/// For so long stores of a new connection that were not filled yet say nothing of what was proven. A workload without the kinds of
+/// kapp-controller never fills them.
+const OPENING: Duration = Duration::from_secs(10);
+
 /// PackageInstall and App of one package.
 type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
 
@@ -108,6 +112,7 @@ pub(super) fn packages(
     };
     packages.settled = packages.is_settled(known, after, record);
     if packages.settled.is_some() {
+        after.memory.settled();
         after.close = true;
         return Ok(packages);
     }
@@ -222,10 +227,7 @@ impl Packages {
                 Err(stop) => return Err(stop),
             }
         }
-        if writes.is_empty() {
-            return Ok(());
-        }
-        Err(Stop::Write(writes))
+        Known::all(writes)
     }
 
     fn kapp_controller_is_proven(&self, known: &Known<'_>) -> Step<bool> {
@@ -269,8 +271,9 @@ impl Packages {
                 .as_deref()
                 .or(last)
                 .and_then(|uid| latch(record, uid, target.name));
-            // A store that lost its server is old: what was proven stays so until the record lets go of it.
-            let judged = if self.sees(planned) {
+            // A store that lost its server is old: what was proven stays so until the record lets go of it. One that was just opened
+            // says nothing yet.
+            let judged = if self.sees(planned) && !self.is_opening(known, planned)? {
                 let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
                 self.noting(known, planned, judged)?
             } else {
@@ -288,12 +291,22 @@ impl Packages {
         planned.judged_on() == JudgedOn::Management || self.reach.uid().is_some()
     }
 
+    /// Whether the connection that says how far a package is was opened a moment ago, and its stores were not filled yet.
+    fn is_opening(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+        if planned.server() == Server::Workload && !self.connected {
+            return Ok(false);
+        }
+        let watched = known.watched(planned.server(), &planned.install_name)?;
+        Ok(watched.unfilled.is_some_and(|age| age < OPENING))
+    }
+
     /// Whether a package of which no PackageInstall is known has none.
     pub(super) fn shows(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
         if !self.sees(planned) {
             return Ok(false);
         }
-        Ok(known.watched(planned.server(), &planned.install_name)?.filled)
+        let watched = known.watched(planned.server(), &planned.install_name)?;
+        Ok(watched.unfilled.is_none())
     }
 
     /// `judged` with the run that the watch of the workload's Apps showed first.

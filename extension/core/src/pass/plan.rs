@@ -128,9 +128,13 @@ pub(super) struct Plan {
 pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, ground: Ground<'_>) -> Step<Plan> {
     let facts = known.facts;
     let asked = packages(spec);
-    let each = asked
-        .iter()
-        .map(|(role, package)| values::values(known, *role, package, Sight::First));
+    // One that does not exist needs none.
+    let each = asked.iter().map(|(role, package)| {
+        if !facts.catalogue.contains_key(&package.ref_name) {
+            return Ok(Values::new());
+        }
+        values::values(known, *role, package, Sight::First)
+    });
     let all_values = together(each)?;
     let problem = listed_twice(spec, &facts.catalogue);
     let mut plan = Plan {

@@ -108,7 +108,6 @@ pub(super) fn status(
     write(known, after, bootstrap, status)?;
     if completed && packages.connected {
         match tidy(known, &packages.planned) {
-            // What is left behind is removed when the next upgrade completes.
             Ok(()) | Err(Stop::Failed(_)) => {}
             Err(stop) => return Err(stop),
         }

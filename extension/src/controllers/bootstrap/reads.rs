@@ -12,9 +12,12 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use sluice_core::pass::{Answer, Ask, Contact, Failure, Key, Object, Resource, Server, Watched};
+use sluice_core::{
+    build::Owner,
+    pass::{Answer, Ask, Contact, Failure, Key, Object, Resource, Server, Watched},
+};
 use sluice_crds::{foreign::PackageInstall, labels::label};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::{Context, chain, runner::Runner};
 use crate::{
@@ -28,6 +31,21 @@ type Answered = (Answer, Option<Arc<Remote>>);
 
 /// Answers one question.
 pub(super) async fn answer(runner: &Runner<'_>, ask: &Ask) -> Answered {
+    let answered = answered(runner, ask).await;
+    if let Answer::Failed(failure) | Answer::Contact(Contact::Unread { failure, .. }) = &answered.0 {
+        let Owner { namespace, name, .. } = &runner.facts.owner;
+        let server = ask.server();
+        // A workload without kapp-controller, or one that is gone with its Cluster, is nothing unusual.
+        if matches!(failure.code, Some(404 | 409 | 503)) || *ask == Ask::Installs {
+            debug!(namespace, name, %server, error = %failure, "Reading for a pass");
+        } else {
+            warn!(namespace, name, %server, error = %failure, "Reading for a pass");
+        }
+    }
+    answered
+}
+
+async fn answered(runner: &Runner<'_>, ask: &Ask) -> Answered {
     let ctx = runner.ctx;
     let stored = |found: Option<Answer>| found.unwrap_or(Answer::Absent);
     let answer = match ask {
@@ -83,6 +101,35 @@ pub(super) async fn answer(runner: &Runner<'_>, ask: &Ask) -> Answered {
     (answer, None)
 }
 
+/// About how many bytes an answer of the workload takes.
+pub(super) fn size_on_workload(ask: &Ask, answer: &Answer) -> usize {
+    match answer {
+        Answer::Found(Object(found)) if ask.server() == Server::Workload => size(found),
+        Answer::Listed(objects) => objects.iter().map(|Object(object)| size(object)).sum(),
+        _ => 0,
+    }
+}
+
+fn size(value: &Value) -> usize {
+    /// What a value takes beside its content, with its share of the list or the map that it is in.
+    const BESIDE: usize = 64;
+    let content = match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(size).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    BESIDE + content
+}
+
+/// What a pass learns of answers that are too large together.
+pub(super) fn too_much(server: Server) -> Failure {
+    Failure {
+        too_long: true,
+        ..Failure::other(server, "all answers of a pass together are too large")
+    }
+}
+
 fn unconnected() -> Answer {
     Answer::Failed(Failure::other(
         Server::Workload,
@@ -126,12 +173,9 @@ async fn object(runner: &Runner<'_>, key: &Key) -> Answer {
     }
 }
 
-/// What became of a request that was refused or not answered. What a workload API server says goes to the log: holds do not repeat it.
+/// What became of a request that was refused or not answered.
 pub(super) fn failure(server: Server, error: &kube::Error) -> Failure {
     let text = chain(error);
-    if server == Server::Workload {
-        warn!(error = %text, "Reaching a workload API server");
-    }
     let (code, message) = match error {
         kube::Error::Api(status) => (Some(status.code), status.message.clone()),
         _ => (None, String::new()),
@@ -155,18 +199,18 @@ fn watched(runner: &Runner<'_>, server: Server, name: &str) -> Watched {
                 install: get(&ctx.stores.installs, name, namespace),
                 app: get(&ctx.stores.apps, name, namespace),
                 first_seen: None,
-                filled: true,
+                unfilled: None,
             }
         }
         (Server::Workload, Some(remote)) => {
             let namespace = &ctx.settings.pass.system_namespace;
             // Asked first: what is listed afterwards may be missing below.
-            let filled = remote.is_filled();
+            let unfilled = remote.unfilled();
             Watched {
                 install: get(&remote.installs, name, namespace),
                 app: get(&remote.apps, name, namespace),
                 first_seen: remote.first_seen_run(name),
-                filled,
+                unfilled,
             }
         }
         (Server::Workload, None) => Watched::default(),

@@ -2,13 +2,19 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use futures::future::join_all;
+use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
-use sluice_core::pass::{After, Ask, Clock, Done, Event, Facts, Known, Stop, Write, pass};
+use sluice_core::pass::{After, Answer, Ask, Clock, Done, Event, Facts, Known, Stop, Write, pass};
 use tokio::time::Instant;
 
 use super::{Context, Error, reads, writes};
 use crate::remote::Remote;
+
+/// So many requests of a pass are under way at once. A workload whose control plane rolls has to serve as many connections.
+const AT_ONCE: usize = 4;
+
+/// About how many bytes the answers of a workload may take that one pass knows: as many as a single one may.
+const LARGEST_PASS: usize = 32 * 1024 * 1024;
 
 /// One pass that is under way.
 pub(super) struct Runner<'a> {
@@ -16,6 +22,8 @@ pub(super) struct Runner<'a> {
     pub(super) facts: &'a Facts,
     /// The connection to the workload, once the pass has asked for it.
     pub(super) remote: Option<Arc<Remote>>,
+    /// About how many bytes the answers of the workload take that the pass knows.
+    size: usize,
 }
 
 /// Makes one pass over a Cluster.
@@ -32,6 +40,7 @@ pub(super) async fn run(ctx: &Context, facts: &Facts) -> Result<Done, Error> {
         ctx,
         facts,
         remote: None,
+        size: 0,
     };
     let (outcome, after) = loop {
         let mut after = After::of(&before);
@@ -55,27 +64,41 @@ pub(super) async fn run(ctx: &Context, facts: &Facts) -> Result<Done, Error> {
 }
 
 impl Runner<'_> {
-    /// Reads all of `asks` at once.
+    /// Reads all of `asks`, a few at once.
     async fn read(&mut self, known: &mut Known<'_>, asks: Vec<Ask>) -> Result<(), Error> {
         let asks: HashSet<Ask> = asks.into_iter().filter(|ask| !known.has(ask)).collect();
         if asks.is_empty() {
             return Err(Error::Unfinished("it asks for what it knows".to_owned()));
         }
-        let read = asks.into_iter().map(async |ask| {
-            let answer = reads::answer(self, &ask).await;
-            (ask, answer)
-        });
-        let answers = join_all(read).await;
-        for (ask, (answer, remote)) in answers {
-            self.remote = remote.or(self.remote.take());
+        let runner = &*self;
+        let read = asks
+            .into_iter()
+            .map(async |ask| (reads::answer(runner, &ask).await, ask));
+        let mut answers = stream::iter(read).buffer_unordered(AT_ONCE);
+        let (mut opened, mut size) = (None, runner.size);
+        while let Some(((answer, remote), ask)) = answers.next().await {
+            opened = remote.or(opened);
+            size += reads::size_on_workload(&ask, &answer);
+            let answer = if size > LARGEST_PASS {
+                Answer::Failed(reads::too_much(ask.server()))
+            } else {
+                answer
+            };
             known.learn(ask, answer);
         }
+        drop(answers);
+        self.size = size;
+        self.remote = opened.or(self.remote.take());
         Ok(())
     }
 
     /// Makes `writes` in their order, up to the first one that is refused.
     async fn write(&self, known: &mut Known<'_>, writes: Vec<Write>) {
         for write in writes {
+            // Several packages need the same identity.
+            if known.has_made(&write) {
+                continue;
+            }
             let outcome = writes::make(self.ctx, self.remote.as_deref(), &write).await;
             let refused = outcome.is_err();
             known.wrote(write, outcome);

@@ -38,7 +38,9 @@ pub(super) async fn make(ctx: &Context, remote: Option<&Remote>, write: &Write) 
         }
         Err(error) => {
             let failure = failure(key.server, &error);
-            if !failure.is_conflict() {
+            if matches!(failure.code, Some(404 | 409 | 503)) {
+                debug!(%kind, name, verb = ?write.verb, error = %failure, "Writing an object");
+            } else {
                 warn!(%kind, name, verb = ?write.verb, error = %failure, "Writing an object");
             }
             Err(failure)
