@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// What was not seen for so long has ended, and is new when it comes back.
 const ENDED: Duration = Duration::from_mins(10);
 
-/// So many are remembered. Beyond that peers are not told apart.
+/// So many are remembered. Beyond that all other peers count as one.
 const REMEMBERED: usize = 1024;
 
 /// Kinds of trouble with peers, each of which is logged when it begins. However many calls a peer makes, and from however many

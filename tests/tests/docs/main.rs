@@ -81,7 +81,7 @@ fn the_readme_names_the_test_command_that_ci_runs() {
 
 /// File below `extension/src`, a constant in it, the beginning of its row of the table of walls, and what the row says of it.
 #[rustfmt::skip]
-const FIGURES: [(&str, &str, &str, &str); 24] = [
+const FIGURES: [(&str, &str, &str, &str); 50] = [
     ("run.rs", "time: Duration::from_secs(30)", "a request of a pass to the management", "30 s"),
     ("run.rs", "SILENCE: Duration = Duration::from_secs(75)", "list or watch of a store", "75 s of silence"),
     // kube-runtime adds 5 s.
@@ -107,6 +107,32 @@ const FIGURES: [(&str, &str, &str, &str); 24] = [
     ("controllers/bootstrap/troubles.rs", "SLOW: Duration = Duration::from_secs(3)", "a whole pass", "3 s where"),
     ("../hooks/src/body.rs", "MAX_BODY: usize = 20 * 1024 * 1024", "a peer of the hook port", "20 MiB each body"),
     ("../hooks/src/body.rs", "DEADLINE: Duration = Duration::from_secs(2)", "a peer of the hook port", "2 s for its body"),
+    ("watch.rs", "MIN_DELAY: Duration = Duration::from_millis(200)", "list or watch of a store", "0.2 to 2 s"),
+    ("watch.rs", "MAX_DELAY: Duration = Duration::from_secs(2)", "list or watch of a store", "0.2 to 2 s"),
+    ("freshness.rs", "WATCH_SECONDS: u32 = 10", "list or watch of a store", "with an age after 15 s"),
+    ("kind_watch.rs", "MIN_DELAY: Duration = Duration::from_secs(1)", "how a kind is served", "1 to 60 s"),
+    ("kind_watch.rs", "MAX_DELAY: Duration = Duration::from_mins(1)", "how a kind is served", "1 to 60 s"),
+    ("controllers/bootstrap/troubles.rs", "MIN_DELAY: Duration = Duration::from_millis(500)", "a request of a pass to the management", "0.5 to 60 s"),
+    ("controllers/bootstrap/troubles.rs", "MAX_DELAY: Duration = Duration::from_mins(1)", "a request of a pass to the management", "0.5 to 60 s"),
+    ("controllers/providers/failures.rs", "MIN_DELAY: Duration = Duration::from_secs(1)", "a request of a pass to the management", "1 to 60 s"),
+    ("controllers/providers/failures.rs", "MAX_DELAY: Duration = Duration::from_mins(1)", "a request of a pass to the management", "1 to 60 s"),
+    ("remote/client.rs", "connect_timeout = Some(Duration::from_secs(5))", "a request of a pass to a workload", "5 s to connect"),
+    ("remote/breaker.rs", "MIN_DELAY: Duration = Duration::from_secs(1)", "a request of a pass to a workload", "1 to 60 s"),
+    ("remote/connection.rs", "MIN_DELAY: Duration = Duration::from_millis(200)", "list or watch of a workload", "0.2 to 60 s"),
+    ("remote/connection.rs", "MAX_DELAY: Duration = Duration::from_mins(1)", "list or watch of a workload", "0.2 to 60 s"),
+    ("watch.rs", "MIN_EMPTY: Duration = Duration::from_secs(5)", "list or watch of a workload", "after 5 to 60 s"),
+    ("watch.rs", "MAX_EMPTY: Duration = Duration::from_mins(1)", "list or watch of a workload", "after 5 to 60 s"),
+    ("serve/config.rs", "handshake: Duration::from_secs(5)", "a peer of the hook port", "5 s for the handshake"),
+    ("serve/config.rs", "head: Duration::from_secs(5)", "a peer of the hook port", "5 s for a request's head"),
+    ("serve/config.rs", "idle: Duration::from_mins(2)", "a peer of the hook port", "2 min idle"),
+    ("serve/config.rs", "connections: 1024", "a peer of the hook port", "of 1024 connections"),
+    ("serve/config.rs", "wide_connections: 32", "a peer of the hook port", "of 32 HTTP/2 connections"),
+    ("serve/connection.rs", "connection: 1024 * 1024", "a peer of the hook port", "1 MiB of 32"),
+    ("serve/connection.rs", "connection: 65_535", "a peer of the hook port", "64 KiB of each other"),
+    ("../hooks/src/body.rs", "SMALL: usize = 128 * 1024", "a peer of the hook port", "up to 128 KiB"),
+    ("../hooks/src/body.rs", "SMALL_KIB: usize = 8 * 1024", "a peer of the hook port", "have 8 and"),
+    ("../hooks/src/body.rs", "SMALL_KIB_OF_PEER: usize = 2 * 1024", "a peer of the hook port", "of one address 2,"),
+    ("../hooks/src/body.rs", "LARGE_KIB: usize = 24 * 1024", "a peer of the hook port", "larger ones 24 and 20"),
 ];
 
 /// The table of walls says what the constants say.
