@@ -191,4 +191,23 @@ mod tests {
         assert!(woken.next().now_or_never().is_some(), "its Cluster is woken");
         assert!(asks(&client).await, "and everything is asked again");
     }
+
+    /// Requests that are under way together fail together.
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_fail_side_by_side_are_one_failure() {
+        let server = Server::default();
+        let breaker = Breaker::new(Pace::new(Triggers::default().of(ObjectRef::new("one"))));
+        let client = breaker.guard(server.client());
+        server.switch(true);
+        let before = server.asked();
+        futures::future::join_all((0..20).map(|_| asks(&client))).await;
+        assert_eq!(
+            server.asked() - before,
+            20,
+            "none has failed yet when they are sent"
+        );
+        sleep(Duration::from_secs(2)).await;
+        server.switch(false);
+        assert!(asks(&client).await, "it is asked again after the first delay");
+    }
 }

@@ -204,11 +204,14 @@ impl Packages {
             return Ok(());
         }
         let others: Vec<&Planned> = self.planned.iter().filter(|planned| !is_first(planned)).collect();
-        let outcomes = together(
-            others
-                .iter()
-                .map(|planned| install(known, &mut after.memory, planned, need(record, planned))),
-        )?;
+        let outcomes = together(others.iter().map(|planned| {
+            let need = need(record, planned);
+            // Whether it has to be written is not known before the first list.
+            if need != Need::Proof && self.is_opening(known, planned)? {
+                return Ok(false);
+            }
+            install(known, &mut after.memory, planned, need)
+        }))?;
         let mut writes = Vec::new();
         for (planned, outcome) in others.into_iter().zip(outcomes) {
             match outcome {

@@ -147,3 +147,15 @@ async fn a_gate_that_was_just_opened_is_known_to_be_open() {
     assert!(refused.is_err_and(|error| error.is_conflict()));
     assert_eq!(world.workload.asked_to_write(), before);
 }
+
+/// Its stores show nothing before their first lists, which the workload refuses for now.
+#[tokio::test(start_paused = true)]
+async fn a_gate_stays_open_for_a_while_over_a_connection_that_lists_nothing_yet() {
+    let (world, leader) = released().await;
+    world.workload.refuse("/packageinstalls", 503);
+    world.connect(&leader);
+    pass_after(&leader, Duration::ZERO).await;
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
+    pass_after(&leader, Duration::from_secs(10)).await;
+    assert!(world.held(Hook::BeforeClusterUpgrade).is_some());
+}

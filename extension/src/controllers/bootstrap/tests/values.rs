@@ -156,3 +156,25 @@ async fn a_package_that_is_edited_in_place_waits_also_where_another_one_has_no_v
     world.pass().await;
     assert_eq!(world.workload.asked_to_write(), before);
 }
+
+/// Two packages beside kapp-controller need it, and a second write of what was just written would be refused.
+#[tokio::test(start_paused = true)]
+async fn the_identity_that_several_packages_need_is_written_once() {
+    let world = World::new();
+    add_metrics(&world);
+    world.pass().await;
+    change(&world.workload, "clusterroles", |role| role["rules"] = json!([]));
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["cni"]["valuesFrom"] = json!({"inline": {"replicas": 3}});
+    });
+    let install = |world: &World| {
+        world
+            .workload
+            .get("/apis/packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packageinstalls/one-antrea")
+            .unwrap()["spec"]["values"]
+            .clone()
+    };
+    let before = install(&world);
+    world.pass().await;
+    assert_ne!(install(&world), before, "in the same pass");
+}
