@@ -93,6 +93,17 @@ impl Judgement {
         self.without_proof(PackageState::Reconciling, hold)
     }
 
+    /// The same for a PackageInstall that has to be written: it does not ask for all that it has to.
+    #[must_use]
+    pub fn asked_otherwise(self) -> Self {
+        if !self.ready() && !self.settled {
+            return self;
+        }
+        let message = "waiting for a PackageInstall that asks for what it has to";
+        let hold = Hold::new(HoldReason::PackageInstallOfAnotherTarget, message);
+        self.without_proof(PackageState::Reconciling, hold)
+    }
+
     /// The same with how often what the package is deployed from was found altered, `so_far` and, if so, once more. What was
     /// deployed meanwhile may be the altered thing, so nothing is proven before it is deployed again under another digest.
     #[must_use]

@@ -170,12 +170,11 @@ impl Remote {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How old the connection is, if its stores were not filled yet. What they show is not all then.
+    /// Whether each store was filled. What they show is not all before.
     #[must_use]
-    pub fn unfilled(&self) -> Option<Duration> {
+    pub fn is_filled(&self) -> bool {
         let installs = self.installs.wait_until_ready().now_or_never();
-        let filled = installs.is_some() && self.apps.wait_until_ready().now_or_never().is_some();
-        (!filled).then(|| self.opened.elapsed())
+        installs.is_some() && self.apps.wait_until_ready().now_or_never().is_some()
     }
 
     /// Waits until each store was filled, if the connection was opened a moment ago. A pass that looks before finds nothing installed.

@@ -174,8 +174,8 @@ pub struct Watched {
     pub app: Option<Arc<App>>,
     /// The run that the App showed when its present generation was first seen.
     pub first_seen: Option<FirstSeenRun>,
-    /// How old the connection is, if its stores were not filled yet when that was looked up: what they do not show may be there.
-    pub unfilled: Option<Duration>,
+    /// Whether the stores were filled before that was looked up: what others do not show may be there.
+    pub filled: bool,
 }
 
 /// How the workload API server answers.

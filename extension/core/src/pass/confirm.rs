@@ -9,14 +9,14 @@ use sluice_crds::{
 };
 
 use super::{
-    Known, Server, Sight, Step, Stop, after::After, ask::Key, failure::silent, install::pair,
+    Failure, Known, Server, Sight, Step, Stop, after::After, ask::Key, failure::silent, install::pair,
     known::together, packages::Packages, plan::Planned, validate::Validated, values, workload::Reach,
 };
 use crate::{
     bootstrap::{PackageFacts, Role, packages},
     build::{self, Repair},
     hold::{Hold, HoldReason},
-    proof::{JudgedOn, is_made_from, judge},
+    proof::{JudgedOn, is_made_from, judge, unseen},
     record::latch,
 };
 
@@ -31,6 +31,14 @@ enum Look {
     NotMade,
     /// Nothing.
     AsPlanned,
+}
+
+/// What a look at a package came to.
+enum Looked {
+    /// This.
+    As(Look),
+    /// The Package that its App has to be made from.
+    At(Box<Package>),
 }
 
 /// PackageInstall and App of one package.
@@ -48,10 +56,12 @@ pub(super) fn confirm(
     if !packages.connected {
         return Ok(());
     }
-    let (uid, pairs) = match workload(known, packages) {
+    // PackageInstalls and Apps last: what kapp-controller says is what changes most.
+    let read = looks(known, packages, bootstrap).and_then(|looks| Ok((looks, workload(known, packages)?)));
+    let (looks, (uid, pairs)) = match read {
         Ok(read) => read,
         Err(Stop::Failed(failure)) if failure.server == Server::Workload => {
-            packages.reach = Reach::NotYet(silent(&failure));
+            silent_meanwhile(known, packages, &failure);
             return Ok(());
         }
         Err(stop) => return Err(stop),
@@ -60,13 +70,23 @@ pub(super) fn confirm(
         packages.lose(after);
         return Ok(());
     }
-    let looks = looks(known, packages, bootstrap, &pairs)?;
+    let looks: Vec<Look> = looks
+        .into_iter()
+        .zip(&packages.planned)
+        .zip(&pairs)
+        .map(|((look, planned), pair)| match look {
+            Looked::As(look) => Ok(look),
+            Looked::At(package) if is_made(known, planned, pair, &package)? => Ok(Look::AsPlanned),
+            Looked::At(_) => Ok(Look::NotMade),
+        })
+        .collect::<Step<_>>()?;
     let record = known.facts.record();
     let mut judged = Vec::new();
     for ((planned, (install, app)), look) in packages.planned.iter().zip(&pairs).zip(&looks) {
         let target = planned.target();
         let latch = latch(record, &uid, target.name);
         let one = judge(&target, install.as_ref(), app.as_ref(), latch);
+        let one = planned.asked_for(known, install.as_ref(), one);
         let one = packages.noting(known, planned, one)?;
         let one = match look {
             Look::NotMade => one.not_made_from(&planned.package_name),
@@ -127,23 +147,33 @@ fn at<'a>(known: &Known<'a>, planned: &Planned) -> (Server, Option<&'a str>) {
     (planned.server(), Some(namespace))
 }
 
+/// The workload does not answer any more. What was judged from its watches was not confirmed: what was proven before stays, and nothing
+/// else is.
+fn silent_meanwhile(known: &Known<'_>, packages: &mut Packages, failure: &Failure) {
+    packages.reach = Reach::NotYet(silent(failure));
+    let record = known.facts.record();
+    let last = record.and_then(|record| record.workload_uid.as_deref());
+    for (planned, judged) in packages.planned.iter().zip(&mut packages.judged) {
+        if planned.server() == Server::Workload {
+            let target = planned.target();
+            let latch = last.and_then(|uid| latch(record, uid, target.name));
+            let altered = packages.altered.contains(&planned.install_name);
+            *judged = unseen(&target, latch).with_repairs(planned.repairs, altered);
+        }
+    }
+}
+
 /// Looks at each package.
-fn looks(
-    known: &Known<'_>,
-    packages: &Packages,
-    bootstrap: &ClusterBootstrap,
-    pairs: &[Pair],
-) -> Step<Vec<Look>> {
+fn looks(known: &Known<'_>, packages: &Packages, bootstrap: &ClusterBootstrap) -> Step<Vec<Looked>> {
     let each = packages
         .planned
         .iter()
-        .zip(pairs)
-        .map(|(planned, pair)| look(known, planned, bootstrap, pair));
+        .map(|planned| look(known, planned, bootstrap));
     together(each)?.into_iter().collect()
 }
 
 /// Looks at what a package is installed from.
-fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap, pair: &Pair) -> Step<Look> {
+fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Looked> {
     let system = &known.facts.settings.system_namespace;
     let (server, namespace) = at(known, planned);
     let on_management = planned.judged_on() == JudgedOn::Management;
@@ -166,33 +196,29 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap, pair
     together(needs)?;
 
     let values = match values {
-        None | Some(Err(Stop::Held(_))) => return Ok(Look::Changed),
+        None | Some(Err(Stop::Held(_))) => return Ok(Looked::As(Look::Changed)),
         Some(values) => values?,
     };
     if values != planned.values {
-        return Ok(Look::Changed);
+        return Ok(Looked::As(Look::Changed));
     }
     let is_planned = |found: &Package| PackageFacts::of(found) == planned.facts;
     let Some(source) = source?.filter(is_planned) else {
-        return Ok(Look::Changed);
+        return Ok(Looked::As(Look::Changed));
     };
     let wanted = planned.values_secret(&known.facts.owner, system);
     if !secret?.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded) {
-        return Ok(Look::Altered);
+        return Ok(Looked::As(Look::Altered));
     }
     // By what a copy is chosen need not be confirmed: it was.
     let package = match copy {
         None => source,
         Some(copy) => match copy?.filter(is_planned) {
-            None => return Ok(Look::Altered),
+            None => return Ok(Looked::As(Look::Altered)),
             Some(copy) => copy,
         },
     };
-    Ok(if is_made(known, planned, pair, &package)? {
-        Look::AsPlanned
-    } else {
-        Look::NotMade
-    })
+    Ok(Looked::At(Box::new(package)))
 }
 
 /// What has to be read, and nothing else.

@@ -50,7 +50,7 @@ impl Failure {
 
     /// Whether a server that answers so may answer otherwise in a moment.
     pub(super) fn says_nothing(&self) -> bool {
-        self.code.is_none_or(|code| code == 429 || code >= 500)
+        !self.too_long && self.code.is_none_or(|code| code == 429 || code >= 500)
     }
 
     pub(super) fn is_not_found(&self) -> bool {

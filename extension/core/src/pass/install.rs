@@ -15,30 +15,39 @@ use super::{
 };
 use crate::build::{self, Identity, Repair};
 
-/// Makes sure of all that `planned` needs, and of its PackageInstall. Says whether its Package or its values were not what the
-/// PackageInstall, as it is, asks for.
+/// Makes sure of all that `planned` needs, and of its PackageInstall. Sets `altered` where its Package or its values are not what the
+/// PackageInstall, as it is, asks for, also if what follows fails.
 ///
 /// What the PackageInstall needs is looked at for as long as there is a `need`: kapp-controller cannot do without, and nothing else
 /// restores what is deleted or edited by hand.
-pub(super) fn install(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+pub(super) fn install(
+    known: &Known<'_>,
+    memory: &mut Memory,
+    planned: &Planned,
+    need: Need,
+    altered: &mut bool,
+) -> Step<()> {
     let facts = known.facts;
-    let system = &facts.settings.system_namespace;
     // What is written later must not replace what was written since this was seen.
     let found = known
         .watched(planned.server(), &planned.install_name)?
         .install
         .as_deref();
-    let wanted = build::install(&facts.owner, &planned.install(system));
-    let mut altered = false;
+    let wanted = build::install(&facts.owner, &planned.install(&facts.settings.system_namespace));
     if planned.server() == Server::Workload {
-        ensured_identity(known, memory, need)?;
+        // What a gate is open by is looked at whatever becomes of the identity.
+        if need != Need::OpenGate {
+            ensured_identity(known, memory, need)?;
+        }
         // For a PackageInstall that asks for another one it is new.
         let asks_for_it = || found.is_some_and(|found| build::asks_for(found, &wanted));
-        altered = ensured_copy(known, memory, planned, need)? && asks_for_it();
+        *altered |= ensured_copy(known, memory, planned, need)? && asks_for_it();
     }
-    altered |= ensured_values(known, memory, planned, need)?;
-    write_install(known, planned.server(), &wanted, found)?;
-    Ok(altered)
+    *altered |= ensured_values(known, memory, planned, need)?;
+    if planned.server() == Server::Workload && need == Need::OpenGate {
+        ensured_identity(known, memory, need)?;
+    }
+    write_install(known, planned.server(), &wanted, found)
 }
 
 /// Looks at `thing`, of which `content` is wanted, when it is time to. Where `look` does not find it as it has to be, it is put right by
@@ -110,7 +119,11 @@ fn ensured_copy(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need:
     let thing = format!("Package {}", planned.package_name);
     let copy = || build::package(source, &known.facts.settings.system_namespace);
     let look = || is_right(known, Server::Workload, &copy(), build::repair_package);
-    let mend = || ensure(known, Server::Workload, &copy(), build::repair_package);
+    let mend = || match need {
+        // The gate is closed before it is written: it is found again until then.
+        Need::OpenGate => Ok(true),
+        Need::Proof | Need::Nothing => ensure(known, Server::Workload, &copy(), build::repair_package),
+    };
     ensured(memory, known, (&thing, &content), need, look, mend)
 }
 

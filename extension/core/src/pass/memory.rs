@@ -26,6 +26,10 @@ const STALLED: Duration = Duration::from_secs(90);
 /// see for itself that it does not.
 const STALLED_BEFORE: Duration = Duration::from_secs(10);
 
+/// For so long stores of new connections that were not filled yet say nothing of what was proven. A workload without the kinds of
+/// kapp-controller never fills them.
+const OPENING: Duration = Duration::from_secs(10);
+
 /// What is remembered of one Cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
@@ -35,6 +39,8 @@ pub struct Memory {
     edited_since: Option<Instant>,
     apps: BTreeMap<String, Sighting>,
     looks: Looks,
+    /// Since when stores of the workload were not filled, over however many connections.
+    unfilled_since: Option<Instant>,
     /// Gates that this process may have opened. Its watch may not have shown them yet.
     pub(super) opened: Vec<(Hook, String)>,
 }
@@ -116,6 +122,16 @@ impl Memory {
                 ..Looks::default()
             };
         }
+    }
+
+    /// Whether stores that were not filled yet, if so, say nothing.
+    pub(super) fn is_opening(&mut self, unfilled: bool, now: Instant) -> bool {
+        if !unfilled {
+            self.unfilled_since = None;
+            return false;
+        }
+        let since = *self.unfilled_since.get_or_insert(now);
+        now.duration_since(since) < OPENING
     }
 
     /// Whether `thing` has to be looked at: it never was with this `content`, or it is needed and the last look is some time ago.

@@ -30,10 +30,6 @@ use crate::{
     record::latch,
 };
 
-/// For so long stores of a new connection that were not filled yet say nothing of what was proven. A workload without the kinds of
-/// kapp-controller never fills them.
-const OPENING: Duration = Duration::from_secs(10);
-
 /// PackageInstall and App of one package.
 type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
 
@@ -144,7 +140,7 @@ pub(super) fn packages(
         && stage.is_some()
         && packages.workload_uid.is_some()
         && packages.reach.uid().is_some();
-    packages.judge(known)?;
+    packages.judge(known, after)?;
     if may_write {
         packages.record_first = closes_a_gate(known, &after.memory, validated, bootstrap, &packages);
         if packages.record_first {
@@ -154,7 +150,7 @@ pub(super) fn packages(
         // It may have been lost meanwhile.
         packages.moment = Moment::BeforeJudging;
         packages.reach(known, after)?;
-        packages.judge(known)?;
+        packages.judge(known, after)?;
         nudge::run(known, after, &packages)?;
     }
     Ok(packages)
@@ -185,9 +181,14 @@ impl Packages {
         let is_first = |planned: &&Planned| planned.role == Role::KappController;
         let record = known.facts.record();
         for planned in self.planned.iter().filter(is_first) {
-            match install(known, &mut after.memory, planned, need(record, planned)) {
-                Ok(false) => {}
-                Ok(true) => self.altered.push(planned.install_name.clone()),
+            let mut altered = false;
+            let need = need(record, planned);
+            let written = install(known, &mut after.memory, planned, need, &mut altered);
+            if altered {
+                self.altered.push(planned.install_name.clone());
+            }
+            match written {
+                Ok(()) => {}
                 Err(Stop::Failed(failure))
                     // Else what was seen is not what is there, or the server asks for patience, or does not answer.
                     if failure
@@ -204,19 +205,26 @@ impl Packages {
             return Ok(());
         }
         let others: Vec<&Planned> = self.planned.iter().filter(|planned| !is_first(planned)).collect();
+        let mut altered = Vec::new();
         let outcomes = together(others.iter().map(|planned| {
             let need = need(record, planned);
             // Whether it has to be written is not known before the first list.
-            if need != Need::Proof && self.is_opening(known, planned)? {
-                return Ok(false);
+            if need != Need::Proof && self.is_opening(known, after, planned)? {
+                return Ok(());
             }
-            install(known, &mut after.memory, planned, need)
+            let mut is_altered = false;
+            let outcome = install(known, &mut after.memory, planned, need, &mut is_altered);
+            if is_altered {
+                altered.push(planned.install_name.clone());
+            }
+            outcome
         }))?;
+        // Of all of them: what was put right is not found again.
+        self.altered.extend(altered);
         let mut writes = Vec::new();
         for (planned, outcome) in others.into_iter().zip(outcomes) {
             match outcome {
-                Ok(false) => {}
-                Ok(true) => self.altered.push(planned.install_name.clone()),
+                Ok(()) => {}
                 Err(Stop::Write(more)) => writes.extend(more),
                 Err(Stop::Failed(failure)) if failure.is_conflict() => self.conflict = true,
                 Err(Stop::Failed(failure)) => {
@@ -252,7 +260,7 @@ impl Packages {
     }
 
     /// Judges every package from the watches.
-    fn judge(&mut self, known: &Known<'_>) -> Step<()> {
+    fn judge(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
         self.judged.clear();
         self.installs.clear();
         let record = known.facts.record();
@@ -276,8 +284,9 @@ impl Packages {
                 .and_then(|uid| latch(record, uid, target.name));
             // A store that lost its server is old: what was proven stays so until the record lets go of it. One that was just opened
             // says nothing yet.
-            let judged = if self.sees(planned) && !self.is_opening(known, planned)? {
+            let judged = if self.sees(planned) && !self.is_opening(known, after, planned)? {
                 let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
+                let judged = planned.asked_for(known, install.as_deref(), judged);
                 self.noting(known, planned, judged)?
             } else {
                 unseen(&target, latch)
@@ -295,12 +304,12 @@ impl Packages {
     }
 
     /// Whether the connection that says how far a package is was opened a moment ago, and its stores were not filled yet.
-    fn is_opening(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
-        if planned.server() == Server::Workload && !self.connected {
+    fn is_opening(&self, known: &Known<'_>, after: &mut After, planned: &Planned) -> Step<bool> {
+        if planned.server() == Server::Management || !self.connected {
             return Ok(false);
         }
-        let watched = known.watched(planned.server(), &planned.install_name)?;
-        Ok(watched.unfilled.is_some_and(|age| age < OPENING))
+        let filled = known.watched(planned.server(), &planned.install_name)?.filled;
+        Ok(after.memory.is_opening(!filled, known.began.instant))
     }
 
     /// Whether a package of which no PackageInstall is known has none.
@@ -309,7 +318,7 @@ impl Packages {
             return Ok(false);
         }
         let watched = known.watched(planned.server(), &planned.install_name)?;
-        Ok(watched.unfilled.is_none())
+        Ok(watched.filled)
     }
 
     /// `judged` with the run that the watch of the workload's Apps showed first.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use sluice_crds::run::{
-    ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord,
+use sluice_crds::{
+    foreign::PackageInstall,
+    run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord},
 };
 
 use super::{Known, Server, Sight, Step, known::together, values};
@@ -14,7 +15,7 @@ use crate::{
     digest::{self, Ground, Installer},
     hold::{Hold, HoldReason},
     names,
-    proof::{JudgedOn, Target},
+    proof::{JudgedOn, Judgement, Target},
 };
 
 /// One package that shall be installed.
@@ -75,6 +76,21 @@ impl Planned {
             version: &self.facts.version,
             values: &self.secret_name,
             sync_period: &self.sync_period,
+        }
+    }
+
+    /// `judged`, unless `found` does not ask for all that the PackageInstall has to.
+    pub(super) fn asked_for(
+        &self,
+        known: &Known<'_>,
+        found: Option<&PackageInstall>,
+        judged: Judgement,
+    ) -> Judgement {
+        let facts = known.facts;
+        let wanted = build::install(&facts.owner, &self.install(&facts.settings.system_namespace));
+        match found {
+            Some(found) if !build::asks_for(found, &wanted) => judged.asked_otherwise(),
+            _ => judged,
         }
     }
 

@@ -244,7 +244,7 @@ impl Leader {
                     install: self.object(&at("packageinstalls")).map(Arc::new),
                     app: self.object(&at("apps")).map(Arc::new),
                     first_seen: None,
-                    unfilled: None,
+                    filled: true,
                 }))
             }
             Ask::Served { .. } => Answer::Absent,

@@ -123,10 +123,10 @@ fn size(value: &Value) -> usize {
 }
 
 /// What a pass learns of answers that are too large together.
-pub(super) fn too_much(server: Server) -> Failure {
+pub(super) fn too_much() -> Failure {
     Failure {
         too_long: true,
-        ..Failure::other(server, "all answers of a pass together are too large")
+        ..Failure::other(Server::Workload, "all answers of a pass together are too large")
     }
 }
 
@@ -199,18 +199,18 @@ fn watched(runner: &Runner<'_>, server: Server, name: &str) -> Watched {
                 install: get(&ctx.stores.installs, name, namespace),
                 app: get(&ctx.stores.apps, name, namespace),
                 first_seen: None,
-                unfilled: None,
+                filled: true,
             }
         }
         (Server::Workload, Some(remote)) => {
             let namespace = &ctx.settings.pass.system_namespace;
             // Asked first: what is listed afterwards may be missing below.
-            let unfilled = remote.unfilled();
+            let filled = remote.is_filled();
             Watched {
                 install: get(&remote.installs, name, namespace),
                 app: get(&remote.apps, name, namespace),
                 first_seen: remote.first_seen_run(name),
-                unfilled,
+                filled,
             }
         }
         (Server::Workload, None) => Watched::default(),

@@ -72,18 +72,64 @@ async fn a_look_that_fails_closes_an_open_gate_only_after_a_while(#[case] refuse
     );
 }
 
-/// What could not be put right is known to be altered.
+/// It is put right only once the record has closed the gate, and is found until then.
+#[rstest]
+#[case::the_workload_is_in_trouble(504)]
+#[case::others_write_it(409)]
 #[tokio::test(start_paused = true)]
-async fn what_is_altered_and_cannot_be_put_right_closes_an_open_gate_at_once() {
+async fn what_is_altered_closes_an_open_gate_before_it_is_put_right(#[case] code: u16) {
     let (world, leader) = released().await;
     change(&world.workload, "packages", |package| {
         package["spec"]["version"] = json!("1.9.1");
     });
-    world.workload.refuse_writes("/packages", 504);
+    world.workload.refuse_writes("/packages", code);
+    let before = world.workload.asked_to_write();
     pass_after(&leader, Duration::from_secs(10)).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::WorkloadUnreachable)
+        Some(HoldReason::PackagesNotReady)
+    );
+    assert_eq!(world.workload.asked_to_write(), before);
+}
+
+/// Such as after a start with another `--sync-period`: kapp-controller deploys again when it is put right.
+#[tokio::test(start_paused = true)]
+async fn a_gate_is_closed_before_any_field_of_a_package_install_is_put_right() {
+    let world = Box::pin(World::released()).await;
+    change(&world.workload, "packageinstalls", |install| {
+        install["spec"]["syncPeriod"] = json!("1h0m0s");
+    });
+    let before = world.workload.asked_to_write();
+    world.pass().await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::PackagesNotReady)
+    );
+    assert_eq!(world.workload.asked_to_write(), before);
+    world.pass().await;
+    assert_eq!(
+        world.workload.only("packageinstalls").1["spec"]["syncPeriod"],
+        json!("10m0s")
+    );
+}
+
+/// A proof that was not confirmed would be taken for confirmed by the next pass.
+#[tokio::test(start_paused = true)]
+async fn a_proof_is_not_recorded_that_the_workload_does_not_confirm() {
+    let world = Box::pin(World::released()).await;
+    change(&world.workload, "apps", |app| {
+        app["metadata"]["generation"] = json!(2);
+        app["status"]["observedGeneration"] = json!(2);
+    });
+    let leader = Box::pin(world.leader()).await;
+    assert_eq!(world.record().packages[0].app_generation, Some(1));
+    world.workload.refuse("/apps/", 503);
+    pass_after(&leader, Duration::from_secs(1)).await;
+    assert_eq!(
+        world.record().packages[0].app_generation,
+        Some(1),
+        "{:?}",
+        world.record()
     );
 }
 
