@@ -66,7 +66,7 @@ const BEAT: Duration = Duration::from_secs(5);
 /// When it is taken for stuck.
 const SILENT_RUNTIME: Duration = Duration::from_secs(30);
 
-/// When the reconciler is taken for stuck: no pass may take half as long.
+/// When the reconciler is taken for stuck: no pass takes as long, with the closing of its gates.
 const SILENT_RECONCILER: Duration = Duration::from_mins(5);
 
 /// For reconciles in flight to finish once the process is asked to stop.

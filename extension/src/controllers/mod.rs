@@ -1,4 +1,4 @@
-//! Reconcilers: dereference, validate, build, apply, update_status.
+//! Reconcilers, and what they share.
 
 pub mod bootstrap;
 pub mod providers;

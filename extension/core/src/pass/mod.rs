@@ -1,6 +1,6 @@
 //! One pass over one Cluster: a pure function of what is known.
 //!
-//! It is called again and again while more becomes known, from its beginning each time: an object that it needs and nobody has read is
+//! It is called again and again while more becomes known, from its beginning each time: an object that it needs and that was not read is
 //! asked for, and a write that was not made yet is asked for, too. What was read and what became of writes is what it goes on from, so
 //! nothing is recorded as done because it was intended.
 

@@ -285,7 +285,7 @@ impl Walk {
         self.servers.edit(&bootstrap(), |bootstrap| {
             let names = [0, 1].map(|package| package_name(package, 1));
             let at = |field: &str| bootstrap["spec"][field]["refName"].clone();
-            // Whoever applies an old manifest in the end takes it back.
+            // An old manifest that is applied is taken back in the end.
             if at("kapp") != json!(names[0]) || at("cni") != json!(names[1]) {
                 bootstrap["metadata"]["annotations"] = Value::Null;
             }

@@ -146,7 +146,7 @@ async fn what_a_completed_upgrade_rested_on_is_not_looked_at() {
 
 /// What is written may be the last thing that a pass comes to for minutes.
 #[tokio::test(start_paused = true)]
-async fn a_gate_is_closed_before_what_it_rests_on_is_written_anew() {
+async fn a_gate_is_closed_before_what_it_rests_on_is_written_again() {
     let world = Box::pin(World::released()).await;
     let (before, was) = (
         world.workload.asked_to_write(),
