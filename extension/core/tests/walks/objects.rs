@@ -1,4 +1,5 @@
-//! The objects that a walk begins with: one Cluster at v1.35.4 with kapp-controller and a CNI, and the release of v1.36.3.
+//! The objects that a walk begins with: one Cluster at v1.35.4 with kapp-controller, a CNI and another package, and the release of
+//! v1.36.3.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -13,7 +14,13 @@ pub(crate) const TEAM: &str = "team-a";
 pub(crate) const VERSIONS: [&str; 2] = ["v1.35.4", "v1.36.3"];
 pub(crate) const RELEASES: [&str; 2] = ["v1.35.4---test.1", "v1.36.3---test.1"];
 const PACKAGE_VERSIONS: [&str; 2] = ["1.8.0", "1.9.0"];
-pub(crate) const REF_NAMES: [&str; 2] = ["kapp-controller.example.com", "antrea.example.com"];
+pub(crate) const REF_NAMES: [&str; 3] = [
+    "kapp-controller.example.com",
+    "antrea.example.com",
+    "metrics.example.com",
+];
+/// Of kapp-controller, the CNI and the other package, the index of each.
+pub(crate) const PACKAGES: [usize; 3] = [0, 1, 2];
 
 pub(crate) fn cluster() -> Place {
     place(Management, "clusters", TEAM, "one")
@@ -47,7 +54,11 @@ pub(crate) fn package_name(package: usize, release: usize) -> String {
 
 /// PackageInstall and App of a package.
 pub(crate) fn of_package(package: usize, plural: &str) -> Place {
-    let (server, namespace) = [(Management, TEAM), (Server::Workload, SYSTEM)][package];
+    let (server, namespace) = if package == 0 {
+        (Management, TEAM)
+    } else {
+        (Server::Workload, SYSTEM)
+    };
     let short = REF_NAMES[package].split('.').next().unwrap_or_default();
     place(server, plural, namespace, &format!("one-{short}"))
 }
@@ -105,7 +116,7 @@ pub(crate) fn servers() -> Servers {
         json!({"metadata": {}, "spec": {"version": VERSIONS[0]}, "status": {"version": VERSIONS[0]}}),
     );
     for release in [0, 1] {
-        let packages = [0, 1].map(|package| package_name(package, release));
+        let packages = PACKAGES.map(|package| package_name(package, release));
         put(
             place(Management, "tanzukubernetesreleases", "", RELEASES[release]),
             json!({
@@ -121,7 +132,7 @@ pub(crate) fn servers() -> Servers {
             place(Management, "clusterbootstraptemplates", SYSTEM, RELEASES[release]),
             json!({
                 "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrapTemplate", "metadata": {},
-                "spec": {"kapp": {"refName": packages[0]}, "cni": {"refName": packages[1], "valuesFrom": {"secretRef": "values"}}},
+                "spec": {"kapp": {"refName": packages[0]}, "cni": {"refName": packages[1], "valuesFrom": {"secretRef": "values"}}, "additionalPackages": [{"refName": packages[2]}]},
             }),
         );
         for (index, name) in packages.iter().enumerate() {

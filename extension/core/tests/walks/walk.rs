@@ -13,8 +13,8 @@ use crate::{
     kapp::Kapp,
     leader::{Did, Leader},
     objects::{
-        RELEASES, VERSIONS, bootstrap, cluster, control_plane, package, package_name, package_place, servers,
-        values, values_source, worker,
+        PACKAGES, RELEASES, VERSIONS, bootstrap, cluster, control_plane, package, package_name,
+        package_place, servers, values, values_source, worker,
     },
     servers::{Place, Servers},
 };
@@ -25,7 +25,8 @@ const ROUNDS: u32 = 80;
 pub(crate) struct Walk {
     servers: Servers,
     kapp: Kapp,
-    leader: Leader,
+    /// Two processes that take themselves for leaders. The first one does most of the work.
+    leaders: [Leader; 2],
     epoch: Instant,
     time: u64,
     /// When all packages of each release were deployed as their sources were, last.
@@ -37,7 +38,7 @@ impl Walk {
         Self {
             servers: servers(),
             kapp: Kapp::default(),
-            leader: Leader::default(),
+            leaders: [Leader::default(), Leader::default()],
             epoch: Instant::now(),
             time: 0,
             right_at: [None, None],
@@ -54,19 +55,21 @@ impl Walk {
 
     /// What one byte says.
     pub(crate) fn step(&mut self, byte: u8) {
-        let package = usize::from(byte & 1);
+        let package = usize::from(byte) % 3;
+        let leader = usize::from(byte & 1);
         match byte >> 1 {
-            0..=59 => self.lead(None),
-            60..=71 => self.watch(None),
-            72..=77 => self.watch(Some(byte)),
+            0..=44 => self.lead(0, None),
+            45..=59 => self.lead(leader, None),
+            60..=71 => self.watch(leader, None),
+            72..=77 => self.watch(leader, Some(byte)),
             78..=85 => self.kapp.sync(&mut self.servers, package),
             86..=91 => self.kapp.begin(&mut self.servers, package),
             92..=98 => self.kapp.end(&mut self.servers, package, true),
             99 => self.kapp.end(&mut self.servers, package, false),
             100..=106 => self.cluster_api(),
             107..=109 => self.bump(),
-            110 => self.leader.crash(),
-            111 => self.lead(Some([500, 503][package])),
+            110 => self.leaders[leader].crash(),
+            111 => self.lead(0, Some([500, 503][leader])),
             112..=113 => self.edit_values(u64::from(byte & 3)),
             114 => self.edit_package(package, "b"),
             115 => self.edit_package(package, "a"),
@@ -97,7 +100,7 @@ impl Walk {
             .map(|secret| secret["data"].clone());
         // Packages without values have a Secret that says nothing.
         let empty = json!({"values.yaml": "e30K"});
-        [empty, given.unwrap_or_default()]
+        [empty.clone(), given.unwrap_or_default(), empty]
             .iter()
             .enumerate()
             .all(|(package, values)| {
@@ -111,20 +114,20 @@ impl Walk {
         serde_json::from_value(bootstrap["status"]["upgrade"].clone()).ok()
     }
 
-    fn lead(&mut self, refuses: Option<u16>) {
+    fn lead(&mut self, which: usize, refuses: Option<u16>) {
         let before = Self::record(&self.servers);
-        let did = self
-            .leader
-            .step(&mut self.servers, self.time, self.epoch, refuses);
+        let leader = &mut self.leaders[which];
+        let did = leader.step(&mut self.servers, self.time, self.epoch, refuses);
+        let began = leader.began;
         if let Did::Wrote(write) = did
             && write.verb == Verb::ReplaceStatus
         {
-            self.judge(before.as_ref(), &write);
+            self.judge(before.as_ref(), &write, began);
         }
     }
 
     /// A gate that a status opens has its truth.
-    fn judge(&mut self, before: Option<&UpgradeRecord>, write: &Write) {
+    fn judge(&mut self, before: Option<&UpgradeRecord>, write: &Write, began: u64) {
         self.tick();
         let record = Self::record(&self.servers).expect("a record was written");
         let was_open = |gate: &Gate| {
@@ -160,26 +163,25 @@ impl Walk {
                 .and_then(|hop| self.right_at[hop])
                 .max(self.right_at[release(&gate.version)]);
             assert!(
-                right.is_some_and(|at| at >= self.leader.began),
-                "{:?} {} is opened by a pass that began at {}, and all was right last at {right:?}; {write:?}; deployed {:#?}, record {record:#?}",
+                right.is_some_and(|at| at >= began),
+                "{:?} {} is opened by a pass that began at {began}, and all was right last at {right:?}; {write:?}; deployed {:#?}, record {record:#?}",
                 gate.hook,
                 gate.version,
-                self.leader.began,
                 self.kapp.deployed,
             );
         }
     }
 
     /// The watches show everything, or one object.
-    fn watch(&mut self, which: Option<u8>) {
+    fn watch(&mut self, leader: usize, which: Option<u8>) {
         let Some(which) = which else {
-            self.leader.seen = self.servers.clone();
+            self.leaders[leader].seen = self.servers.clone();
             return;
         };
         let places: Vec<Place> = self.servers.all().keys().cloned().collect();
         let place = places[usize::from(which) * 7 % places.len()].clone();
         let shown = self.servers.get(&place).cloned().unwrap_or_default();
-        self.leader.seen.show(place, shown);
+        self.leaders[leader].seen.show(place, shown);
     }
 
     /// Cluster API, as far as it asks before the control plane and the workers take a version. It reads the record as it is.
@@ -270,23 +272,30 @@ impl Walk {
     /// A user applies the ClusterBootstrap of the first release again.
     fn apply_old_manifest(&mut self) {
         self.servers.edit(&bootstrap(), |bootstrap| {
-            let names = [0, 1].map(|package| package_name(package, 0));
+            let names = PACKAGES.map(|package| package_name(package, 0));
             bootstrap["spec"]["kapp"]["refName"] = json!(names[0]);
             bootstrap["spec"]["cni"]["refName"] = json!(names[1]);
+            bootstrap["spec"]["additionalPackages"][0]["refName"] = json!(names[2]);
         });
     }
 
     /// With every input made good, the upgrade comes to its end.
     pub(crate) fn finish(&mut self) {
         self.bump();
-        self.edit_package(0, "a");
-        self.edit_package(1, "a");
+        for package in PACKAGES {
+            self.edit_package(package, "a");
+        }
         self.edit_values(1);
         self.servers.edit(&bootstrap(), |bootstrap| {
-            let names = [0, 1].map(|package| package_name(package, 1));
-            let at = |field: &str| bootstrap["spec"][field]["refName"].clone();
+            let names = PACKAGES.map(|package| package_name(package, 1));
+            let spec = &bootstrap["spec"];
+            let there = [&spec["kapp"], &spec["cni"], &spec["additionalPackages"][0]];
             // An old manifest that is applied is taken back in the end.
-            if at("kapp") != json!(names[0]) || at("cni") != json!(names[1]) {
+            if there
+                .iter()
+                .zip(names)
+                .any(|(there, name)| there["refName"] != json!(name))
+            {
                 bootstrap["metadata"]["annotations"] = Value::Null;
             }
         });
@@ -299,24 +308,17 @@ impl Walk {
         let record = Self::record(&self.servers);
         panic!(
             "not at its end after {ROUNDS} rounds: last {:?}, deployed {:#?}, record {record:#?}",
-            self.leader.last, self.kapp.deployed
+            self.leaders[0].last, self.kapp.deployed
         );
     }
 
     fn round(&mut self) {
-        self.watch(None);
         // A pass that is under way may know what is old by now.
-        while self.leader.is_running() {
-            self.lead(None);
-            self.tick();
-        }
-        self.watch(None);
-        self.lead(None);
-        while self.leader.is_running() {
-            self.lead(None);
-            self.tick();
-        }
-        for package in [0, 1] {
+        self.come_to_an_end();
+        self.watch(0, None);
+        self.lead(0, None);
+        self.come_to_an_end();
+        for package in PACKAGES {
             self.kapp.sync(&mut self.servers, package);
             self.kapp.begin(&mut self.servers, package);
             self.kapp.end(&mut self.servers, package, true);
@@ -325,6 +327,13 @@ impl Walk {
         self.cluster_api();
         self.time += 10;
         self.tick();
+    }
+
+    fn come_to_an_end(&mut self) {
+        while self.leaders[0].is_running() {
+            self.lead(0, None);
+            self.tick();
+        }
     }
 
     fn is_over(&self) -> bool {
