@@ -352,8 +352,13 @@ fn event(status: &ClusterBootstrapStatus) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use sluice_crds::run::{ClusterBootstrapSpec, Hook};
 
     use super::*;
+    use crate::pass::{
+        Memory, Object,
+        tests::{clock, facts},
+    };
 
     /// A definition of an earlier release drops it, and the record would be written again and again without a word.
     #[test]
@@ -367,5 +372,28 @@ mod tests {
         };
         assert!(drops_fields(Some(&sent), &kept));
         assert!(!drops_fields(Some(&sent), &sent));
+    }
+
+    /// Without it nothing would be written any more for packages that keep no gate open.
+    #[test]
+    fn gates_are_open_as_in_the_record_that_was_written_last() {
+        let (facts, memory) = (facts(), Memory::default());
+        let mut known = Known::new(&facts, &memory, clock());
+        let mut after = After::of(&memory);
+        after.memory.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];
+        let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+        let closed = ClusterBootstrapStatus {
+            upgrade: Some(UpgradeRecord::default()),
+            ..ClusterBootstrapStatus::default()
+        };
+        let Err(Stop::Write(mut asked)) = write(&known, &mut after, &bootstrap, closed.clone()) else {
+            panic!("it is not written");
+        };
+        assert_eq!(after.memory.opened.len(), 1, "it may be open still");
+        let asked = asked.remove(0);
+        let written = Object(asked.body.clone());
+        known.wrote(asked, Ok(written));
+        write(&known, &mut after, &bootstrap, closed).unwrap();
+        assert_eq!(after.memory.opened, []);
     }
 }
