@@ -1,8 +1,11 @@
 mod confirm;
 mod creation;
+mod deletion;
 mod fence;
+mod legacy_pause;
 mod open_gate;
 mod release;
+mod requests;
 mod settled;
 mod silence;
 mod unseen;

@@ -6,6 +6,7 @@ use sluice_crds::run::Hook;
 use super::*;
 use crate::controllers::bootstrap::world::{VALUES, World, change, cluster, values};
 
+const STATUS: &str = "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/team-a/clusterbootstraps/one/status";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 
 /// A Cluster whose control plane may go, and a leader that has made a pass over it since.
@@ -204,4 +205,53 @@ async fn a_gate_stays_open_for_a_while_over_a_connection_that_lists_nothing_yet(
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
     pass_after(&leader, Duration::from_secs(10)).await;
     assert!(world.held(Hook::BeforeClusterUpgrade).is_some());
+}
+
+/// The API server may have made a write that it did not answer.
+#[rstest]
+#[case::refused(false)]
+#[case::cut_off(true)]
+#[tokio::test(start_paused = true)]
+async fn a_gate_may_be_open_by_a_write_that_was(#[case] cut_off: bool) {
+    let world = World::new();
+    Box::pin(world.pass()).await;
+    world.deployed();
+    let leader = Box::pin(world.leader()).await;
+    let pass = || {
+        tokio::time::timeout(
+            SLOW,
+            Box::pin(async { one_pass(&cluster(&leader), &leader).await }),
+        )
+    };
+    if cut_off {
+        let answers = world.management.wait_at(STATUS);
+        assert!(pass().await.is_err());
+        drop(answers);
+        drop(world.management.wait_at("/nothing"));
+    } else {
+        world.management.refuse_writes("/clusterbootstraps/one", 504);
+        assert!(pass().await.unwrap().is_err());
+        world.management.refuse("/nothing", 504);
+    }
+
+    let before = world.workload.asked_to_write();
+    world.management.put(VALUES, values(2));
+    pass().await.unwrap().unwrap();
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::PackagesNotReady)
+    );
+    assert_eq!(world.workload.asked_to_write(), before);
+}
+
+/// Other progress waits for a while after a write.
+#[tokio::test(start_paused = true)]
+async fn a_gate_opens_also_a_moment_after_other_progress_was_written() {
+    let world = World::new();
+    Box::pin(world.pass()).await;
+    world.deployed();
+    let leader = Box::pin(world.leader()).await;
+    leader.wrote("uid");
+    Box::pin(pass_after(&leader, Duration::ZERO)).await;
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
 }

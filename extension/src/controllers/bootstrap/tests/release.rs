@@ -105,3 +105,19 @@ async fn what_packages_are_compared_with_closes_the_gate_when_it_is_lost(
         world.record()
     );
 }
+
+#[rstest]
+#[case::that_is_paused(true)]
+#[case::that_is_not(false)]
+#[tokio::test(start_paused = true)]
+async fn packages_of_a_release_are_merged_into_a_bootstrap(#[case] paused: bool) {
+    let world = World::new();
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["metadata"]["annotations"] = json!({});
+        bootstrap["spec"]["paused"] = json!(paused);
+    });
+    world.pass().await;
+    let bootstrap = world.management.get(BOOTSTRAP).unwrap();
+    let merged = bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR] == RELEASE;
+    assert_eq!(merged, !paused, "{bootstrap}");
+}

@@ -178,3 +178,52 @@ async fn the_identity_that_several_packages_need_is_written_once() {
     world.pass().await;
     assert_ne!(install(&world), before, "in the same pass");
 }
+
+/// Its word is the proof of all others.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_installed_by_a_kapp_controller_that_is_not_proven() {
+    let world = World::new();
+    world.management.put(
+        &format!("{PACKAGES}/{KAPP_CONTROLLER}"),
+        package_of("kapp-controller.example.com", "0.50.0", "a"),
+    );
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["kapp"] = json!({"refName": KAPP_CONTROLLER});
+    });
+    world.pass().await;
+    assert_eq!(world.management.names("packageinstalls").len(), 1);
+    assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
+}
+
+/// It computes the values for the package that its label names.
+#[tokio::test(start_paused = true)]
+async fn a_provider_is_labelled_with_its_package() {
+    let world = World::new();
+    let provider = json!({"apiGroup": "cni.tanzu.vmware.com", "kind": "AntreaConfig", "name": "one"});
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["cni"]["valuesFrom"] = json!({"providerRef": provider});
+    });
+    let config =
+        json!({"apiVersion": "cni.tanzu.vmware.com/v1alpha1", "kind": "AntreaConfig", "metadata": {}});
+    world.management.put(ANTREA_CONFIG, config);
+    world.pass().await;
+    let config = world.management.get(ANTREA_CONFIG).unwrap();
+    assert_eq!(config["metadata"]["labels"][label::PACKAGE_NAME], PACKAGE);
+}
+
+/// Where it is named only by mistake, what is installed may have to be another one.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_while_a_package_does_not_exist() {
+    let world = World::new();
+    world.control_plane_at(VERSION);
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["csi"] = json!({"refName": "csi.example.com.1.0.0"});
+    });
+    world.pass().await;
+    let record = world.record();
+    assert!(
+        record.gates.iter().any(|gate| gate.reason == "PackageNotFound"),
+        "{record:?}"
+    );
+    assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
+}

@@ -1,0 +1,63 @@
+//! What a pass asks of the API servers, and how much of it.
+
+use sluice_crds::run::Hook;
+
+use super::*;
+use crate::controllers::bootstrap::world::{
+    BOOTSTRAP, KUBE_SYSTEM, PACKAGES, World, change, cluster, package_of,
+};
+
+const METRICS: &str = "metrics.example.com.1.9.0";
+
+/// What comes later may rest on it.
+#[tokio::test(start_paused = true)]
+async fn writes_that_belong_together_end_with_the_first_one_that_is_refused() {
+    let world = World::new();
+    let metrics = package_of("metrics.example.com", "1.9.0", "a");
+    world.management.put(&format!("{PACKAGES}/{METRICS}"), metrics);
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
+    });
+    world.workload.refuse_writes("/secrets", 403);
+    world.pass().await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(HoldReason::WriteRefused)
+    );
+    let asked = world.workload.asked_to_write();
+    let secrets = asked.iter().filter(|asked| asked.ends_with("/secrets"));
+    assert_eq!(secrets.count(), 1, "{asked:?}");
+}
+
+/// A process has to keep what many passes know at once.
+#[tokio::test(start_paused = true)]
+async fn answers_of_a_workload_that_are_too_large_together_are_left() {
+    let world = World::new();
+    world.pass().await;
+    world.deployed();
+    for plural in ["secrets", "packages"] {
+        change(&world.workload, plural, |object| {
+            object["metadata"]["annotations"]["large"] = json!("a".repeat(17 * 1024 * 1024));
+        });
+    }
+    let leader = world.leader().await;
+    let outcome = one_pass(&cluster(&leader), &leader).await;
+    assert!(world.held(Hook::BeforeClusterUpgrade).is_some(), "{outcome:?}");
+}
+
+/// What its watches have shown is of the other one.
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_closed_where_another_server_answers() {
+    let world = World::released().await;
+    let leader = world.leader().await;
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert!(!leader.remotes.is_empty());
+    let before = world.workload.asked_to_write();
+    world
+        .workload
+        .put(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}));
+    tokio::time::advance(Duration::from_secs(30)).await;
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert!(leader.remotes.is_empty());
+    assert_eq!(world.workload.asked_to_write(), before);
+}
