@@ -148,6 +148,8 @@ impl Kapp {
             return;
         };
         let app_at = of_package(package, "apps");
+        // What a run that fails has left behind is not known.
+        self.deployed.remove(&package);
         if well {
             self.deployed.insert(package, deployed);
         }
@@ -160,7 +162,7 @@ impl Kapp {
     }
 
     /// Whether the package is deployed as its Package, with this version, and its values are now, on the API server that runs now, and
-    /// nothing else is being deployed.
+    /// nothing else is being deployed. The same may be: a proof outlives that kapp-controller looks again.
     pub(crate) fn is_right(&self, servers: &Servers, package: usize, name: &str, values: &Value) -> bool {
         let Some(source) = servers.get(&package_place(name)) else {
             return false;
@@ -173,7 +175,11 @@ impl Kapp {
                 && deployed.template == without_values(&source["spec"]["template"]["spec"])
                 && deployed.values == *values
                 && Some(&deployed.stage) == stage
-        }) && !self.runs.contains_key(&package)
+                && self
+                    .runs
+                    .get(&package)
+                    .is_none_or(|(_, running)| running == deployed)
+        })
     }
 }
 

@@ -21,10 +21,10 @@ use proptest::prelude::*;
 use walk::Walk;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_released_early_and_nothing_is_held_for_ever(steps in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn nothing_is_released_early_and_nothing_is_held_for_ever(steps in prop::collection::vec(any::<u8>(), 0..160)) {
         let mut walk = Walk::new();
         for step in steps {
             walk.step(step);

@@ -69,8 +69,9 @@ pub(crate) fn values(replicas: u64) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"values.yaml": document}})
 }
 
-/// A Package with this path in its template.
+/// A Package with this path of its version in its template.
 pub(crate) fn package(package: usize, release: usize, path: &str) -> Value {
+    let path = format!("{path}-{}", PACKAGE_VERSIONS[release]);
     json!({
         "apiVersion": "data.packaging.carvel.dev/v1alpha1", "kind": "Package", "metadata": {},
         "spec": {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use sluice_core::pass::{Verb, Write};
 use sluice_crds::{
-    labels::label,
+    labels::{annotation, label},
     run::{Gate, Hook, Outcome, UpgradeRecord},
 };
 
@@ -58,14 +58,17 @@ impl Walk {
         let package = usize::from(byte) % 3;
         let leader = usize::from(byte & 1);
         match byte >> 1 {
-            0..=44 => self.lead(0, None),
-            45..=59 => self.lead(leader, None),
-            60..=71 => self.watch(leader, None),
-            72..=77 => self.watch(leader, Some(byte)),
-            78..=85 => self.kapp.sync(&mut self.servers, package),
-            86..=91 => self.kapp.begin(&mut self.servers, package),
-            92..=98 => self.kapp.end(&mut self.servers, package, true),
-            99 => self.kapp.end(&mut self.servers, package, false),
+            // Most of what happens goes on as if it were undisturbed: else few walks come to a gate that opens.
+            0..=24 => self.lead(leader, None),
+            25..=44 => self.come_to_an_end(),
+            45..=59 => self.watch(0, None),
+            60..=64 => self.watch(1, None),
+            65..=70 => self.watch(leader, Some(byte)),
+            71..=86 => self.deploy(package),
+            87..=89 => self.kapp.sync(&mut self.servers, package),
+            90..=93 => self.kapp.begin(&mut self.servers, package),
+            94..=97 => self.kapp.end(&mut self.servers, package, true),
+            98..=99 => self.kapp.end(&mut self.servers, package, false),
             100..=106 => self.cluster_api(),
             107..=109 => self.bump(),
             110 => self.leaders[leader].crash(),
@@ -190,7 +193,14 @@ impl Walk {
             return;
         };
         let cluster = self.servers.get(&cluster()).cloned().unwrap_or_default();
-        if cluster["metadata"]["generation"] != json!(record.observed_cluster_generation) {
+        let generation = |place| {
+            self.servers
+                .get(&place)
+                .map(|object| object["metadata"]["generation"].clone())
+        };
+        if cluster["metadata"]["generation"] != json!(record.observed_cluster_generation)
+            || generation(bootstrap()) != Some(json!(record.observed_bootstrap_generation))
+        {
             return;
         }
         let to = cluster["spec"]["topology"]["version"].clone();
@@ -272,10 +282,7 @@ impl Walk {
     /// A user applies the ClusterBootstrap of the first release again.
     fn apply_old_manifest(&mut self) {
         self.servers.edit(&bootstrap(), |bootstrap| {
-            let names = PACKAGES.map(|package| package_name(package, 0));
-            bootstrap["spec"]["kapp"]["refName"] = json!(names[0]);
-            bootstrap["spec"]["cni"]["refName"] = json!(names[1]);
-            bootstrap["spec"]["additionalPackages"][0]["refName"] = json!(names[2]);
+            name_packages(bootstrap, 0);
         });
     }
 
@@ -287,16 +294,9 @@ impl Walk {
         }
         self.edit_values(1);
         self.servers.edit(&bootstrap(), |bootstrap| {
-            let names = PACKAGES.map(|package| package_name(package, 1));
-            let spec = &bootstrap["spec"];
-            let there = [&spec["kapp"], &spec["cni"], &spec["additionalPackages"][0]];
-            // An old manifest that is applied is taken back in the end.
-            if there
-                .iter()
-                .zip(names)
-                .any(|(there, name)| there["refName"] != json!(name))
-            {
-                bootstrap["metadata"]["annotations"] = Value::Null;
+            // An old manifest is put right by hand once the packages of the release were merged.
+            if bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR] == json!(RELEASES[1]) {
+                name_packages(bootstrap, 1);
             }
         });
         for _ in 0..ROUNDS {
@@ -316,20 +316,26 @@ impl Walk {
         // A pass that is under way may know what is old by now.
         self.come_to_an_end();
         self.watch(0, None);
-        self.lead(0, None);
         self.come_to_an_end();
         for package in PACKAGES {
-            self.kapp.sync(&mut self.servers, package);
-            self.kapp.begin(&mut self.servers, package);
-            self.kapp.end(&mut self.servers, package, true);
-            self.kapp.sync(&mut self.servers, package);
+            self.deploy(package);
         }
         self.cluster_api();
         self.time += 10;
         self.tick();
     }
 
+    /// kapp-controller deploys a package, and nothing happens meanwhile.
+    fn deploy(&mut self, package: usize) {
+        self.kapp.sync(&mut self.servers, package);
+        self.kapp.begin(&mut self.servers, package);
+        self.kapp.end(&mut self.servers, package, true);
+        self.kapp.sync(&mut self.servers, package);
+    }
+
+    /// The pass of the first leader that is under way, or another one, comes to its end.
     fn come_to_an_end(&mut self) {
+        self.lead(0, None);
         while self.leaders[0].is_running() {
             self.lead(0, None);
             self.tick();
@@ -345,4 +351,13 @@ impl Walk {
             .map(|worker| worker["status"]["version"].clone());
         completed && at == Some(json!(VERSIONS[1]))
     }
+}
+
+/// Names the packages of a release in the spec of a ClusterBootstrap.
+fn name_packages(bootstrap: &mut Value, release: usize) {
+    let [kapp, cni, other] = PACKAGES.map(|package| json!(package_name(package, release)));
+    let spec = &mut bootstrap["spec"];
+    spec["kapp"]["refName"] = kapp;
+    spec["cni"]["refName"] = cni;
+    spec["additionalPackages"][0]["refName"] = other;
 }
