@@ -33,19 +33,6 @@ pub fn parse_string_for_label(text: &str) -> String {
     replaced[..end].trim_end_matches(['_', '.', '-']).to_owned()
 }
 
-/// The name of a TanzuKubernetesRelease of a version: `v1.36.3---sluice.1` of `v1.36.3+sluice.1`.
-#[must_use]
-pub fn tkr_label(version: &str) -> String {
-    let number = version.strip_prefix('v').unwrap_or(version);
-    format!("v{}", number.replace('+', "---"))
-}
-
-/// The version of a TanzuKubernetesRelease of a name: `v1.36.3+sluice.1` of `v1.36.3---sluice.1`.
-#[must_use]
-pub fn tkr_version(label: &str) -> String {
-    label.replace("---", "+")
-}
-
 /// The name of the PackageInstall, and of its App, of a package: `<cluster>-<short>`.
 pub fn package_install(cluster: &str, ref_name: &str) -> Result<String, NameTooLong> {
     checked(format!("{cluster}-{}", short(ref_name)))
@@ -115,13 +102,6 @@ mod tests {
     }
 
     #[test]
-    fn a_release_name_and_its_version_belong_together() {
-        assert_eq!(tkr_label("v1.36.3+sluice.1"), "v1.36.3---sluice.1");
-        assert_eq!(tkr_label("1.36.3+sluice.1"), "v1.36.3---sluice.1");
-        assert_eq!(tkr_version("v1.36.3---sluice.1"), "v1.36.3+sluice.1");
-    }
-
-    #[test]
     fn objects_are_named_after_cluster_and_package() {
         assert_eq!(
             package_install("c1", "antrea.tanzu.vmware.com").unwrap(),
@@ -154,12 +134,6 @@ mod tests {
             let label = parse_string_for_label(&text);
             prop_assert!(label.len() <= LONGEST_LABEL);
             prop_assert!(!label.ends_with(['_', '.', '-']));
-        }
-
-        #[test]
-        fn release_names_round_trip(patch in 0_u32..99, build in 0_u32..99) {
-            let version = format!("v1.36.{patch}+sluice.{build}");
-            prop_assert_eq!(tkr_version(&tkr_label(&version)), version);
         }
     }
 }
