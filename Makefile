@@ -17,7 +17,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out $(REAL) walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit real walls scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate
+.PHONY: help build lint test unit shape real walls scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,6 +34,9 @@ test: unit real short-scenarios ## Unit, property and model tests, then the real
 
 unit: build ## Unit, property and model tests; no cluster is needed
 	$(CARGO) test --release --workspace --lib --bins $(addprefix --test ,$(PURE))
+
+shape: ## How much of the product reads, watches, writes and reports, and how much is without I/O; `make unit` holds it
+	$(CARGO) test --release --workspace --test shape -- --nocapture
 
 real: build ## Tests of the harness: real components come up, and nothing stays behind
 	$(CARGO) test --release --workspace $(addprefix --test ,$(filter-out $(BESIDE),$(REAL))) -- --test-threads 1

@@ -37,6 +37,7 @@ pub mod run_directory;
 pub mod scenario;
 pub mod slow_file;
 pub mod soak;
+pub mod sources;
 pub mod stack;
 pub mod tls;
 pub mod wait;

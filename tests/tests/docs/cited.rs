@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{read, root};
+use sluice_tests::sources::root;
+
+use crate::read;
 
 /// Where paths in documents may begin.
 const BEGIN: [&str; 5] = ["", "extension", "extension/src", "extension/core/src", "crds/src"];

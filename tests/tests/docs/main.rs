@@ -6,17 +6,11 @@
 )]
 
 mod cited;
-mod sources;
 mod ways;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-/// The root of the repository.
-fn root() -> PathBuf {
-    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    tests.parent().expect("the crate has a parent").to_owned()
-}
+use sluice_tests::sources::root;
 
 fn read(path: &str) -> String {
     let path = root().join(path);

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{read, sources::Source, sources::of_product};
+use sluice_tests::sources::{Source, of_product};
+
+use crate::read;
 
 /// What every wait is written with.
 const WAITS: [&str; 8] = [
@@ -164,14 +166,17 @@ fn hidden(source: &Source) -> Vec<String> {
 
 #[test]
 fn every_file_that_waits_has_its_place_under_the_table_of_walls() {
-    let complaints = complaints(&of_product(), &listed(&read("docs/architecture.md")));
+    let complaints = complaints(
+        &of_product().expect("the sources"),
+        &listed(&read("docs/architecture.md")),
+    );
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
 #[test]
 fn a_new_way_to_another_machine_is_noticed() {
     let page = listed(&read("docs/architecture.md"));
-    let product = of_product();
+    let product = of_product().expect("the sources");
     let with = |path: &str, text: &str| {
         let mut sources = product.clone();
         let planted = Source::of(path, text);
