@@ -38,7 +38,7 @@ impl Role {
 }
 
 /// What a Package object says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PackageFacts {
     /// `spec.refName`, `antrea.tanzu.vmware.com`.
     pub ref_name: String,

@@ -1,11 +1,63 @@
 //! Clusters whose upgrade is completed: whether anything is left to do for them, and when.
 
-use std::time::Duration;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
 
-use sluice_crds::run::{Outcome, PackageRecord, UpgradeRecord};
+use kube::ResourceExt as _;
+use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, UpgradeRecord};
 
-use super::{Known, after::After, packages::Packages, plan::Planned};
-use crate::proof::{Standing, standing};
+use super::{
+    Known, after::After, packages::Packages, plan::Planned, status::is_current, validate::Validated,
+};
+use crate::{
+    bootstrap::packages,
+    proof::{Standing, standing},
+};
+
+/// What the packages of a Cluster at rest are planned from, as a hash, except for what is read: values and what provides them. `None`
+/// where it may be on its way to something else.
+fn planned_from(known: &Known<'_>, validated: &Validated, bootstrap: &ClusterBootstrap) -> Option<u64> {
+    let facts = known.facts;
+    let version = bootstrap.resource_version()?;
+    if facts.bootstrap.as_ref()?.resource_version().as_ref() != Some(&version) {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    (version, validated.progress.stage()).hash(&mut hasher);
+    for (_, package) in packages(&bootstrap.spec) {
+        facts.catalogue.get(&package.ref_name).hash(&mut hasher);
+    }
+    Some(hasher.finish())
+}
+
+/// When to look again at a Cluster at rest of which all that is known from memory is as it was when its values were read. Until then
+/// nothing is asked for it: values are read at the periodic look, and when a configuration of Sluice has written other ones.
+pub(super) fn rests(
+    known: &Known<'_>,
+    after: &After,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+) -> Option<Duration> {
+    if !is_current(known.facts, validated, bootstrap) {
+        return None;
+    }
+    let planned_from = planned_from(known, validated, bootstrap)?;
+    after.memory.rests(planned_from, known.began.instant)
+}
+
+/// Remembers that nothing is to be done for the Cluster for this `time`.
+pub(super) fn rest(
+    known: &Known<'_>,
+    after: &mut After,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    time: Duration,
+) {
+    let planned_from = planned_from(known, validated, bootstrap);
+    after.memory.rest(planned_from, known.began.instant, time);
+}
 
 impl Packages {
     /// When to look again, if the record already says that exactly these packages are proven and all is done. Packages that

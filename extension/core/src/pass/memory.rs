@@ -39,6 +39,8 @@ pub struct Memory {
     edited_since: Option<Instant>,
     apps: BTreeMap<String, Sighting>,
     looks: Looks,
+    /// What a Cluster at rest was planned from, as a hash, and when its values are read again.
+    rest: Option<(u64, Instant)>,
     /// Since when stores of the workload were not filled, over however many connections.
     unfilled_since: Option<Instant>,
     /// Gates that this process may have opened. Its watch may not have shown them yet.
@@ -84,6 +86,23 @@ impl Memory {
     /// There is no edit any more that the Cluster could wait with.
     pub(super) fn has_no_edits(&mut self) {
         self.edited_since = None;
+    }
+
+    /// For how long the values of a Cluster at rest that is `planned_from` this need not be read.
+    pub(super) fn rests(&self, planned_from: u64, now: Instant) -> Option<Duration> {
+        let (known, until) = self.rest?;
+        let left = until.saturating_duration_since(now);
+        (known == planned_from && !left.is_zero()).then_some(left)
+    }
+
+    /// The Cluster is at rest, and its values were read `now`; nothing is to be done for this `time`.
+    pub(super) fn rest(&mut self, planned_from: Option<u64>, now: Instant, time: Duration) {
+        self.rest = planned_from.map(|planned_from| (planned_from, now + time));
+    }
+
+    /// Values may be other ones.
+    pub fn wake(&mut self) {
+        self.rest = None;
     }
 
     /// Whether `app` has had this version for long, since it was first seen or since this was last said.
@@ -195,6 +214,20 @@ mod tests {
             Some(time),
             "another edit"
         );
+    }
+
+    #[test]
+    fn a_cluster_rests_until_its_time_or_a_change() {
+        let (mut memory, began) = (Memory::default(), Instant::now());
+        assert_eq!(memory.rests(1, began), None);
+        memory.rest(Some(1), began, OVER);
+        assert_eq!(memory.rests(1, began), Some(OVER));
+        assert_eq!(memory.rests(2, began), None, "planned from something else");
+        let nearly = began + OVER.saturating_sub(Duration::from_millis(1));
+        assert_eq!(memory.rests(1, nearly), Some(Duration::from_millis(1)));
+        assert_eq!(memory.rests(1, began + OVER), None);
+        memory.wake();
+        assert_eq!(memory.rests(1, began), None, "woken");
     }
 
     #[test]

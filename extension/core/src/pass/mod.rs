@@ -89,6 +89,12 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
         Some(problem) => Some(problem),
         None => validate::below_release(known, &validated, &bootstrap)?,
     };
+    if problem.is_none()
+        && let Some(left) = at_rest::rests(known, after, &validated, &bootstrap)
+    {
+        return Ok(Done::After(left));
+    }
+    after.memory.wake();
     let packages = packages::packages(known, after, &validated, &bootstrap, problem.as_ref())?;
     status::status(known, after, &validated, &bootstrap, packages)
 }

@@ -7,6 +7,7 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Outcome, Packag
 use super::{
     AT_REST, Done, Facts, Known, Server, Step, Stop, UNWATCHED,
     after::{After, Event},
+    at_rest,
     confirm::confirm,
     install::tidy,
     known::typed,
@@ -52,6 +53,7 @@ pub(super) fn status(
     if let Some(again) = packages.settled
         && is_current(found, validated, bootstrap)
     {
+        at_rest::rest(known, after, validated, bootstrap, again);
         return Ok(Done::After(again));
     }
     let previous = found.recorded(bootstrap);
@@ -250,7 +252,7 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
 }
 
 /// Whether the record has seen everything that is there.
-fn is_current(found: &Facts, validated: &Validated, bootstrap: &ClusterBootstrap) -> bool {
+pub(super) fn is_current(found: &Facts, validated: &Validated, bootstrap: &ClusterBootstrap) -> bool {
     found.recorded(bootstrap).is_some_and(|record| {
         validated.release.as_deref().ok() == record.tkr.as_deref()
             && record.label == found.label

@@ -83,6 +83,8 @@ pub struct Context {
     troubles: Troubles,
     /// By UID of each Cluster that is managed.
     memories: Mutex<HashMap<String, Memory>>,
+    /// Clusters that were woken since their last pass began.
+    woken: Mutex<HashSet<ClusterRef>>,
 }
 
 impl Context {
@@ -109,17 +111,33 @@ impl Context {
             events,
             metrics,
             memories: Mutex::default(),
+            woken: Mutex::default(),
         }
+    }
+
+    /// Something has happened to this Cluster that its next pass cannot see in the stores.
+    fn woke(&self, cluster: &ClusterRef) {
+        self.woken().insert(cluster.clone());
+    }
+
+    fn woken(&self) -> MutexGuard<'_, HashSet<ClusterRef>> {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A pass over this Cluster begins. Until it comes to its end, what has woken the Cluster is not forgotten.
+    fn begin(&self, cluster: &Cluster, uid: &str) -> Memory {
+        let woken = self.woken().remove(&ObjectRef::from_obj(cluster));
+        let mut memories = self.memories();
+        let memory = memories.entry(uid.to_owned()).or_default();
+        if woken {
+            memory.wake();
+        }
+        memory.clone()
     }
 
     /// What is remembered of the Cluster with this UID.
     fn memory(&self, uid: &str) -> Memory {
         self.memories().get(uid).cloned().unwrap_or_default()
-    }
-
-    /// Remembers that the Cluster with this UID is managed.
-    fn set_managed(&self, uid: &str) {
-        self.memories().entry(uid.to_owned()).or_default();
     }
 
     fn remember(&self, uid: &str, memory: Memory) {
@@ -151,6 +169,8 @@ impl Context {
         for uid in gone {
             self.forget(&uid);
         }
+        self.woken()
+            .retain(|cluster| self.stores.clusters.get(cluster).is_some());
     }
 
     /// Forgets the Cluster with this UID. Says whether it was managed until now.
@@ -196,7 +216,8 @@ pub async fn run(
         Some((ObjectRef::new(PROBE), tick))
     });
     let clusters = Api::<Cluster>::all(ctx.client.clone());
-    let swept = Arc::clone(&ctx);
+    let (swept, woken) = (Arc::clone(&ctx), Arc::clone(&ctx));
+    let triggers = triggers.inspect(move |cluster| woken.woke(cluster));
     Controller::new(clusters, watcher::Config::default())
         .with_config(Config::default().concurrency(ctx.settings.concurrency))
         .reconcile_on(stream::select(triggers, probes))

@@ -104,6 +104,11 @@ impl ObjectServer {
         writes.map(|(method, path)| format!("{method} {path}")).collect()
     }
 
+    /// How often clients have asked for anything, watches left out.
+    pub(crate) fn requests(&self) -> usize {
+        self.state().asked.len()
+    }
+
     /// Whether a client has asked for what is at a path.
     pub(crate) fn was_asked_for(&self, path: &str) -> bool {
         self.times_asked_for(path) > 0

@@ -29,8 +29,7 @@ pub(super) struct Runner<'a> {
 /// Makes one pass over a Cluster.
 pub(super) async fn run(ctx: &Context, facts: &Facts) -> Result<Done, Error> {
     let uid = &facts.owner.uid;
-    ctx.set_managed(uid);
-    let before = ctx.memory(uid);
+    let before = ctx.begin(&facts.cluster, uid);
     let began = Clock {
         now: Timestamp::now(),
         instant: Instant::now().into_std(),

@@ -175,7 +175,7 @@ async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
     let context = Arc::new(leader);
     let gone = ObjectRef::new("gone").within("team-a");
     context.remotes.adopt("gone", &gone, "", &world.workload.client());
-    context.set_managed("gone");
+    context.remember("gone", Memory::default());
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     let running = tokio::spawn(run(
         Arc::clone(&context),

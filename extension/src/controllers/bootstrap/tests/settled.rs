@@ -3,7 +3,9 @@
 use rstest::rstest;
 
 use super::*;
-use crate::controllers::bootstrap::world::{BOOTSTRAP, CLUSTER, PACKAGE, PACKAGES, World, package};
+use crate::controllers::bootstrap::world::{
+    BOOTSTRAP, CLUSTER, CONTROL_PLANE, PACKAGE, PACKAGES, VALUES, World, cluster, package,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_completed_upgrade_is_left_alone() {
@@ -46,4 +48,66 @@ async fn a_package_that_is_edited_in_place_waits_for_the_time_of_the_cluster() {
         .put(&format!("{PACKAGES}/{PACKAGE}"), package("b"));
     world.pass().await;
     assert_eq!(world.workload.asked_to_write(), before);
+}
+
+/// How often any of the API servers was asked for anything.
+fn requests(world: &World) -> usize {
+    world.management.requests() + world.workload.requests()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_at_rest_asks_for_nothing_until_its_periodic_look() {
+    let world = World::completed().await;
+    let leader = world.leader().await;
+    let pass = async || one_pass(&cluster(&leader), &leader).await.unwrap();
+    pass().await;
+    sleep(Duration::from_mins(1)).await;
+    let read = requests(&world);
+    let again = pass().await;
+    assert_eq!(
+        again,
+        Action::requeue(Duration::from_mins(9)),
+        "the look is not put off"
+    );
+    assert_eq!(requests(&world), read, "at rest");
+
+    leader.woke(&ObjectRef::from_obj(&*cluster(&leader)));
+    pass().await;
+    let woken = requests(&world);
+    assert!(woken > read, "what has woken it may be its values");
+
+    pass().await;
+    assert_eq!(requests(&world), woken, "at rest again");
+    sleep(Duration::from_mins(10)).await;
+    let read = world.management.times_asked_for(VALUES);
+    pass().await;
+    assert!(
+        world.management.times_asked_for(VALUES) > read,
+        "the periodic look"
+    );
+}
+
+#[rstest]
+#[case::its_cluster_bootstrap(BOOTSTRAP, "/metadata/generation", json!(2))]
+#[case::its_record(BOOTSTRAP, "/status/upgrade/packages/0/valuesDigest", json!("other"))]
+#[case::its_package(&format!("{PACKAGES}/{PACKAGE}"), "/spec/template/spec/other", json!(1))]
+#[case::its_control_plane(CONTROL_PLANE, "/status/version", json!("v1.36.2"))]
+#[tokio::test(start_paused = true)]
+async fn what_a_cluster_at_rest_was_planned_from_changes(
+    #[case] path: &str,
+    #[case] field: &str,
+    #[case] edited: Value,
+) {
+    let world = World::completed().await;
+    let before = world.leader().await;
+    one_pass(&cluster(&before), &before).await.unwrap();
+    let (parent, name) = field.rsplit_once('/').unwrap();
+    world.management.edit(path, |object| {
+        object.pointer_mut(parent).unwrap()[name] = edited;
+    });
+    let leader = world.leader().await;
+    leader.remember("uid", before.memory("uid"));
+    let read = world.management.times_asked_for(VALUES);
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert!(world.management.times_asked_for(VALUES) > read);
 }
