@@ -11,7 +11,7 @@ use super::{
     Done, Known, Server, Step, Stop, UNWATCHED,
     after::After,
     ask::{Ask, Key},
-    known::typed,
+    known::{in_order, typed},
     status, workload,
     write::Write,
 };
@@ -72,33 +72,37 @@ fn uninstall(known: &Known<'_>, after: &mut After, bootstrap: &ClusterBootstrap)
         Err(stop) => return stop.failed().map(|_| Some(unreachable())),
     };
     let system = &known.facts.settings.system_namespace;
-    let (mut waiting, mut writes) = (None, Vec::new());
-    for install in listed {
-        let install: PackageInstall = typed(Server::Workload, &install.0)?;
-        let name = install.name_any();
-        if !names.contains(&name) {
-            continue;
+    let installs = listed
+        .iter()
+        .map(|install| typed::<PackageInstall>(Server::Workload, &install.0))
+        .collect::<Step<Vec<_>>>()?;
+    let mut running = installs
+        .iter()
+        .filter(|install| {
+            let conditions = install.status.as_ref().map(|status| &status.conditions);
+            names.contains(&install.name_any())
+                && !conditions.is_some_and(|conditions| condition::is_true(conditions, "DeleteFailed"))
+        })
+        .peekable();
+    let waiting = running.peek().map(|install| {
+        let message = format!(
+            "waiting for PackageInstall {} to be uninstalled",
+            install.name_any()
+        );
+        Hold::new(HoldReason::UninstallRunning, message)
+    });
+    let deleted = in_order(running.map(|install| {
+        if install.metadata.deletion_timestamp.is_some() {
+            return Ok(());
         }
-        let conditions = install
-            .status
-            .as_ref()
-            .map_or(&[][..], |status| &status.conditions);
-        if condition::is_true(conditions, "DeleteFailed") {
-            continue;
-        }
-        if install.metadata.deletion_timestamp.is_none() {
-            let key = Key::of::<PackageInstall>(Server::Workload, Some(system), &name);
-            match known.write(Write::delete(key, install.uid(), "the Cluster is being deleted")) {
-                Ok(_) => {}
-                Err(Stop::Write(more)) => writes.extend(more),
-                Err(stop) => return stop.failed().map(|_| Some(unreachable())),
-            }
-        }
-        let message = || format!("waiting for PackageInstall {name} to be uninstalled");
-        waiting = waiting.or_else(|| Some(Hold::new(HoldReason::UninstallRunning, message())));
+        let key = Key::of::<PackageInstall>(Server::Workload, Some(system), &install.name_any());
+        let delete = Write::delete(key, install.uid(), "the Cluster is being deleted");
+        known.write(delete).map(drop)
+    }));
+    match deleted {
+        Ok(()) => Ok(waiting),
+        Err(stop) => stop.failed().map(|_| Some(unreachable())),
     }
-    Known::all(writes)?;
-    Ok(waiting)
 }
 
 /// Names of the PackageInstalls that are uninstalled. Packages on the skip list go with the cluster, and so do core ones.

@@ -5,8 +5,8 @@ use kube::ResourceExt;
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
-    Known, Server, Sight, Step, Stop,
-    known::{together, typed},
+    Known, Server, Sight, Step,
+    known::{in_order, together, typed},
     validate::Validated,
     values,
     write::Write,
@@ -37,20 +37,11 @@ pub(super) fn changed(
 fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
     const WHY: &str = "its packages shall be those of the release";
     let clones = together(draft.clones.iter().map(|clone| copied(known, clone)))?;
-    let mut writes = Vec::new();
-    for clone in clones {
+    in_order(clones.into_iter().map(|clone| {
         // One that exists was put there by the user, or by an earlier try: it wins.
-        match known.create(Write::create(
-            Server::Management,
-            &clone?,
-            "values of the ClusterBootstrap",
-        )) {
-            Ok(_) => {}
-            Err(Stop::Write(more)) => writes.extend(more),
-            Err(stop) => return Err(stop),
-        }
-    }
-    Known::all(writes)?;
+        let create = Write::create(Server::Management, &clone?, "values of the ClusterBootstrap");
+        known.create(create).map(drop)
+    }))?;
     let written = known.write(match known.facts.bootstrap.as_deref() {
         None => {
             let new = build::bootstrap(&known.facts.owner, draft.spec.clone(), release);

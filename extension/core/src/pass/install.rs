@@ -8,7 +8,7 @@ use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 use super::{
     Known, Memory, Server, Sight, Step, Stop,
     ask::{Ask, Key},
-    known::together,
+    known::{in_order, together},
     memory::Need,
     plan::Planned,
     write::Write,
@@ -27,13 +27,12 @@ pub(super) fn install(
     need: Need,
     altered: &mut bool,
 ) -> Step<()> {
-    let facts = known.facts;
     // What is written later must not replace what was written since this was seen.
     let found = known
         .watched(planned.server(), &planned.install_name)?
         .install
         .as_deref();
-    let wanted = build::install(&facts.owner, &planned.install(&facts.settings.system_namespace));
+    let wanted = planned.install(known.facts);
     if planned.server() == Server::Workload {
         // What a gate is open by is looked at whatever becomes of the identity.
         if need != Need::OpenGate {
@@ -50,21 +49,33 @@ pub(super) fn install(
     write_install(known, planned.server(), &wanted, found)
 }
 
-/// Looks at `thing`, of which `content` is wanted, when it is time to. Where `look` does not find it as it has to be, it is put right by
-/// `mend`. Says what `mend` says: whether it was altered. Then, and after a failure, the next pass looks again. What an open gate rests on
-/// is believed for a while where a look is not answered.
+/// An object that a package needs.
+struct Needed<'a, K> {
+    server: Server,
+    wanted: &'a K,
+    /// What is done about one that is another.
+    repair: fn(&K, &K) -> Repair<K>,
+}
+
+/// Looks at `thing`, of which `content` is wanted, when it is time to: the objects `needed`. Where these are not as they have to be, `mend`
+/// is called. Says what `mend` says: whether it was altered. Then, and after a failure, the next pass looks again. What an open gate rests
+/// on is believed for a while where a look is not answered.
 fn ensured(
     memory: &mut Memory,
     known: &Known<'_>,
     (thing, content): (&str, &str),
     need: Need,
-    look: impl FnOnce() -> Step<bool>,
-    mend: impl FnOnce() -> Step<bool>,
+    needed: &[&dyn Ensure],
+    mend: impl FnOnce(&dyn Fn() -> Step<bool>) -> Step<bool>,
 ) -> Step<bool> {
     let now = known.began.instant;
     if !memory.is_due(thing, content, need, now) {
         return Ok(false);
     }
+    let look = || {
+        let right = together(needed.iter().map(|needed| needed.is_right(known)))?;
+        right.into_iter().try_fold(true, |all, right| Ok(right? && all))
+    };
     let right = match look() {
         Err(Stop::Failed(failure))
             if failure.says_nothing() && memory.is_believed(thing, content, need, now) =>
@@ -73,7 +84,11 @@ fn ensured(
         }
         looked => looked?,
     };
-    let altered = !right && mend()?;
+    let put_right = || {
+        let mut made = needed.iter().map(|needed| needed.ensure(known));
+        made.try_fold(false, |any, made| Ok(made? || any))
+    };
+    let altered = !right && mend(&put_right)?;
     if !altered {
         memory.looked(thing, content, now);
     }
@@ -88,25 +103,15 @@ fn ensured_identity(known: &Known<'_>, memory: &mut Memory, need: Need) -> Step<
         cluster_role,
         cluster_role_binding,
     } = build::identity(&known.facts.settings.system_namespace);
-    let server = Server::Workload;
-    let look = || {
-        let right = together([
-            is_right(known, server, &namespace, build::exists),
-            is_right(known, server, &service_account, build::exists),
-            is_right(known, server, &cluster_role, build::repair_role),
-            is_right(known, server, &cluster_role_binding, build::repair_binding),
-        ])?;
-        let right: Vec<bool> = right.into_iter().collect::<Step<_>>()?;
-        Ok(right.into_iter().all(|right| right))
-    };
-    let mend = || {
-        let mut written = ensure(known, server, &namespace, build::exists)?;
-        written |= ensure(known, server, &service_account, build::exists)?;
-        written |= ensure(known, server, &cluster_role, build::repair_role)?;
-        written |= ensure(known, server, &cluster_role_binding, build::repair_binding)?;
-        Ok(written)
-    };
-    ensured(memory, known, ("identity", ""), need, look, mend)
+    let needed: [&dyn Ensure; 4] = [
+        &Needed::on_workload(&namespace, build::exists),
+        &Needed::on_workload(&service_account, build::exists),
+        &Needed::on_workload(&cluster_role, build::repair_role),
+        &Needed::on_workload(&cluster_role_binding, build::repair_binding),
+    ];
+    ensured(memory, known, ("identity", ""), need, &needed, |put_right| {
+        put_right()
+    })
 }
 
 /// The copy of the Package of `planned` in the workload.
@@ -117,14 +122,18 @@ fn ensured_copy(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need:
     // Changes at least as often as the content, which may be large and is looked at in each pass.
     let content = source.resource_version().unwrap_or_default();
     let thing = format!("Package {}", planned.package_name);
-    let copy = || build::package(source, &known.facts.settings.system_namespace);
-    let look = || is_right(known, Server::Workload, &copy(), build::repair_package);
-    let mend = || match need {
-        // The gate is closed before it is written: it is found again until then.
-        Need::OpenGate => Ok(true),
-        Need::Proof | Need::Nothing => ensure(known, Server::Workload, &copy(), build::repair_package),
-    };
-    ensured(memory, known, (&thing, &content), need, look, mend)
+    if !memory.is_due(&thing, &content, need, known.began.instant) {
+        return Ok(false);
+    }
+    let copy = build::package(source, &known.facts.settings.system_namespace);
+    let needed = Needed::on_workload(&copy, build::repair_package);
+    ensured(memory, known, (&thing, &content), need, &[&needed], |put_right| {
+        match need {
+            // The gate is closed before it is written: it is found again until then.
+            Need::OpenGate => Ok(true),
+            Need::Proof | Need::Nothing => put_right(),
+        }
+    })
 }
 
 /// The Secret with the values of a package. Says whether it was altered since it was named.
@@ -136,16 +145,19 @@ fn ensured_values(known: &Known<'_>, memory: &mut Memory, planned: &Planned, nee
     let wanted = planned.values_secret(&known.facts.owner, system);
     // Its name carries cluster, package and digest, and a package is on one server only.
     let thing = format!("Secret {}", planned.secret_name);
-    let at = (planned.server(), wanted.metadata.namespace.as_deref());
-    let look = || is_right(known, planned.server(), &wanted, build::repair_values_secret);
-    let mend = || {
-        if is_named(known, planned, at)? {
+    let server = planned.server();
+    let needed = Needed {
+        server,
+        wanted: &wanted,
+        repair: build::repair_values_secret,
+    };
+    ensured(memory, known, (&thing, ""), need, &[&needed], |put_right| {
+        if is_named(known, planned, (server, wanted.metadata.namespace.as_deref()))? {
             return Ok(true);
         }
-        ensure(known, planned.server(), &wanted, build::repair_values_secret)?;
+        put_right()?;
         Ok(false)
-    };
-    ensured(memory, known, (&thing, ""), need, look, mend)
+    })
 }
 
 /// Whether the PackageInstall or the App of a package, as the server has them, names its values Secret.
@@ -176,48 +188,62 @@ pub(super) fn pair(
     Ok((known.read(name, at, sight)?, known.read(name, at, sight)?))
 }
 
-/// Whether the object is there and as it is needed.
-fn is_right<K>(
-    known: &Known<'_>,
-    server: Server,
-    wanted: &K,
-    repair: impl Fn(&K, &K) -> Repair<K>,
-) -> Step<bool>
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned,
-{
-    let at = (server, wanted.meta().namespace.as_deref());
-    let found = known.read::<K>(&wanted.name_any(), at, Sight::First)?;
-    Ok(found.is_some_and(|found| matches!(repair(wanted, &found), Repair::NotNeeded)))
+impl<'a, K> Needed<'a, K> {
+    fn on_workload(wanted: &'a K, repair: fn(&K, &K) -> Repair<K>) -> Self {
+        Self {
+            server: Server::Workload,
+            wanted,
+            repair,
+        }
+    }
 }
 
-/// Creates the object where it is missing, and repairs one that is not as it is needed. `true` when it was either.
-fn ensure<K>(
-    known: &Known<'_>,
-    server: Server,
-    wanted: &K,
-    repair: impl Fn(&K, &K) -> Repair<K>,
-) -> Step<bool>
+/// An object of any kind that a package needs.
+trait Ensure {
+    /// Whether it is there and as it is needed.
+    fn is_right(&self, known: &Known<'_>) -> Step<bool>;
+
+    /// Creates it where it is missing, and repairs one that is not as it is needed. `true` when it was either.
+    fn ensure(&self, known: &Known<'_>) -> Step<bool>;
+}
+
+impl<K> Ensure for Needed<'_, K>
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
 {
-    const MISSING: &str = "a package needs it";
-    const ALTERED: &str = "it is not as a package needs it";
-    let namespace = wanted.namespace();
-    let at = (server, namespace.as_deref());
-    let Some(found) = known.read::<K>(&wanted.name_any(), at, Sight::First)? else {
-        return known.create(Write::create(server, wanted, MISSING));
-    };
-    match repair(wanted, &found) {
-        Repair::NotNeeded => return Ok(false),
-        Repair::Replace(next) => drop(known.write(Write::replace(server, &*next, ALTERED))?),
-        Repair::Recreate => {
-            let key = Key::of::<K>(server, namespace.as_deref(), &wanted.name_any());
-            known.write(Write::delete(key, found.uid(), ALTERED))?;
-            known.create(Write::create(server, wanted, MISSING))?;
-        }
+    fn is_right(&self, known: &Known<'_>) -> Step<bool> {
+        let found = self.found(known)?;
+        Ok(found.is_some_and(|found| matches!((self.repair)(self.wanted, &found), Repair::NotNeeded)))
     }
-    Ok(true)
+
+    fn ensure(&self, known: &Known<'_>) -> Step<bool> {
+        const MISSING: &str = "a package needs it";
+        const ALTERED: &str = "it is not as a package needs it";
+        let (server, wanted) = (self.server, self.wanted);
+        let Some(found) = self.found(known)? else {
+            return known.create(Write::create(server, wanted, MISSING));
+        };
+        match (self.repair)(wanted, &found) {
+            Repair::NotNeeded => return Ok(false),
+            Repair::Replace(next) => drop(known.write(Write::replace(server, &*next, ALTERED))?),
+            Repair::Recreate => {
+                let key = Key::of::<K>(server, wanted.meta().namespace.as_deref(), &wanted.name_any());
+                known.write(Write::delete(key, found.uid(), ALTERED))?;
+                known.create(Write::create(server, wanted, MISSING))?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<K> Needed<'_, K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    fn found(&self, known: &Known<'_>) -> Step<Option<K>> {
+        let at = (self.server, self.wanted.meta().namespace.as_deref());
+        known.read::<K>(&self.wanted.name_any(), at, Sight::First)
+    }
 }
 
 /// Makes a PackageInstall say what is wanted. Its uid and resourceVersion are those of `found`, so what was written since is
@@ -246,31 +272,21 @@ fn write_install(
 /// Removes the values Secrets of earlier versions and stages from the workload.
 pub(super) fn tidy(known: &Known<'_>, planned: &[Planned]) -> Step<()> {
     let system = &known.facts.settings.system_namespace;
-    let mut writes = Vec::new();
-    for secret in known.listed(Ask::LabelledSecrets)? {
+    let removed = in_order(known.listed(Ask::LabelledSecrets)?.iter().map(|secret| {
         let metadata = &secret.0["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
         let current = planned.iter().any(|planned| planned.secret_name == name);
-        let ours = planned
-            .iter()
-            .any(|planned| name.starts_with(&planned.secret_prefix));
-        if !ours || current {
-            continue;
+        let mut prefixes = planned.iter().map(|planned| &planned.secret_prefix);
+        if current || !prefixes.any(|prefix| name.starts_with(prefix)) {
+            return Ok(());
         }
         let key = Key::of::<Secret>(Server::Workload, Some(system), name);
         let uid = metadata["uid"].as_str().map(str::to_owned);
-        match known.write(Write::delete(
-            key,
-            uid,
-            "the values of an earlier version or stage",
-        )) {
-            Ok(_) => {}
-            Err(Stop::Write(more)) => writes.extend(more),
-            // What is left behind is removed when the next upgrade completes.
-            Err(stop) => return stop.failed().map(drop),
-        }
-    }
-    Known::all(writes)
+        let delete = Write::delete(key, uid, "the values of an earlier version or stage");
+        known.write(delete).map(drop)
+    }));
+    // What is left behind is removed when the next upgrade completes.
+    removed.or_else(|stop| stop.failed().map(drop))
 }
 
 #[cfg(test)]

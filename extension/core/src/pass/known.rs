@@ -82,6 +82,30 @@ pub(super) fn together<T>(parts: impl IntoIterator<Item = Step<T>>) -> Step<Vec<
     Err(Stop::Need(needs))
 }
 
+/// Parts of a pass that do not depend on each other's writes: what they have to write is written in their order, up to the first part
+/// that stops for another reason.
+///
+/// # Errors
+/// What has to be written first; or why the first part that did not come to its end did not.
+pub(super) fn in_order(parts: impl IntoIterator<Item = Step<()>>) -> Step<()> {
+    let mut writes = Vec::new();
+    let mut outcome = Ok(());
+    for part in parts {
+        match part {
+            Ok(()) => {}
+            Err(Stop::Write(more)) => writes.extend(more),
+            Err(stop) => {
+                outcome = Err(stop);
+                break;
+            }
+        }
+    }
+    if writes.is_empty() {
+        return outcome;
+    }
+    Err(Stop::Write(writes))
+}
+
 /// What time it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
@@ -264,17 +288,6 @@ impl<'a> Known<'a> {
             Some(Err(failure)) => Err(Stop::Failed(failure.clone())),
             None => Err(Stop::Write(vec![write])),
         }
-    }
-
-    /// Nothing is left to be written.
-    ///
-    /// # Errors
-    /// `writes` have to be made first.
-    pub(super) fn all(writes: Vec<Write>) -> Step<()> {
-        if writes.is_empty() {
-            return Ok(());
-        }
-        Err(Stop::Write(writes))
     }
 
     /// Creates an object; `false` when there was one.

@@ -8,6 +8,7 @@ use super::{
     Known, Server, Step, Stop,
     after::After,
     ask::Key,
+    known::in_order,
     packages::{Packages, watched},
     write::Write,
 };
@@ -23,14 +24,13 @@ pub(super) fn run(known: &Known<'_>, after: &mut After, packages: &Packages) -> 
         .iter()
         .zip(&packages.judged)
         .filter(|(_, judged)| !judged.ready());
-    let mut writes = Vec::new();
-    for (planned, _) in unproven {
+    in_order(unproven.map(|(planned, _)| {
         if planned.server() == Server::Workload && !packages.connected {
-            continue;
+            return Ok(());
         }
         let (_, app) = watched(known, planned)?;
         if !app.is_some_and(|app| is_underway(&app) && after.memory.is_stalled(&app, known.began)) {
-            continue;
+            return Ok(());
         }
         let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
         let touched =
@@ -42,10 +42,8 @@ pub(super) fn run(known: &Known<'_>, after: &mut After, packages: &Packages) -> 
             "kapp-controller shall work again on an App that does not move",
         )) {
             // It is tried again after a while.
-            Ok(_) | Err(Stop::Failed(_)) => {}
-            Err(Stop::Write(more)) => writes.extend(more),
-            Err(stop) => return Err(stop),
+            Ok(_) | Err(Stop::Failed(_)) => Ok(()),
+            Err(stop) => Err(stop),
         }
-    }
-    Known::all(writes)
+    }))
 }

@@ -13,7 +13,7 @@ use super::{
     ask::Moment,
     failure::{refused, write_refused},
     install::install,
-    known::together,
+    known::{in_order, together},
     memory::Need,
     nudge,
     plan::{Plan, Planned, plan},
@@ -221,24 +221,26 @@ impl Packages {
         }))?;
         // Of all of them: what was put right is not found again.
         self.altered.extend(altered);
-        let mut writes = Vec::new();
-        for (planned, outcome) in others.into_iter().zip(outcomes) {
-            match outcome {
-                Ok(()) => {}
-                Err(Stop::Write(more)) => writes.extend(more),
-                Err(Stop::Failed(failure)) if failure.is_conflict() => self.conflict = true,
-                Err(Stop::Failed(failure)) => {
-                    if failure.is_not_found() {
-                        // Its namespace or its kind is gone, and maybe more.
-                        after.memory.forget_looks();
-                    }
-                    self.problem = Some(refused(&planned.package_name, &failure));
-                    break;
-                }
-                Err(stop) => return Err(stop),
+        let conflict = &mut self.conflict;
+        let written = in_order(others.into_iter().zip(outcomes).map(|(planned, outcome)| {
+            let failure = match outcome {
+                Err(Stop::Failed(failure)) => failure,
+                outcome => return outcome,
+            };
+            if failure.is_conflict() {
+                *conflict = true;
+                return Ok(());
             }
+            if failure.is_not_found() {
+                // Its namespace or its kind is gone, and maybe more.
+                after.memory.forget_looks();
+            }
+            Err(refused(&planned.package_name, &failure).into())
+        }));
+        if let Err(stop) = written {
+            self.problem = Some(stop.held()?);
         }
-        Known::all(writes)
+        Ok(())
     }
 
     fn kapp_controller_is_proven(&self, known: &Known<'_>) -> Step<bool> {

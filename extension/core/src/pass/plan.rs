@@ -8,7 +8,7 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord},
 };
 
-use super::{Known, Server, Sight, Step, known::together, values};
+use super::{Facts, Known, Server, Sight, Step, known::together, values};
 use crate::{
     bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
     build::{self, Install, Owner, Place, Values},
@@ -65,18 +65,19 @@ impl Planned {
     }
 
     /// What its PackageInstall shall be.
-    pub(super) fn install<'a>(&'a self, system_namespace: &'a str) -> Install<'a> {
-        Install {
+    pub(super) fn install(&self, facts: &Facts) -> PackageInstall {
+        let install = Install {
             name: &self.install_name,
             place: match self.judged_on() {
                 JudgedOn::Management => Place::Management,
-                JudgedOn::Workload => Place::Workload(system_namespace),
+                JudgedOn::Workload => Place::Workload(&facts.settings.system_namespace),
             },
             ref_name: &self.facts.ref_name,
             version: &self.facts.version,
             values: &self.secret_name,
             sync_period: &self.sync_period,
-        }
+        };
+        build::install(&facts.owner, &install)
     }
 
     /// `judged`, unless `found` does not ask for all that the PackageInstall has to.
@@ -86,10 +87,8 @@ impl Planned {
         found: Option<&PackageInstall>,
         judged: Judgement,
     ) -> Judgement {
-        let facts = known.facts;
-        let wanted = build::install(&facts.owner, &self.install(&facts.settings.system_namespace));
         match found {
-            Some(found) if !build::asks_for(found, &wanted) => judged.asked_otherwise(),
+            Some(found) if !build::asks_for(found, &self.install(known.facts)) => judged.asked_otherwise(),
             _ => judged,
         }
     }

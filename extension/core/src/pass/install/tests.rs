@@ -192,8 +192,9 @@ fn ensured_as(server: Option<Secret>) -> (Value, Value) {
         server.metadata.uid = Some("theirs".to_owned());
         json!(server)
     }));
-    one.run(|known| ensure(known, Server::Workload, &values("ours"), repair_values_secret))
-        .unwrap();
+    let values = values("ours");
+    let needed = Needed::on_workload(&values, repair_values_secret);
+    one.run(|known| needed.ensure(known)).unwrap();
     let mut after = one.object.unwrap();
     (after["metadata"]["uid"].take(), after["data"].take())
 }
