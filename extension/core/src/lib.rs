@@ -19,6 +19,7 @@ pub mod proof;
 pub mod providers;
 pub mod record;
 pub mod retry;
+pub mod step;
 pub mod stuck;
 pub mod tkr;
 pub mod unsynced;

@@ -10,7 +10,7 @@ use sluice_crds::{
 
 use super::{
     Failure, Known, Server, Sight, Step, Stop, after::After, ask::Key, failure::silent, install::pair,
-    known::together, packages::Packages, plan::Planned, validate::Validated, values, workload::Reach,
+    packages::Packages, plan::Planned, stop::together, validate::Validated, values, workload::Reach,
 };
 use crate::{
     bootstrap::{PackageFacts, Role, packages},

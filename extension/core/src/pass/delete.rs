@@ -11,8 +11,10 @@ use super::{
     Done, Known, Server, Step, Stop, UNWATCHED,
     after::After,
     ask::{Ask, Key},
-    known::{in_order, typed},
-    status, workload,
+    known::typed,
+    status,
+    stop::in_order,
+    workload,
     write::Write,
 };
 use crate::{
@@ -74,7 +76,7 @@ fn uninstall(known: &Known<'_>, after: &mut After, bootstrap: &ClusterBootstrap)
     let system = &known.facts.settings.system_namespace;
     let installs = listed
         .iter()
-        .map(|install| typed::<PackageInstall>(Server::Workload, &install.0))
+        .map(|install| typed::<PackageInstall, _>(Server::Workload, &install.0))
         .collect::<Step<Vec<_>>>()?;
     let mut running = installs
         .iter()

@@ -6,7 +6,8 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
     Known, Server, Sight, Step,
-    known::{in_order, together, typed},
+    known::typed,
+    stop::{in_order, together},
     validate::Validated,
     values,
     write::Write,

@@ -8,9 +8,9 @@ use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 use super::{
     Known, Memory, Server, Sight, Step, Stop,
     ask::{Ask, Key},
-    known::{in_order, together},
     memory::Need,
     plan::Planned,
+    stop::{in_order, together},
     write::Write,
 };
 use crate::build::{self, Identity, Repair};

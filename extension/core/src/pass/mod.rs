@@ -5,7 +5,6 @@
 //! nothing is recorded as done because it was intended.
 
 mod after;
-mod ask;
 mod at_rest;
 mod confirm;
 mod delete;
@@ -13,7 +12,6 @@ mod draft;
 mod facts;
 mod failure;
 mod install;
-mod known;
 mod legacy_pause;
 mod memory;
 mod nudge;
@@ -26,21 +24,25 @@ mod status;
 mod validate;
 mod values;
 mod workload;
-mod write;
 
 use std::time::Duration;
 
 pub use after::{After, Event};
-pub use ask::{Ask, Contact, Key, Moment, ParsedKubeconfig, Resource, Server, Sight, Watched};
 pub use facts::{Facts, Settings, Unknown};
-pub use failure::{Failure, pass_failed};
-pub use known::{Answer, Clock, Known, Object, Step, Stop};
+pub use failure::pass_failed;
 pub use memory::Memory;
 pub use provider::missing_rule;
 pub use status::{Close, close};
-pub use write::{Verb, Write};
 
-use crate::hold::Hold;
+pub use crate::step::{
+    Answer, Ask, Clock, Contact, Done, Failure, Key, Moment, Object, ParsedKubeconfig, Resource, Server,
+    Sight, Step, Stop, Verb, Watched, Write,
+};
+
+use crate::{
+    hold::Hold,
+    step::{self, Subject, ask, known, stop, write},
+};
 
 /// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
 const UNWATCHED: Duration = Duration::from_secs(1);
@@ -49,15 +51,21 @@ const UNWATCHED: Duration = Duration::from_secs(1);
 /// cause, such as the login of a cloud. The configurations of Sluice wake it as soon as they are ready.
 const AT_REST: Duration = Duration::from_secs(30);
 
-/// A pass that came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
-    /// The next one is made when something changes, or after this time.
-    After(Duration),
-    /// The next one is made when something changes.
-    Wait,
-    /// The same, and nothing need be remembered.
-    Forget,
+/// All that is known to one pass over a Cluster.
+pub type Known<'a> = step::Known<'a, Facts>;
+
+impl Subject for Facts {
+    type Memory = Memory;
+    type After = After;
+    type Hold = Hold;
+
+    fn after(memory: &Memory) -> After {
+        After::of(memory)
+    }
+
+    fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
+        pass(known, after)
+    }
 }
 
 /// The pass, as far as it comes with what is known. `after` is what it leaves, also where it does not come to its end.

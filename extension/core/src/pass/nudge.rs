@@ -8,8 +8,8 @@ use super::{
     Known, Server, Step, Stop,
     after::After,
     ask::Key,
-    known::in_order,
     packages::{Packages, watched},
+    stop::in_order,
     write::Write,
 };
 use crate::proof::is_underway;

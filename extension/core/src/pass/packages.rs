@@ -13,12 +13,12 @@ use super::{
     ask::Moment,
     failure::{refused, write_refused},
     install::install,
-    known::{in_order, together},
     memory::Need,
     nudge,
     plan::{Plan, Planned, plan},
     provider,
     record_first::closes_a_gate,
+    stop::{in_order, together},
     validate::Validated,
     workload::{Reach, connect, reach},
 };

@@ -8,7 +8,7 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord},
 };
 
-use super::{Facts, Known, Server, Sight, Step, known::together, values};
+use super::{Facts, Known, Server, Sight, Step, stop::together, values};
 use crate::{
     bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
     build::{self, Install, Owner, Place, Values},

@@ -227,6 +227,7 @@ impl Leader {
         let stored =
             |plural: &str, name: &str| self.seen.get(&place(Server::Management, plural, SYSTEM, name));
         match ask {
+            Ask::Cluster(..) | Ask::Source(_) => unreachable!("passes over configurations ask for these"),
             Ask::Object(key, _) => {
                 servers.requests += 1;
                 let found = servers.get(&place_of(key)).cloned();

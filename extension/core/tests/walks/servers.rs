@@ -114,7 +114,7 @@ impl Servers {
                 next["status"] = found["status"].clone();
             }
             Verb::ReplaceStatus => next["status"] = write.body["status"].clone(),
-            Verb::Patch => merge(&mut next, &write.body),
+            Verb::Patch | Verb::PatchStatus | Verb::Apply => merge(&mut next, &write.body),
         }
         Ok(Object(self.put(place, next)))
     }

@@ -59,6 +59,8 @@ async fn answered(runner: &Runner<'_>, ask: &Ask) -> Answered {
             stored(ctx.stores.packages.get(&key).map(Answer::Package))
         }
         Ask::Watched(server, name) => Answer::Watched(Box::new(watched(runner, *server, name))),
+        // Passes over configurations ask for these.
+        Ask::Cluster(..) | Ask::Source(_) => Answer::Absent,
         Ask::Served { group, kind } => match served(&ctx.client, group, kind).await {
             Ok(Some(resource)) => Answer::Served(Resource::from(&resource)),
             Ok(None) => Answer::Absent,

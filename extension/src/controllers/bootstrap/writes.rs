@@ -57,6 +57,8 @@ fn request(write: &Write) -> Result<http::Request<Vec<u8>>, String> {
         Verb::Replace => path.replace(name, &post(), bytes()?),
         Verb::ReplaceStatus => path.replace_subresource("status", name, &post(), bytes()?),
         Verb::Patch => path.patch(name, &patch(), &Patch::Merge(body)),
+        Verb::PatchStatus => path.patch_subresource("status", name, &patch(), &Patch::Merge(body)),
+        Verb::Apply => path.patch(name, &patch().force(), &Patch::Apply(body)),
         Verb::Delete => path.delete(name, &exactly(body.as_str().map(str::to_owned))),
     };
     request.map_err(|error| error.to_string())

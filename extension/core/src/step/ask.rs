@@ -8,7 +8,7 @@ use sluice_crds::{
     run::FirstSeenRun,
 };
 
-use super::Failure;
+use super::{Failure, Source};
 use crate::kubeconfig::WorkloadKubeconfig;
 
 /// Which API server.
@@ -67,7 +67,7 @@ pub struct Key {
 }
 
 impl Key {
-    pub(super) fn of<K: kube::Resource<DynamicType = ()>>(
+    pub(crate) fn of<K: kube::Resource<DynamicType = ()>>(
         server: Server,
         namespace: Option<&str>,
         name: &str,
@@ -110,7 +110,11 @@ pub enum Ask {
     Package(String),
     /// PackageInstall and App of this name, as the watches show them.
     Watched(Server, String),
-    /// How the kind of a provider is served.
+    /// A Cluster, as the watch shows it: namespace and name.
+    Cluster(String, String),
+    /// What a configuration depends on, as a watch of its kind shows it.
+    Source(Source),
+    /// How a kind is served.
     Served {
         /// Its API group.
         group: String,
@@ -128,13 +132,27 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// What has to change for another answer, if a watch that has to be looked for shows it.
+    #[must_use]
+    pub fn source(&self) -> Option<Source> {
+        match self {
+            Self::Cluster(namespace, name) => Some(Source::cluster(namespace, name)),
+            Self::Source(source) => Some(source.clone()),
+            _ => None,
+        }
+    }
+
     /// The server that answers.
     #[must_use]
     pub const fn server(&self) -> Server {
         match self {
             Self::Object(key, _) => key.server,
             Self::Watched(server, _) => *server,
-            Self::Template(_) | Self::Package(_) | Self::Served { .. } => Server::Management,
+            Self::Template(_)
+            | Self::Package(_)
+            | Self::Cluster(..)
+            | Self::Source(_)
+            | Self::Served { .. } => Server::Management,
             Self::Connection(_) | Self::Contact(_) | Self::Installs | Self::LabelledSecrets => {
                 Server::Workload
             }

@@ -17,6 +17,10 @@ pub enum Verb {
     ReplaceStatus,
     /// A merge patch that names uid and resourceVersion, or only touches an annotation of Sluice.
     Patch,
+    /// The same of its status.
+    PatchStatus,
+    /// A forced server-side apply, which creates the object where there is none: of what nobody else writes.
+    Apply,
     /// DELETE of exactly the object with the UID of `body`; 404 is fine.
     Delete,
 }
@@ -42,7 +46,7 @@ impl std::fmt::Debug for Write {
 
 impl Write {
     /// Creates `object`.
-    pub(super) fn create<K>(server: Server, object: &K, why: &'static str) -> Self
+    pub(crate) fn create<K>(server: Server, object: &K, why: &'static str) -> Self
     where
         K: kube::Resource<DynamicType = ()> + Serialize,
     {
@@ -50,7 +54,7 @@ impl Write {
     }
 
     /// Replaces an object by `object`, which carries the uid and the resourceVersion of the other one.
-    pub(super) fn replace<K>(server: Server, object: &K, why: &'static str) -> Self
+    pub(crate) fn replace<K>(server: Server, object: &K, why: &'static str) -> Self
     where
         K: kube::Resource<DynamicType = ()> + Serialize,
     {
@@ -58,7 +62,7 @@ impl Write {
     }
 
     /// Replaces the status of an object by that of `object`.
-    pub(super) fn status<K>(object: &K, why: &'static str) -> Self
+    pub(crate) fn status<K>(object: &K, why: &'static str) -> Self
     where
         K: kube::Resource<DynamicType = ()> + Serialize,
     {
@@ -66,7 +70,7 @@ impl Write {
     }
 
     /// A merge patch of the object of `key`.
-    pub(super) const fn patch(key: Key, patch: Value, why: &'static str) -> Self {
+    pub(crate) const fn patch(key: Key, patch: Value, why: &'static str) -> Self {
         Self {
             key,
             verb: Verb::Patch,
@@ -76,7 +80,7 @@ impl Write {
     }
 
     /// Deletes exactly the object of `key` that has this UID.
-    pub(super) fn delete(key: Key, uid: Option<String>, why: &'static str) -> Self {
+    pub(crate) fn delete(key: Key, uid: Option<String>, why: &'static str) -> Self {
         Self {
             key,
             verb: Verb::Delete,

@@ -6,105 +6,15 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_crds::{
-    foreign::Package,
+    foreign::{Cluster, Package},
     run::{ClusterBootstrapSpec, ClusterBootstrapTemplate},
 };
 
 use super::{
-    Facts, Failure, Memory,
+    Done, Failure, Step, Stop,
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
-use crate::hold::Hold;
-
-/// Why a pass, or a part of it, does not go on with what is known.
-#[derive(Debug)]
-pub enum Stop {
-    /// These have to be read first.
-    Need(Vec<Ask>),
-    /// These have to be written first, in this order.
-    Write(Vec<Write>),
-    /// An API server refused a request or did not answer.
-    Failed(Failure),
-    /// The upgrade has to wait.
-    Held(Hold),
-}
-
-/// What a part of a pass comes to.
-pub type Step<T> = Result<T, Stop>;
-
-impl Stop {
-    /// What the upgrade waits for.
-    ///
-    /// # Errors
-    /// It is not that.
-    pub fn held(self) -> Step<Hold> {
-        match self {
-            Self::Held(hold) => Ok(hold),
-            other => Err(other),
-        }
-    }
-
-    /// What an API server answered.
-    ///
-    /// # Errors
-    /// It is not that.
-    pub fn failed(self) -> Step<Failure> {
-        match self {
-            Self::Failed(failure) => Ok(failure),
-            other => Err(other),
-        }
-    }
-}
-
-impl From<Hold> for Stop {
-    fn from(hold: Hold) -> Self {
-        Self::Held(hold)
-    }
-}
-
-/// The parts of a pass that do not depend on each other: what all of them need is asked for at once. When nothing has to be read, each
-/// part's own outcome.
-///
-/// # Errors
-/// What has to be read first.
-pub(super) fn together<T>(parts: impl IntoIterator<Item = Step<T>>) -> Step<Vec<Step<T>>> {
-    let (mut outcomes, mut needs) = (Vec::new(), Vec::new());
-    for part in parts {
-        match part {
-            Err(Stop::Need(asks)) => needs.extend(asks),
-            outcome => outcomes.push(outcome),
-        }
-    }
-    if needs.is_empty() {
-        return Ok(outcomes);
-    }
-    Err(Stop::Need(needs))
-}
-
-/// Parts of a pass that do not depend on each other's writes: what they have to write is written in their order, up to the first part
-/// that stops for another reason.
-///
-/// # Errors
-/// What has to be written first; or why the first part that did not come to its end did not.
-pub(super) fn in_order(parts: impl IntoIterator<Item = Step<()>>) -> Step<()> {
-    let mut writes = Vec::new();
-    let mut outcome = Ok(());
-    for part in parts {
-        match part {
-            Ok(()) => {}
-            Err(Stop::Write(more)) => writes.extend(more),
-            Err(stop) => {
-                outcome = Err(stop);
-                break;
-            }
-        }
-    }
-    if writes.is_empty() {
-        return outcome;
-    }
-    Err(Stop::Write(writes))
-}
 
 /// What time it is.
 #[derive(Debug, Clone, Copy)]
@@ -115,13 +25,32 @@ pub struct Clock {
     pub instant: Instant,
 }
 
+/// What a pass is made over, as it is known from memory.
+pub trait Subject: Sized {
+    /// What a pass remembers for the next one.
+    type Memory;
+    /// What a pass leaves, whether it came to its end or not.
+    type After;
+    /// What has to be waited for.
+    type Hold;
+
+    /// What a pass leaves that does nothing.
+    fn after(memory: &Self::Memory) -> Self::After;
+
+    /// The pass, as far as it comes with what is known.
+    ///
+    /// # Errors
+    /// What has to be read or written before it goes on; or why it cannot.
+    fn pass(known: &Known<'_, Self>, after: &mut Self::After) -> Step<Done, Self::Hold>;
+}
+
 /// All that is known to one pass. It only grows while the pass lasts, and what was answered once is not asked again.
 #[derive(Debug)]
-pub struct Known<'a> {
-    /// The Cluster and what belongs to it, from memory.
-    pub facts: &'a Facts,
+pub struct Known<'a, S: Subject> {
+    /// What the pass is made over, with what belongs to it, from memory.
+    pub facts: &'a S,
     /// What the pass before has left.
-    pub memory: &'a Memory,
+    pub memory: &'a S::Memory,
     /// When the pass began.
     pub began: Clock,
     answers: HashMap<Ask, Answer>,
@@ -146,12 +75,16 @@ pub enum Answer {
     Found(Object),
     /// Several objects.
     Listed(Vec<Object>),
+    /// A Cluster.
+    Cluster(Arc<Cluster>),
     /// A Package of the catalogue.
     Package(Arc<Package>),
     /// The template of a release.
     Template(Arc<ClusterBootstrapTemplate>),
-    /// There is none.
+    /// There is none; of a kind that is not served there are none.
     Absent,
+    /// Its kind cannot be watched, and why.
+    Unwatchable(String),
     /// How a kind is served.
     Served(Resource),
     /// An API server refused the request or did not answer.
@@ -166,10 +99,10 @@ pub enum Answer {
     Contact(Contact),
 }
 
-impl<'a> Known<'a> {
+impl<'a, S: Subject> Known<'a, S> {
     /// What is known when a pass begins.
     #[must_use]
-    pub fn new(facts: &'a Facts, memory: &'a Memory, began: Clock) -> Self {
+    pub fn new(facts: &'a S, memory: &'a S::Memory, began: Clock) -> Self {
         Self {
             facts,
             memory,
@@ -201,7 +134,7 @@ impl<'a> Known<'a> {
         self.outcomes.insert((write.key, write.verb), outcome);
     }
 
-    pub(super) fn answer(&self, ask: Ask) -> Step<&Answer> {
+    pub(crate) fn answer(&self, ask: Ask) -> Step<&Answer, S::Hold> {
         match self.answers.get(&ask) {
             Some(Answer::Failed(failure)) => Err(Stop::Failed(failure.clone())),
             Some(answer) => Ok(answer),
@@ -210,7 +143,7 @@ impl<'a> Known<'a> {
     }
 
     /// An object as its API server has it; `None` when there is none.
-    pub(super) fn object(&self, key: Key, sight: Sight) -> Step<Option<&Value>> {
+    pub(crate) fn object(&self, key: Key, sight: Sight) -> Step<Option<&Value>, S::Hold> {
         let server = key.server;
         match self.answer(Ask::Object(key, sight))? {
             Answer::Found(Object(value)) => Ok(Some(value)),
@@ -220,7 +153,12 @@ impl<'a> Known<'a> {
     }
 
     /// The same, typed.
-    pub(super) fn read<K>(&self, name: &str, at: (Server, Option<&str>), sight: Sight) -> Step<Option<K>>
+    pub(crate) fn read<K>(
+        &self,
+        name: &str,
+        at: (Server, Option<&str>),
+        sight: Sight,
+    ) -> Step<Option<K>, S::Hold>
     where
         K: kube::Resource<DynamicType = ()> + DeserializeOwned,
     {
@@ -230,7 +168,7 @@ impl<'a> Known<'a> {
     }
 
     /// The objects that an [`Ask`] lists.
-    pub(super) fn listed(&self, ask: Ask) -> Step<&[Object]> {
+    pub(crate) fn listed(&self, ask: Ask) -> Step<&[Object], S::Hold> {
         match self.answer(ask)? {
             Answer::Listed(objects) => Ok(objects),
             _ => Err(unexpected(Server::Workload)),
@@ -238,7 +176,7 @@ impl<'a> Known<'a> {
     }
 
     /// A Package of the catalogue, as the watch shows it.
-    pub(super) fn package(&self, name: &str) -> Step<Option<&Package>> {
+    pub(crate) fn package(&self, name: &str) -> Step<Option<&Package>, S::Hold> {
         match self.answer(Ask::Package(name.to_owned()))? {
             Answer::Package(package) => Ok(Some(package)),
             Answer::Absent => Ok(None),
@@ -247,7 +185,7 @@ impl<'a> Known<'a> {
     }
 
     /// The template of a release, as the watch shows it.
-    pub(super) fn template(&self, release: &str) -> Step<Option<&ClusterBootstrapSpec>> {
+    pub(crate) fn template(&self, release: &str) -> Step<Option<&ClusterBootstrapSpec>, S::Hold> {
         match self.answer(Ask::Template(release.to_owned()))? {
             Answer::Template(template) => Ok(Some(&template.spec.0)),
             Answer::Absent => Ok(None),
@@ -256,7 +194,7 @@ impl<'a> Known<'a> {
     }
 
     /// How a kind is served, if it is.
-    pub(super) fn served(&self, ask: Ask) -> Step<Option<Resource>> {
+    pub(crate) fn served(&self, ask: Ask) -> Step<Option<Resource>, S::Hold> {
         match self.answer(ask)? {
             Answer::Served(resource) => Ok(Some(resource.clone())),
             Answer::Absent => Ok(None),
@@ -264,14 +202,14 @@ impl<'a> Known<'a> {
         }
     }
 
-    pub(super) fn watched(&self, server: Server, name: &str) -> Step<&Watched> {
+    pub(crate) fn watched(&self, server: Server, name: &str) -> Step<&Watched, S::Hold> {
         match self.answer(Ask::Watched(server, name.to_owned()))? {
             Answer::Watched(watched) => Ok(watched),
             _ => Err(unexpected(server)),
         }
     }
 
-    pub(super) fn contact(&self, moment: Moment) -> Step<&Contact> {
+    pub(crate) fn contact(&self, moment: Moment) -> Step<&Contact, S::Hold> {
         match self.answer(Ask::Contact(moment))? {
             Answer::Contact(contact) => Ok(contact),
             _ => Err(unexpected(Server::Workload)),
@@ -282,7 +220,7 @@ impl<'a> Known<'a> {
     ///
     /// # Errors
     /// It was not made yet, or was refused.
-    pub(super) fn write(&self, write: Write) -> Step<&Value> {
+    pub(crate) fn write(&self, write: Write) -> Step<&Value, S::Hold> {
         match self.outcomes.get(&(write.key.clone(), write.verb)) {
             Some(Ok(Object(written))) => Ok(written),
             Some(Err(failure)) => Err(Stop::Failed(failure.clone())),
@@ -291,7 +229,7 @@ impl<'a> Known<'a> {
     }
 
     /// Creates an object; `false` when there was one.
-    pub(super) fn create(&self, write: Write) -> Step<bool> {
+    pub(crate) fn create(&self, write: Write) -> Step<bool, S::Hold> {
         match self.write(write) {
             Ok(_) => Ok(true),
             Err(Stop::Failed(failure)) if failure.is_conflict() => Ok(false),
@@ -301,11 +239,11 @@ impl<'a> Known<'a> {
 }
 
 /// An object of `server` as what it has to be.
-pub(super) fn typed<K: DeserializeOwned>(server: Server, found: &Value) -> Step<K> {
+pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> Step<K, H> {
     K::deserialize(found).map_err(|error| Stop::Failed(Failure::unreadable(server, &error)))
 }
 
 /// Only a bug of the process answers a question with something else.
-fn unexpected(server: Server) -> Stop {
+fn unexpected<H>(server: Server) -> Stop<H> {
     Stop::Failed(Failure::other(server, "the answer to another question"))
 }

@@ -1,0 +1,52 @@
+//! A request of a pass that was refused or not answered.
+
+use super::ask::Server;
+
+/// A request that was refused, or not answered.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{text}")]
+pub struct Failure {
+    /// The API server.
+    pub server: Server,
+    /// What it answered, if it did. 0 is an answer that says no code.
+    pub code: Option<u16>,
+    /// Its message, if it answered.
+    pub message: String,
+    /// Whether it answered with more than is read.
+    pub too_long: bool,
+    /// The whole story, for the log.
+    pub text: String,
+}
+
+impl Failure {
+    /// No answer of an API server.
+    #[must_use]
+    pub fn other(server: Server, text: &str) -> Self {
+        Self {
+            server,
+            code: None,
+            message: String::new(),
+            too_long: false,
+            text: text.to_owned(),
+        }
+    }
+
+    pub(crate) fn unreadable(server: Server, error: &serde_json::Error) -> Self {
+        Self::other(server, &format!("an object cannot be read: {error}"))
+    }
+
+    /// Whether another one has written the object first.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.code == Some(409)
+    }
+
+    /// Whether a server that answers so may answer otherwise in a moment.
+    pub(crate) fn says_nothing(&self) -> bool {
+        !self.too_long && self.code.is_none_or(|code| code == 429 || code >= 500)
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code == Some(404)
+    }
+}
