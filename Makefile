@@ -81,5 +81,6 @@ demo-20: build ## Twenty upgrades in a row; fails unless order and pace were kep
 bench: ## Criterion benches of the hook path
 	$(CARGO) bench --workspace --bench hook_path
 
-generate: build ## Write the CRD YAML anew from the Rust types
+generate: build ## Write the CRD YAML from the Rust types, and the tables of reasons to hold
 	$(BUILT)/examples/generate
+	$(BUILT)/examples/failure_modes

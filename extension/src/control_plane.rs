@@ -15,7 +15,7 @@ use kube::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_core::{
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     hop::ControlPlaneFacts,
     pass::Unknown,
     version::older,
@@ -208,7 +208,7 @@ impl ControlPlanes {
 fn unreadable(reference: &ObjectReference, why: &str) -> Unknown {
     let (group, kind) = (reference.group(), &reference.kind);
     Unknown::Unreadable(Hold::new(
-        HoldReason::ControlPlaneKindUnreadable,
+        GateReason::ControlPlaneKindUnreadable,
         format!("control plane kind {kind} in group {group:?} of spec.controlPlaneRef: {why}"),
     ))
 }

@@ -10,7 +10,7 @@ use kube::{
     Client, Resource,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
-use sluice_core::hold::{Hold, HoldReason};
+use sluice_core::hold::{GateReason, Hold};
 use sluice_crds::foreign::Cluster;
 use tracing::warn;
 
@@ -19,13 +19,13 @@ const CONTROLLER: &str = "sluice";
 const ACTION: &str = "UpgradePackages";
 
 /// What every upgrade waits for at some point; the record tells it to whoever asks.
-const PROGRESS: [HoldReason; 6] = [
-    HoldReason::BootstrapNotMerged,
-    HoldReason::ControlPlaneCreating,
-    HoldReason::ControlPlaneUpgrading,
-    HoldReason::KappControllerRestarting,
-    HoldReason::PackagesUnknown,
-    HoldReason::WorkersUpgrading,
+const PROGRESS: [GateReason; 6] = [
+    GateReason::BootstrapNotMerged,
+    GateReason::ControlPlaneCreating,
+    GateReason::ControlPlaneUpgrading,
+    GateReason::KappControllerRestarting,
+    GateReason::PackagesUnknown,
+    GateReason::WorkersUpgrading,
 ];
 
 /// So many different texts of one object are counted when they are repeated.
@@ -61,7 +61,7 @@ impl Notifier {
         if PROGRESS.contains(&hold.reason) {
             return;
         }
-        let type_ = if hold.reason == HoldReason::PackagesNotReady {
+        let type_ = if hold.reason == GateReason::PackagesNotReady {
             EventType::Normal
         } else {
             EventType::Warning

@@ -7,7 +7,6 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::Registry,
 };
-use sluice_core::hold::HoldReason;
 use sluice_hooks::{Answer, Observer, Outcome};
 
 /// From 50 µs, where an answer from memory lies, to the 3 s that Cluster API waits.
@@ -80,8 +79,7 @@ impl Observer for HookMetrics {
             .get_or_create(&HookLabel { hook })
             .observe(answer.took.as_secs_f64());
         if let Outcome::Held(reason) = answer.outcome {
-            // Only known spellings become labels, so that their number stays bounded.
-            let reason = HoldReason::parse(reason).map_or("Other", HoldReason::as_str);
+            let reason = reason.as_str();
             self.held.get_or_create(&ReasonLabel { reason }).inc();
         }
     }

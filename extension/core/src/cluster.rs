@@ -5,7 +5,7 @@ use sluice_crds::foreign::Cluster;
 use sluice_crds::labels::{annotation, label};
 use sluice_crds::run::{Gate, Hook, TanzuKubernetesRelease, UpgradeRecord};
 
-use crate::hold::HoldReason;
+use crate::hold::GateReason;
 
 /// Whether Sluice answers for a Cluster with this release label; `legacy` says that the release is marked legacy.
 ///
@@ -70,7 +70,7 @@ pub fn legacy_pause(cluster: &Cluster, record: Option<&UpgradeRecord>) -> Option
 
 /// Whether a gate is no reason to keep the pause. Cluster API plans the steps of an upgrade only without it.
 fn lets_go(gate: &Gate) -> bool {
-    gate.open || HoldReason::parse(&gate.reason) == Some(HoldReason::UpgradePlanUnknown)
+    gate.open || GateReason::parse(&gate.reason) == Some(GateReason::UpgradePlanUnknown)
 }
 
 /// Whether Cluster API asks this hook before it writes a control plane.

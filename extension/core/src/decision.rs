@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
 
 use crate::cluster::is_managed;
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{CallReason, GateReason, Hold, HoldReason};
 use crate::hook_call::HookCall;
 use crate::retry::{RetryAfter, RetryPolicy};
 use crate::tkr::tkr_legacy;
@@ -90,7 +90,7 @@ fn decide_by(
         call.hook == Hook::AfterControlPlaneInitialized || deletion_overdue(call, policy);
     let hold = match knowledge {
         _ if needs_no_knowledge => None,
-        Knowledge::Unsynced(Unsynced::Starting) => Some(Hold::new(HoldReason::Starting, "")),
+        Knowledge::Unsynced(Unsynced::Starting) => Some(held(CallReason::Starting, "")),
         Knowledge::Unsynced(Unsynced::Stale) => Some(stale()),
         Knowledge::Unmanaged => None,
         Knowledge::Managed(known) if nothing_to_wait_for(call, known) => None,
@@ -114,9 +114,13 @@ fn still(knowledge: &Knowledge<'_>, reason: HoldReason) -> Duration {
     }
 }
 
-fn stale() -> Hold {
-    Hold::new(
-        HoldReason::ReplicaStale,
+fn held(reason: impl Into<HoldReason>, message: impl Into<String>) -> Hold<HoldReason> {
+    Hold::new(reason.into(), message)
+}
+
+fn stale() -> Hold<HoldReason> {
+    held(
+        CallReason::ReplicaStale,
         "the API server has not confirmed for too long what the replica that answers remembers",
     )
 }
@@ -146,7 +150,7 @@ struct Clause {
     )]
     name: &'static str,
     /// Why the call cannot be released, if this condition is not met. Without a record all but the first three pass.
-    objection: fn(&HookCall<'_>, &Known<'_>) -> Option<Hold>,
+    objection: fn(&HookCall<'_>, &Known<'_>) -> Option<Hold<HoldReason>>,
 }
 
 /// What a release needs, all of it.
@@ -202,111 +206,112 @@ const CLAUSES: [Clause; 12] = [
 ];
 
 // A deletion waits for its packages to be uninstalled, whatever the label says.
-fn unlabelled(call: &HookCall<'_>, _: &Known<'_>) -> Option<Hold> {
+fn unlabelled(call: &HookCall<'_>, _: &Known<'_>) -> Option<Hold<HoldReason>> {
     let labelled = call.label.is_some_and(|label| !label.is_empty());
     (!labelled && call.hook != Hook::BeforeClusterDelete).then(|| {
-        Hold::new(
-            HoldReason::TKRLabelRemoved,
+        held(
+            GateReason::TKRLabelRemoved,
             "the Cluster has a ClusterBootstrap, but no label run.tanzu.vmware.com/tkr",
         )
     })
 }
 
-fn of_a_legacy_release(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn of_a_legacy_release(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (known.legacy && call.hook != Hook::BeforeClusterDelete)
-        .then(|| tkr_legacy(call.label.unwrap_or_default()))
+        .then(|| tkr_legacy(call.label.unwrap_or_default()).of_call())
 }
 
-fn unrecorded(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
-    let nothing = || Hold::new(HoldReason::NoRecord, "waiting for the first look at the Cluster");
+fn unrecorded(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+    let nothing = || held(CallReason::NoRecord, "waiting for the first look at the Cluster");
     known
         .record
         .is_none()
-        .then(|| known.missing.clone().unwrap_or_else(nothing))
+        .then(|| known.missing.clone().map_or_else(nothing, Hold::of_call))
 }
 
-fn of_another_schema(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn of_another_schema(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (known.record?.schema != SCHEMA).then(|| {
-        Hold::new(
-            HoldReason::RecordSchemaUnknown,
+        held(
+            CallReason::RecordSchemaUnknown,
             "waiting for the record to be written anew",
         )
     })
 }
 
-fn of_another_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn of_another_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (known.record?.cluster_uid != call.uid).then(|| {
-        Hold::new(
-            HoldReason::RecordOfAnotherCluster,
+        held(
+            CallReason::RecordOfAnotherCluster,
             "the record is of an earlier Cluster of this name",
         )
     })
 }
 
-fn behind_the_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn behind_the_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (known.record?.observed_cluster_generation < call.generation).then(|| {
-        Hold::new(
-            HoldReason::RecordBehindCluster,
+        held(
+            CallReason::RecordBehindCluster,
             "waiting for the latest edit of the Cluster to be seen",
         )
     })
 }
 
-fn behind_the_bootstrap(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn behind_the_bootstrap(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (Some(known.record?.observed_bootstrap_generation) != known.bootstrap_generation).then(|| {
-        Hold::new(
-            HoldReason::RecordBehindBootstrap,
+        held(
+            CallReason::RecordBehindBootstrap,
             "waiting for the latest edit of the ClusterBootstrap to be seen",
         )
     })
 }
 
-fn behind_the_label(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn behind_the_label(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     let label = call.label.unwrap_or_default();
     (known.record?.label != label).then(|| {
-        Hold::new(
-            HoldReason::RecordBehindLabel,
+        held(
+            CallReason::RecordBehindLabel,
             format!("waiting for label {label} to be seen"),
         )
     })
 }
 
-fn of_another_target(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn of_another_target(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     let record = known.record?;
     let compared = matches!(call.hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade);
     (compared && record.to != call.version).then(|| {
-        Hold::new(
-            HoldReason::RecordOfAnotherTarget,
+        held(
+            CallReason::RecordOfAnotherTarget,
             format!("waiting for target {} to be seen", call.version),
         )
     })
 }
 
-fn unplanned(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn unplanned(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     let listed = known.record?.gates.iter().any(|gate| answers(gate, call));
     (!listed).then(|| {
-        Hold::new(
-            HoldReason::VersionNotPlanned,
+        held(
+            CallReason::VersionNotPlanned,
             format!("{} is not the version that comes next", call.gate_version()),
         )
     })
 }
 
-fn closed(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn closed(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     let gate = known
         .record?
         .gates
         .iter()
         .find(|gate| answers(gate, call) && !gate.open)?;
-    let reason = HoldReason::parse(&gate.reason).unwrap_or(HoldReason::GateClosed);
-    Some(Hold::new(reason, gate.message.clone()))
+    let reason =
+        GateReason::parse(&gate.reason).map_or(HoldReason::Call(CallReason::GateClosed), HoldReason::Gate);
+    Some(held(reason, gate.message.clone()))
 }
 
 // What was uninstalled stays so.
-fn leaderless(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold> {
+fn leaderless(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (known.leaderless && call.hook != Hook::BeforeClusterDelete).then(|| {
-        Hold::new(
-            HoldReason::NoLeader,
+        held(
+            CallReason::NoLeader,
             "no replica of Sluice holds its lease, and what the record says is not looked at",
         )
     })

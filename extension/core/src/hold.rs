@@ -1,194 +1,78 @@
-//! Why an upgrade is held: one vocabulary for hook messages, conditions, events and metric labels.
+//! Why an upgrade is held: one vocabulary for hook messages, conditions, events and metric labels, split by what may give it.
 
 use std::fmt;
 
-use crate::reasons::reasons;
+mod call;
+mod gate;
+mod package;
+mod table;
 
-reasons! {
-    /// Why a gate is closed or a hook call is held.
-    HoldReason:
-    /// This replica has not read everything yet.
-    Starting,
-    /// The API server has not confirmed for too long what this replica remembers.
-    ReplicaStale,
-    /// No replica leads, so what the record says is not looked at any more.
-    NoLeader,
-    /// The Cluster is managed, but nothing was written about it yet.
-    NoRecord,
-    /// The record was written by a release that uses another schema.
-    RecordSchemaUnknown,
-    /// The record speaks about an earlier Cluster of the same name.
-    RecordOfAnotherCluster,
-    /// The Cluster was edited after the record was computed.
-    RecordBehindCluster,
-    /// The ClusterBootstrap was edited after the record was computed.
-    RecordBehindBootstrap,
-    /// The Cluster's release label was edited after the record was computed.
-    RecordBehindLabel,
-    /// The record speaks about another target version.
-    RecordOfAnotherTarget,
-    /// The record does not know the version that the question is about.
-    VersionNotPlanned,
-    /// The gate is closed for a reason that this build does not know.
-    GateClosed,
-    /// The release label was removed while a ClusterBootstrap exists.
-    TKRLabelRemoved,
-    /// The release label names a release that is marked legacy while a ClusterBootstrap exists.
-    TKRLegacy,
-    /// A release is named that does not exist.
-    TKRNotFound,
-    /// No release, or no single one, belongs to the version that comes next.
-    NoTKRForHop,
-    /// The ClusterClass leaves the steps to an extension, and Cluster API has not shown them yet.
-    UpgradePlanUnknown,
-    /// The version on the Cluster is lower than that of its control plane.
-    VersionBelowControlPlane,
-    /// The release has no ClusterBootstrapTemplate.
-    TemplateNotFound,
-    /// A package is named that does not exist.
-    PackageNotFound,
-    /// The release lists no version of a package that is in use.
-    PackageNotInRelease,
-    /// A package of the ClusterBootstrap is older than in the release that is next.
-    PackageBelowRelease,
-    /// A package of the release that is next is not in the ClusterBootstrap.
-    PackageMissing,
-    /// Two packages of the ClusterBootstrap would be one PackageInstall.
-    PackageListedTwice,
-    /// The annotation that keeps package versions cannot be read.
-    KeptVersionsInvalid,
-    /// The values of a package cannot be found.
-    ValuesNotFound,
-    /// The provider of a package's values has not written them yet.
-    ValuesNotReady,
-    /// The values of a package come from more than one source.
-    SeveralValuesSources,
-    /// A CNI is set although the annotation says that it is unmanaged.
-    UnmanagedCNISet,
-    /// The name of an object would be longer than Kubernetes allows.
-    NameTooLong,
-    /// The packages of the next version's release are not yet in the ClusterBootstrap.
-    BootstrapNotMerged,
-    /// A write was refused by the API server.
-    WriteRefused,
-    /// The installed definition of ClusterBootstrap drops the record.
-    CRDOutdated,
-    /// The control plane would skip a minor version, and Cluster API asks before the first one only.
-    MinorVersionsSkipped,
-    /// The Cluster is paused.
-    ClusterPaused,
-    /// The ClusterBootstrap is paused.
-    BootstrapPaused,
-    /// An annotation of somebody else keeps the upgrade from starting.
-    StartHeldByAnnotation,
-    /// The Cluster is being deleted.
-    ClusterDeleting,
-    /// The packages are being uninstalled.
-    UninstallRunning,
-    /// The kind of control plane that the Cluster names cannot be read.
-    ControlPlaneKindUnreadable,
-    /// A look at the Cluster ended in a bug of Sluice.
-    PassPanicked,
-    /// A look at the Cluster was cut off: it took too long, or other slow ones had the slots.
-    PassCutOff,
-    /// A look at the Cluster failed: the management API server refused something, or did not answer.
-    PassFailed,
-    /// The control plane does not exist or does not answer yet.
-    ControlPlaneCreating,
-    /// The control plane is taking the version.
-    ControlPlaneUpgrading,
-    /// Workers are taking the version.
-    WorkersUpgrading,
-    /// The kubeconfig of the workload cluster does not exist.
-    KubeconfigNotFound,
-    /// The kubeconfig of the workload cluster holds something that is not used.
-    KubeconfigRefused,
-    /// The workload cluster does not answer.
-    WorkloadUnreachable,
-    /// The workload's kapp-controller does not serve its API yet.
-    KappControllerRestarting,
-    /// The packages of the next version are not known yet.
-    PackagesUnknown,
-    /// A package has no proof yet.
-    PackagesNotReady,
-    /// A package failed.
-    PackageFailed,
-    /// A package is written, but not yet reconciled on every node.
-    PackagesNotSettled,
-    /// Nothing of the package was written yet.
-    NotWritten,
-    /// The PackageInstall is being deleted.
-    PackageInstallDeleting,
-    /// The PackageInstall is paused.
-    PackageInstallPaused,
-    /// The PackageInstall is canceled.
-    PackageInstallCanceled,
-    /// The PackageInstall asks for another package, version or values.
-    PackageInstallOfAnotherTarget,
-    /// kapp-controller has not seen the latest PackageInstall.
-    PackageInstallNotObserved,
-    /// kapp-controller has not chosen the version yet.
-    PackageInstallAtAnotherVersion,
-    /// The PackageInstall has not succeeded.
-    PackageInstallReconciling,
-    /// The PackageInstall failed.
-    PackageInstallFailed,
-    /// The App does not exist yet.
-    AppMissing,
-    /// The App belongs to another PackageInstall.
-    AppOfAnotherPackageInstall,
-    /// The App is being deleted.
-    AppDeleting,
-    /// The App is paused.
-    AppPaused,
-    /// The App is canceled.
-    AppCanceled,
-    /// The App was cut off from its PackageInstall by annotation.
-    AppManuallyControlled,
-    /// The App is for another version.
-    AppAtAnotherVersion,
-    /// The App uses other values.
-    AppWithOtherValues,
-    /// The App is made from the Package as it was before it was edited, or put back.
-    AppNotMadeFromPackage,
-    /// kapp-controller has not seen the latest App.
-    AppNotObserved,
-    /// The App has not succeeded.
-    AppReconciling,
-    /// The App failed.
-    AppFailed,
+pub use self::call::CallReason;
+pub use self::gate::GateReason;
+pub use self::package::PackageReason;
+pub use self::table::{PAGE, with_tables};
+
+/// Why a call is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HoldReason {
+    /// The call or what the replica knows is the reason, whatever the gate says.
+    Call(CallReason),
+    /// The gate is closed.
+    Gate(GateReason),
 }
 
 impl HoldReason {
+    /// The reason as messages and metrics spell it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Call(reason) => reason.as_str(),
+            Self::Gate(reason) => reason.as_str(),
+        }
+    }
+
     /// Whether the reason is the replica that was asked, so that another one may answer otherwise.
     #[must_use]
     pub const fn is_of_the_replica(self) -> bool {
-        matches!(self, Self::Starting | Self::ReplicaStale)
+        matches!(self, Self::Call(CallReason::Starting | CallReason::ReplicaStale))
     }
 
     /// Whether the reason is about to pass: what is known is behind the call, or Cluster API has not asked while it was the
     /// reason. How long nothing moved before says nothing then.
     #[must_use]
     pub const fn is_passing(self) -> bool {
-        self.is_of_the_replica()
-            || matches!(
-                self,
-                Self::NoLeader
-                    | Self::NoRecord
-                    | Self::RecordSchemaUnknown
-                    | Self::RecordOfAnotherCluster
-                    | Self::RecordBehindCluster
-                    | Self::RecordBehindBootstrap
-                    | Self::RecordBehindLabel
-                    | Self::RecordOfAnotherTarget
-                    | Self::VersionNotPlanned
-                    | Self::ClusterPaused
-                    | Self::StartHeldByAnnotation
-                    | Self::ClusterDeleting
-                    | Self::ControlPlaneCreating
-                    | Self::ControlPlaneUpgrading
-                    | Self::WorkersUpgrading
-            )
+        match self {
+            Self::Call(reason) => {
+                !matches!(reason, CallReason::GateClosed | CallReason::MinorVersionsSkipped)
+            }
+            Self::Gate(reason) => matches!(
+                reason,
+                GateReason::ClusterPaused
+                    | GateReason::StartHeldByAnnotation
+                    | GateReason::ClusterDeleting
+                    | GateReason::ControlPlaneCreating
+                    | GateReason::ControlPlaneUpgrading
+                    | GateReason::WorkersUpgrading
+            ),
+        }
+    }
+}
+
+impl From<CallReason> for HoldReason {
+    fn from(reason: CallReason) -> Self {
+        Self::Call(reason)
+    }
+}
+
+impl From<GateReason> for HoldReason {
+    fn from(reason: GateReason) -> Self {
+        Self::Gate(reason)
+    }
+}
+
+impl fmt::Display for HoldReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -197,25 +81,34 @@ impl HoldReason {
 /// The message stays the same while the reason does: Cluster API writes each change of it into a condition and
 /// reconciles, so it carries no counts, no times and no intermediate states.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Hold {
+pub struct Hold<R = GateReason> {
     /// Why.
-    pub reason: HoldReason,
+    pub reason: R,
     /// What is waited for.
     pub message: String,
 }
 
-impl Hold {
+impl<R> Hold<R> {
     /// A hold with its message.
     #[must_use]
-    pub fn new(reason: HoldReason, message: impl Into<String>) -> Self {
+    pub fn new(reason: R, message: impl Into<String>) -> Self {
         Self {
             reason,
             message: message.into(),
         }
     }
+
+    /// The same as the answer to a call.
+    #[must_use]
+    pub fn of_call(self) -> Hold<HoldReason>
+    where
+        R: Into<HoldReason>,
+    {
+        Hold::new(self.reason.into(), self.message)
+    }
 }
 
-impl fmt::Display for Hold {
+impl<R: fmt::Display> fmt::Display for Hold<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.message.is_empty() {
             return write!(f, "{}", self.reason);
@@ -230,16 +123,16 @@ mod tests {
 
     #[test]
     fn every_reason_is_found_by_its_spelling() {
-        for reason in HoldReason::ALL {
-            assert_eq!(HoldReason::parse(reason.as_str()), Some(*reason));
+        for reason in GateReason::ALL {
+            assert_eq!(GateReason::parse(reason.as_str()), Some(*reason));
         }
-        assert_eq!(HoldReason::parse("SomethingNewer"), None);
+        assert_eq!(GateReason::parse("SomethingNewer"), None);
     }
 
     #[test]
     fn a_hold_reads_as_reason_and_message() {
-        let hold = Hold::new(HoldReason::PackagesNotReady, "waiting for antrea 1.9.0");
+        let hold = Hold::new(GateReason::PackagesNotReady, "waiting for antrea 1.9.0");
         assert_eq!(hold.to_string(), "PackagesNotReady: waiting for antrea 1.9.0");
-        assert_eq!(Hold::new(HoldReason::Starting, "").to_string(), "Starting");
+        assert_eq!(Hold::new(CallReason::Starting, "").to_string(), "Starting");
     }
 }

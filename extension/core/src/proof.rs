@@ -19,7 +19,7 @@ pub use self::made_from::is_made_from;
 pub use self::standing::{Standing, standing};
 pub use self::underway::{is_underway, last_moved};
 use crate::conditions::Summary;
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{Hold, PackageReason};
 use clauses::{
     CLAUSES, Clause, Evidence, asks_for_the_target, failure, observed_app, observed_install, stopped,
     unfinished,
@@ -89,7 +89,7 @@ impl Judgement {
             return self;
         }
         let message = format!("waiting for an App that is made from Package {package} as it is");
-        let hold = Hold::new(HoldReason::AppNotMadeFromPackage, message);
+        let hold = Hold::new(PackageReason::AppNotMadeFromPackage, message);
         self.without_proof(PackageState::Reconciling, hold)
     }
 
@@ -100,7 +100,7 @@ impl Judgement {
             return self;
         }
         let message = "waiting for a PackageInstall that asks for what it has to";
-        let hold = Hold::new(HoldReason::PackageInstallOfAnotherTarget, message);
+        let hold = Hold::new(PackageReason::PackageInstallOfAnotherTarget, message);
         self.without_proof(PackageState::Reconciling, hold)
     }
 
@@ -111,13 +111,16 @@ impl Judgement {
         self.record.repairs = so_far;
         if once_more {
             let message = "what it is deployed from was altered; it is deployed again";
-            self = self.without_proof(PackageState::Pending, Hold::new(HoldReason::NotWritten, message));
+            self = self.without_proof(
+                PackageState::Pending,
+                Hold::new(PackageReason::NotWritten, message),
+            );
             self.record.repairs = (so_far + 1) % REPAIRS;
         }
         self
     }
 
-    fn without_proof(self, state: PackageState, hold: Hold) -> Self {
+    fn without_proof(self, state: PackageState, hold: Hold<PackageReason>) -> Self {
         let record = PackageRecord {
             state,
             reason: hold.reason.as_str().to_owned(),
@@ -176,7 +179,7 @@ pub fn unseen(target: &Target<'_>, latch: Option<&PackageRecord>) -> Judgement {
     });
     let record = record.unwrap_or_else(|| {
         let hold = Hold::new(
-            HoldReason::WorkloadUnreachable,
+            PackageReason::WorkloadUnreachable,
             "waiting for the workload cluster to answer",
         );
         PackageRecord {
@@ -202,7 +205,7 @@ fn judge_by(
         weigh(clauses, target, install, app, latch)
     } else {
         let hold = Hold::new(
-            HoldReason::NotWritten,
+            PackageReason::NotWritten,
             "waiting for the PackageInstall to be written",
         );
         (record_of(target, PackageState::Pending, Some(hold)), false)
@@ -254,7 +257,7 @@ fn weigh(
     (record, settled)
 }
 
-fn objection(clauses: &[Clause], evidence: &Evidence<'_>) -> Option<Hold> {
+fn objection(clauses: &[Clause], evidence: &Evidence<'_>) -> Option<Hold<PackageReason>> {
     let clause = clauses.iter().find(|clause| !(clause.met)(evidence))?;
     Some((clause.objection)(evidence))
 }
@@ -289,13 +292,17 @@ fn run_to_keep(
     first_seen_run(known, app).filter(|_| target.readiness == Readiness::Applied)
 }
 
-fn unproven(evidence: &Evidence<'_>, hold: Hold, latch: Option<&PackageRecord>) -> PackageRecord {
+fn unproven(
+    evidence: &Evidence<'_>,
+    hold: Hold<PackageReason>,
+    latch: Option<&PackageRecord>,
+) -> PackageRecord {
     let target = evidence.target;
     let state = state(evidence);
     let hold = match (state, hold.reason) {
         (PackageState::Failed, _) => failure(evidence),
         // Right after a change the PackageInstall repeats an old failure as it repeats an old success.
-        (_, HoldReason::PackageInstallFailed | HoldReason::AppFailed) => unfinished(),
+        (_, PackageReason::PackageInstallFailed | PackageReason::AppFailed) => unfinished(),
         _ => hold,
     };
     // kapp-controller goes from failed through reconciling to failed at every attempt.
@@ -337,7 +344,7 @@ fn app_version(app: &App) -> Option<&str> {
         .map(String::as_str)
 }
 
-fn record_of(target: &Target<'_>, state: PackageState, hold: Option<Hold>) -> PackageRecord {
+fn record_of(target: &Target<'_>, state: PackageState, hold: Option<Hold<PackageReason>>) -> PackageRecord {
     let (reason, message) = hold.map_or_else(Default::default, |hold| {
         (hold.reason.as_str().to_owned(), shortened(hold.message))
     });

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
 
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{GateReason, Hold};
 use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::proof::Judgement;
 use crate::version::same;
@@ -210,7 +210,7 @@ fn has_begun(record: &UpgradeRecord) -> bool {
 /// When the packages of an open record began to settle. A run that fails meanwhile does not begin it again.
 fn settling_since(record: &UpgradeRecord, now: Timestamp) -> Option<Time> {
     let settles = |gate: &Gate| {
-        gate.hook == Hook::AfterClusterUpgrade && gate.reason == HoldReason::PackagesNotSettled.as_str()
+        gate.hook == Hook::AfterClusterUpgrade && gate.reason == GateReason::PackagesNotSettled.as_str()
     };
     record
         .settling_since
@@ -341,7 +341,7 @@ fn close(
         record.gates.retain(|gate| gate.version == record.to);
         for gate in &mut record.gates {
             if gate.hook != Hook::BeforeClusterDelete {
-                *gate = open(gate.hook, &gate.version);
+                *gate = self::gate(gate.hook, &gate.version, None);
             }
         }
     }
@@ -394,26 +394,17 @@ fn is_ready(judged: &PackageRecord) -> bool {
     judged.state == sluice_crds::run::PackageState::Ready
 }
 
-fn open(hook: Hook, version: &str) -> Gate {
+fn gate(hook: Hook, version: &str, hold: Option<Hold>) -> Gate {
+    let open = hold.is_none();
+    let (reason, message) = hold.map_or_else(Default::default, |hold| {
+        (hold.reason.as_str().to_owned(), hold.message)
+    });
     Gate {
         hook,
         version: version.to_owned(),
-        open: true,
-        reason: String::new(),
-        message: String::new(),
-    }
-}
-
-fn gate(hook: Hook, version: &str, hold: Option<Hold>) -> Gate {
-    match hold {
-        None => open(hook, version),
-        Some(Hold { reason, message }) => Gate {
-            hook,
-            version: version.to_owned(),
-            open: false,
-            reason: reason.as_str().to_owned(),
-            message,
-        },
+        open,
+        reason,
+        message,
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use sluice_crds::run::{PackageState, UpgradeRecord};
 
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{GateReason, Hold};
 
 /// A held Cluster that has made no progress for so long is stuck.
 pub const STUCK_AFTER: Duration = Duration::from_mins(10);
@@ -74,8 +74,8 @@ impl Standing {
 /// Whether a closed gate's reason changes with each try of kapp-controller.
 fn follows_tries(reason: &str) -> bool {
     matches!(
-        HoldReason::parse(reason),
-        Some(HoldReason::PackagesNotReady | HoldReason::PackageFailed)
+        GateReason::parse(reason),
+        Some(GateReason::PackagesNotReady | GateReason::PackageFailed)
     )
 }
 

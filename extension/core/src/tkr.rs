@@ -1,6 +1,6 @@
 //! Which TanzuKubernetesRelease belongs to a hop.
 
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{GateReason, Hold};
 use crate::hop::{Course, Progress};
 use sluice_crds::labels::label;
 
@@ -51,11 +51,11 @@ pub fn for_hop(
     match (candidates.next(), candidates.next()) {
         (Some(only), None) => Ok(only.name.clone()),
         (None, _) => Err(Hold::new(
-            HoldReason::NoTKRForHop,
+            GateReason::NoTKRForHop,
             format!("no TanzuKubernetesRelease is for Kubernetes {hop}"),
         )),
         (Some(_), Some(_)) => Err(Hold::new(
-            HoldReason::NoTKRForHop,
+            GateReason::NoTKRForHop,
             format!("several TanzuKubernetesReleases are for Kubernetes {hop}; name one in TKR_DATA"),
         )),
     }
@@ -76,7 +76,7 @@ pub fn for_progress(
     match (progress.course, resolved) {
         (Course::Cancelled, Some(merged)) => Ok(merged.to_owned()),
         (Course::Unplanned, _) => Err(Hold::new(
-            HoldReason::UpgradePlanUnknown,
+            GateReason::UpgradePlanUnknown,
             format!("waiting for Cluster API to plan the way to {to}"),
         )),
         _ => for_hop(&progress.hop, to, pinned, label, known),
@@ -87,7 +87,7 @@ pub fn for_progress(
 #[must_use]
 pub fn tkr_not_found(label: &str) -> Hold {
     Hold::new(
-        HoldReason::TKRNotFound,
+        GateReason::TKRNotFound,
         format!(
             "TanzuKubernetesRelease {label}, named by label {}, does not exist",
             label::TKR
@@ -99,7 +99,7 @@ pub fn tkr_not_found(label: &str) -> Hold {
 #[must_use]
 pub fn template_not_found(namespace: &str, release: &str) -> Hold {
     Hold::new(
-        HoldReason::TemplateNotFound,
+        GateReason::TemplateNotFound,
         format!("ClusterBootstrapTemplate {namespace}/{release} of the release does not exist"),
     )
 }
@@ -112,7 +112,7 @@ pub fn tkr_legacy(name: &str) -> Hold {
 
 fn legacy(by: &str, name: &str) -> Hold {
     Hold::new(
-        HoldReason::TKRLegacy,
+        GateReason::TKRLegacy,
         format!(
             "{by} names TanzuKubernetesRelease {name}, which is marked legacy, but the Cluster has a ClusterBootstrap; \
              name another release"
@@ -123,7 +123,7 @@ fn legacy(by: &str, name: &str) -> Hold {
 fn find<'a>(name: &str, known: &'a [TkrFacts]) -> Result<&'a TkrFacts, Hold> {
     known.iter().find(|release| release.name == name).ok_or_else(|| {
         Hold::new(
-            HoldReason::TKRNotFound,
+            GateReason::TKRNotFound,
             format!("TanzuKubernetesRelease {name} does not exist"),
         )
     })
@@ -136,7 +136,7 @@ fn of_another_version(release: &TkrFacts, hop: &str, by: &str) -> Hold {
         ..
     } = release;
     Hold::new(
-        HoldReason::NoTKRForHop,
+        GateReason::NoTKRForHop,
         format!("{by} {name}, which is for Kubernetes {kubernetes_version} and not for {hop}"),
     )
 }
@@ -169,20 +169,20 @@ mod tests {
     #[case::pinned_for_the_hop(V35, V36, Some("35-1"), "36-1", Ok("35-1"))]
     #[case::only_one_on_the_way(V35, V36, None, "36-1", Ok("35-1"))]
     #[case::label_still_of_the_hop(V35, V36, None, "35-1", Ok("35-1"))]
-    #[case::version_before_its_label(V36, V36, None, "35-1", Err(HoldReason::NoTKRForHop))]
-    #[case::label_before_its_version(V35, V35, None, "36-1", Err(HoldReason::NoTKRForHop))]
-    #[case::label_unknown(V36, V36, None, "36-9", Err(HoldReason::TKRNotFound))]
-    #[case::label_unknown_on_the_way(V35, V36, None, "36-9", Err(HoldReason::TKRNotFound))]
-    #[case::pinned_unknown(V35, V36, Some("35-9"), "36-1", Err(HoldReason::TKRNotFound))]
-    #[case::pinned_for_another_version(V35, V36, Some("36-1"), "36-1", Err(HoldReason::NoTKRForHop))]
-    #[case::none_on_the_way("v1.35.5", V36, None, "36-1", Err(HoldReason::NoTKRForHop))]
-    #[case::another_build_is_another_version("v1.36.3+b", V36, None, "36-1", Err(HoldReason::NoTKRForHop))]
+    #[case::version_before_its_label(V36, V36, None, "35-1", Err(GateReason::NoTKRForHop))]
+    #[case::label_before_its_version(V35, V35, None, "36-1", Err(GateReason::NoTKRForHop))]
+    #[case::label_unknown(V36, V36, None, "36-9", Err(GateReason::TKRNotFound))]
+    #[case::label_unknown_on_the_way(V35, V36, None, "36-9", Err(GateReason::TKRNotFound))]
+    #[case::pinned_unknown(V35, V36, Some("35-9"), "36-1", Err(GateReason::TKRNotFound))]
+    #[case::pinned_for_another_version(V35, V36, Some("36-1"), "36-1", Err(GateReason::NoTKRForHop))]
+    #[case::none_on_the_way("v1.35.5", V36, None, "36-1", Err(GateReason::NoTKRForHop))]
+    #[case::another_build_is_another_version("v1.36.3+b", V36, None, "36-1", Err(GateReason::NoTKRForHop))]
     fn the_release_of_a_hop(
         #[case] hop: &str,
         #[case] to: &str,
         #[case] pinned: Option<&str>,
         #[case] label: &str,
-        #[case] expected: Result<&str, HoldReason>,
+        #[case] expected: Result<&str, GateReason>,
     ) {
         let found = for_hop(hop, to, pinned, label, &known());
         assert_eq!(found.as_deref().map_err(|hold| hold.reason), expected);
@@ -192,7 +192,7 @@ mod tests {
     fn several_on_the_way_need_a_pin() {
         let several = [known(), vec![release("35-2", V35)]].concat();
         let hold = for_hop(V35, V36, None, "36-1", &several).unwrap_err();
-        assert_eq!(hold.reason, HoldReason::NoTKRForHop);
+        assert_eq!(hold.reason, GateReason::NoTKRForHop);
         assert_eq!(
             for_hop(V35, V36, Some("35-2"), "36-1", &several),
             Ok("35-2".to_owned())
@@ -249,7 +249,7 @@ mod tests {
         };
         let progress = progress(Some(&settled), &[], V36, &unknown, None);
         let release = for_progress(&progress, Some("35-1"), V36, None, "36-1", &known());
-        assert_eq!(release.unwrap_err().reason, HoldReason::UpgradePlanUnknown);
+        assert_eq!(release.unwrap_err().reason, GateReason::UpgradePlanUnknown);
     }
 
     #[test]
@@ -265,13 +265,13 @@ mod tests {
         );
         assert_eq!(
             for_hop(V35, V36, Some("35-0"), "36-1", &with_legacy).map_err(|hold| hold.reason),
-            Err(HoldReason::TKRLegacy),
+            Err(GateReason::TKRLegacy),
             "nor by a pin, which needs no more than the label"
         );
         let only_legacy = [legacy, release("36-1", V36)];
         assert_eq!(
             for_hop(V35, V36, None, "36-1", &only_legacy).map_err(|hold| hold.reason),
-            Err(HoldReason::NoTKRForHop)
+            Err(GateReason::NoTKRForHop)
         );
     }
 }

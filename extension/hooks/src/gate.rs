@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sluice_core::decision::Decision;
+use sluice_core::hold::HoldReason;
 use sluice_core::hook_call::HookCall;
 
 use crate::Hook;
@@ -76,7 +77,7 @@ pub enum Outcome {
     /// Go on; also the answer of discovery.
     Released,
     /// Wait, with the reason.
-    Held(&'static str),
+    Held(HoldReason),
     /// Could not be understood, with the reason.
     Failed(&'static str),
     /// Larger than any request is.

@@ -14,6 +14,7 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Method};
 use jiff::Timestamp;
 use sluice_core::decision::Decision;
+use sluice_core::hold::CallReason;
 use tracing::{debug, error, warn};
 
 use crate::body::{self, Budget, Peer};
@@ -176,7 +177,7 @@ fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Answer
                 format!("{SKIPS_MINORS}: Cluster API before 1.12 would go from {from} to {to} in one step");
             (
                 Reply::try_again(hook, &message).into_response(),
-                Outcome::Held(SKIPS_MINORS),
+                Outcome::Held(SKIPS_MINORS.into()),
             )
         }
         (Decision::Release, _) => (Reply::decided(hook, &decision).into_response(), Outcome::Released),
@@ -188,9 +189,9 @@ fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Answer
                     .headers_mut()
                     .insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            (response, Outcome::Held(reason.as_str()))
+            (response, Outcome::Held(*reason))
         }
     })
 }
 
-const SKIPS_MINORS: &str = "MinorVersionsSkipped";
+const SKIPS_MINORS: CallReason = CallReason::MinorVersionsSkipped;

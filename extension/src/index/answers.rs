@@ -41,7 +41,11 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use sluice_core::{hold::HoldReason, hook_call::Hook, retry::RetryPolicy};
+    use sluice_core::{
+        hold::{GateReason, HoldReason},
+        hook_call::Hook,
+        retry::RetryPolicy,
+    };
 
     use super::*;
 
@@ -63,7 +67,7 @@ mod tests {
     fn hold(message: &str) -> Decision {
         Decision::Hold {
             retry_after: RetryPolicy::default().retry_after("uid", std::time::Duration::ZERO),
-            reason: HoldReason::PackagesNotReady,
+            reason: HoldReason::Gate(GateReason::PackagesNotReady),
             message: message.to_owned(),
         }
     }

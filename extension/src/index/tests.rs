@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sluice_core::hook_call::Hook;
 use tokio::time::sleep;
 
-use sluice_core::hold::HoldReason;
+use sluice_core::hold::{CallReason, GateReason, HoldReason};
 use sluice_crds::labels::label;
 
 use super::*;
@@ -115,7 +115,10 @@ fn edited_without_record(path: &str) -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_the_record_has_not_seen_holds() {
     let (index, _tasks) = followed_with(&Frozen::new(), edited).await;
-    assert_eq!(reason(&index), Some(HoldReason::RecordBehindBootstrap));
+    assert_eq!(
+        reason(&index),
+        Some(HoldReason::Call(CallReason::RecordBehindBootstrap))
+    );
     let (index, _tasks) = followed_with(&Frozen::new(), edited_without_record).await;
     let unlabelled = HookCall {
         label: None,
@@ -144,7 +147,7 @@ async fn a_record_releases_nothing_while_no_replica_leads() {
     sleep(lease + sluice_core::unsynced::CURRENT_FOR).await;
     assert_eq!(reason(&index), None);
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(reason(&index), Some(HoldReason::NoLeader));
+    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::NoLeader)));
     leadership.renewed(lease);
     assert_eq!(reason(&index), None);
 }
@@ -156,7 +159,7 @@ async fn a_replica_that_has_never_seen_a_leader_releases_nothing_in_the_end() {
     index.needs(Leadership::new(Duration::from_secs(15)));
     assert_eq!(reason(&index), None);
     sleep(Duration::from_secs(61)).await;
-    assert_eq!(reason(&index), Some(HoldReason::NoLeader));
+    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::NoLeader)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +173,7 @@ async fn memory_of_any_age_is_no_knowledge() {
         &triggers,
         &Dependents::default(),
     );
-    assert_eq!(reason(&index), Some(HoldReason::Starting));
+    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::Starting)));
     let following = tokio::spawn(following);
     let follower = tokio::spawn({
         let index = index.clone();
@@ -188,7 +191,7 @@ async fn memory_of_any_age_is_no_knowledge() {
     sleep(Duration::from_secs(20)).await;
     assert_eq!(reason(&index), None, "young enough");
     sleep(Duration::from_secs(26)).await;
-    assert_eq!(reason(&index), Some(HoldReason::ReplicaStale));
+    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::ReplicaStale)));
     let unmanaged = HookCall {
         label: None,
         name: "another",
@@ -200,7 +203,7 @@ async fn memory_of_any_age_is_no_knowledge() {
         "nothing is known of others either"
     );
     sleep(Duration::from_hours(1)).await;
-    assert_eq!(reason(&index), Some(HoldReason::ReplicaStale));
+    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::ReplicaStale)));
     assert!(index.is_synced(), "a stale replica stays ready");
 
     frozen.set(false);
@@ -218,7 +221,7 @@ async fn the_first_call_after_a_pause_of_the_process_holds() {
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     sleep(Duration::from_mins(1)).await;
 
-    assert_eq!(reason(&index), Some(HoldReason::ReplicaStale));
+    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::ReplicaStale)));
 }
 
 #[rstest]
@@ -231,7 +234,7 @@ async fn one_store_that_is_cut_off_is_enough(
     assert_eq!(reason(&index), None);
     frozen.set(true);
     sleep(Duration::from_secs(46)).await;
-    assert_eq!(reason(&index), Some(HoldReason::ReplicaStale));
+    assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::ReplicaStale)));
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
@@ -247,7 +250,7 @@ async fn a_legacy_release_leaves_only_clusters_without_bootstrap_alone() {
     let Decision::Hold { reason, .. } = index.decide(&of("one")) else {
         panic!("released")
     };
-    assert_eq!(reason, HoldReason::TKRLegacy);
+    assert_eq!(reason, HoldReason::Gate(GateReason::TKRLegacy));
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 

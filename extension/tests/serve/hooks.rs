@@ -12,7 +12,7 @@ use rstest::rstest;
 use serde_json::Value;
 use sluice::serve::{Metrics, Server};
 use sluice_core::decision::Decision;
-use sluice_core::hold::HoldReason;
+use sluice_core::hold::{CallReason, HoldReason};
 use sluice_core::hook_call::HookCall;
 use sluice_core::retry::RetryAfter;
 use sluice_hooks::{Gate, router};
@@ -46,7 +46,7 @@ impl Gate for StaleOnce {
         }
         Decision::Hold {
             retry_after: RetryAfter::SHORTEST,
-            reason: HoldReason::ReplicaStale,
+            reason: HoldReason::Call(CallReason::ReplicaStale),
             message: "ReplicaStale".into(),
         }
     }

@@ -12,7 +12,7 @@ use sluice_crds::{
 
 use super::{Inputs, PackageFacts, Role, merge, packages};
 use crate::{
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     hop::{Course, Progress, WorkerFacts},
     names,
     version::{order, reached, same},
@@ -97,7 +97,7 @@ fn below(inputs: &Inputs<'_>, role: Role, found: &PackageFacts, wanted: &Package
     let (ref_name, version, least) = (&found.ref_name, &found.version, &wanted.version);
     let way_out = keep(ref_name, version);
     Hold::new(
-        HoldReason::PackageBelowRelease,
+        GateReason::PackageBelowRelease,
         format!(
             "{field} of ClusterBootstrap {cluster} has {ref_name} {version}, and TanzuKubernetesRelease {tkr} has {least}; \
              raise it to {name}, or keep it: {way_out}"
@@ -110,7 +110,7 @@ fn missing(inputs: &Inputs<'_>, role: Role, wanted: &PackageFacts, name: &str) -
     let (ref_name, version) = (&wanted.ref_name, &wanted.version);
     let way_out = keep(ref_name, "none");
     Hold::new(
-        HoldReason::PackageMissing,
+        GateReason::PackageMissing,
         format!(
             "{field} of ClusterBootstrap {cluster} lacks {ref_name}, and TanzuKubernetesRelease {tkr} has {version}; \
              add {name}, or leave it out: {way_out}"

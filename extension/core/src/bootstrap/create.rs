@@ -5,7 +5,7 @@ use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
 use super::{Catalogue, package_not_found};
 use crate::{
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     names,
 };
 
@@ -75,7 +75,7 @@ pub(super) fn localize(
     };
     let own = names::clone(cluster, &name).map_err(|error| {
         Hold::new(
-            HoldReason::NameTooLong,
+            GateReason::NameTooLong,
             format!("values of package {name}: {error}"),
         )
     })?;
@@ -103,7 +103,7 @@ pub(super) fn localize(
         }
         (None, None, None) => Ok(None),
         _ => Err(Hold::new(
-            HoldReason::SeveralValuesSources,
+            GateReason::SeveralValuesSources,
             format!(
                 "package {name} has more than one of inline, secretRef and providerRef in valuesFrom; keep one"
             ),

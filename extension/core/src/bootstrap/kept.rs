@@ -4,7 +4,7 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::PackageFacts;
 use crate::{
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     names,
     version::order,
 };
@@ -80,7 +80,7 @@ impl KeptVersions {
 fn invalid(part: &str, what: &str) -> Hold {
     let key = annotation::KEEP_PACKAGE_VERSIONS;
     Hold::new(
-        HoldReason::KeptVersionsInvalid,
+        GateReason::KeptVersionsInvalid,
         format!(
             "{part:?} in annotation {key} of the ClusterBootstrap {what}; write \
              \"antrea=1.7.1+vmware.1-tkg.1\" or \"antrea={NONE}\", several separated by commas, or remove it"
@@ -129,7 +129,7 @@ mod tests {
     #[case::two_versions("antrea=1.7.1,antrea=none", "\"antrea=none\"")]
     fn what_cannot_be_read_is_named(#[case] text: &str, #[case] part: &str) {
         let hold = KeptVersions::parse(text).unwrap_err();
-        assert_eq!(hold.reason, HoldReason::KeptVersionsInvalid);
+        assert_eq!(hold.reason, GateReason::KeptVersionsInvalid);
         for named in [part, annotation::KEEP_PACKAGE_VERSIONS, "remove it"] {
             assert!(hold.message.contains(named), "{hold}");
         }
@@ -139,7 +139,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "[a-c=,.+ 0-9-]{0,30}") {
             if let Err(hold) = KeptVersions::parse(&text) {
-                prop_assert_eq!(hold.reason, HoldReason::KeptVersionsInvalid);
+                prop_assert_eq!(hold.reason, GateReason::KeptVersionsInvalid);
             }
         }
     }

@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{Catalogue, Draft, KeptVersions, create::localize, package_not_found};
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{GateReason, Hold};
 
 /// One release: its name and the Package objects it lists.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +88,7 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
         };
     } else if let Some(cni) = &current.cni {
         return Err(Hold::new(
-            HoldReason::UnmanagedCNISet,
+            GateReason::UnmanagedCNISet,
             format!(
                 "spec.cni of ClusterBootstrap {cluster} is {} although annotation {} is set; remove one of the two",
                 cni.ref_name,
@@ -246,7 +246,7 @@ fn not_listed(ref_name: &str, release: Release<'_>, catalogue: &Catalogue) -> Ho
     }
     let message =
         format!("TanzuKubernetesRelease {tkr} lists no version of {ref_name} in spec.bootstrapPackages");
-    Hold::new(HoldReason::PackageNotInRelease, message)
+    Hold::new(GateReason::PackageNotInRelease, message)
 }
 
 fn bump_if_listed(

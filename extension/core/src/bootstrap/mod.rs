@@ -18,11 +18,11 @@ pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
 pub use twice::listed_twice;
 
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{GateReason, Hold};
 
 fn package_not_found(name: &str, by: &str) -> Hold {
     Hold::new(
-        HoldReason::PackageNotFound,
+        GateReason::PackageNotFound,
         format!("Package {name}, named by {by}, does not exist"),
     )
 }

@@ -14,7 +14,7 @@ use sluice_crds::{
 
 use super::Role;
 use crate::{
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     names::parse_string_for_label,
     providers::kinds,
 };
@@ -46,7 +46,7 @@ impl<'a> Provided<'a> {
 
     /// A hold that names the object and the package: `AntreaConfig ns1/c1-antrea-package with the values of …`.
     #[must_use]
-    pub fn hold(&self, reason: HoldReason, what: &str) -> Hold {
+    pub fn hold(&self, reason: GateReason, what: &str) -> Hold {
         let Self {
             package,
             by,
@@ -91,7 +91,7 @@ impl<'a> Provided<'a> {
     /// # Errors
     /// Its values are not those of this package, or not those that its spec asks for, yet.
     pub fn secret<'p>(&self, provider: &'p DynamicObject) -> Result<&'p str, Hold> {
-        let not_ready = |what: &str| Err(self.hold(HoldReason::ValuesNotReady, what));
+        let not_ready = |what: &str| Err(self.hold(GateReason::ValuesNotReady, what));
         if !self.is_labelled(provider) {
             return not_ready("is not labelled with this package yet");
         }
@@ -132,7 +132,7 @@ impl<'a> Provided<'a> {
             return Ok(());
         }
         Err(self.hold(
-            HoldReason::ValuesNotReady,
+            GateReason::ValuesNotReady,
             "has not computed them for this package yet",
         ))
     }
@@ -196,7 +196,7 @@ mod tests {
         let found = provided(Role::Cni, &by).secret(&object);
         let wanted = wanted.map_err(|what| {
             Hold::new(
-                HoldReason::ValuesNotReady,
+                GateReason::ValuesNotReady,
                 format!("AntreaConfig ns1/c1-antrea-package with the values of package {PACKAGE} {what}"),
             )
         });

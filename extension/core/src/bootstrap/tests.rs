@@ -7,7 +7,7 @@ use sluice_crds::run::{
 };
 
 use super::*;
-use crate::hold::HoldReason;
+use crate::hold::GateReason;
 
 fn package(name: &str) -> ClusterBootstrapPackage {
     ClusterBootstrapPackage {
@@ -141,7 +141,7 @@ fn a_template_that_names_a_missing_package_is_refused_by_name() {
         ..template("1")
     };
     let hold = from_template("c", &spec, &catalogue()).unwrap_err();
-    assert_eq!(hold.reason, HoldReason::PackageNotFound);
+    assert_eq!(hold.reason, GateReason::PackageNotFound);
     assert!(hold.message.contains("csi.x.7"), "{hold}");
 }
 
@@ -157,7 +157,7 @@ fn two_sources_of_values_are_refused() {
     };
     assert_eq!(
         from_template("c", &spec, &catalogue()).unwrap_err().reason,
-        HoldReason::SeveralValuesSources
+        GateReason::SeveralValuesSources
     );
 }
 
@@ -208,7 +208,7 @@ fn a_cni_that_the_release_does_not_list_is_refused() {
         ..template("1")
     };
     let hold = merged(&current, None, &template("2")).unwrap_err();
-    assert_eq!(hold.reason, HoldReason::PackageNotInRelease);
+    assert_eq!(hold.reason, GateReason::PackageNotInRelease);
     assert!(
         hold.message.contains("v2") && hold.message.contains("cpi.x"),
         "{hold}"
@@ -234,7 +234,7 @@ fn a_cni_that_the_release_lists_and_that_does_not_exist_is_refused_by_name() {
         kept: &KeptVersions::default(),
     })
     .unwrap_err();
-    assert_eq!(hold.reason, HoldReason::PackageNotFound);
+    assert_eq!(hold.reason, GateReason::PackageNotFound);
     assert!(
         hold.message.contains("Package antrea.x.2,") && hold.message.contains("v2"),
         "{hold}"
@@ -311,7 +311,7 @@ fn a_cni_beside_the_unmanaged_annotation_is_refused() {
         unmanaged_cni: true,
         kept: &KeptVersions::default(),
     };
-    assert_eq!(merge(&inputs).unwrap_err().reason, HoldReason::UnmanagedCNISet);
+    assert_eq!(merge(&inputs).unwrap_err().reason, GateReason::UnmanagedCNISet);
     let without = ClusterBootstrapSpec {
         cni: None,
         ..current.clone()

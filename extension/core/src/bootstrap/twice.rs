@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluice_crds::run::ClusterBootstrapSpec;
 
 use super::{Catalogue, packages};
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{GateReason, Hold};
 use crate::names;
 
 /// The first two packages of `spec` whose PackageInstalls have one name. Packages that do not exist have none.
@@ -19,7 +19,7 @@ pub fn listed_twice(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Optio
         let (short, this) = (names::short(&facts.ref_name), (role.field(), &package.ref_name));
         if let Some((field, name)) = seen.insert(short, this) {
             return Some(Hold::new(
-                HoldReason::PackageListedTwice,
+                GateReason::PackageListedTwice,
                 format!(
                     "Packages {name} ({field}) and {} ({}) would be one PackageInstall, {short}; keep the one in the field where the release has it",
                     this.1, this.0

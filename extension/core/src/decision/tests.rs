@@ -126,7 +126,7 @@ const WRONG: [(&str, Hook, Edit, HoldReason); 20] = [
         "label of a legacy release",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.legacy = true,
-        HoldReason::TKRLegacy,
+        HoldReason::Gate(GateReason::TKRLegacy),
     ),
     (
         "label removed",
@@ -135,7 +135,7 @@ const WRONG: [(&str, Hook, Edit, HoldReason); 20] = [
             s.call.label = None;
             s.record().label.clear();
         },
-        HoldReason::TKRLabelRemoved,
+        HoldReason::Gate(GateReason::TKRLabelRemoved),
     ),
     (
         "label emptied",
@@ -144,97 +144,97 @@ const WRONG: [(&str, Hook, Edit, HoldReason); 20] = [
             s.call.label = Some("");
             s.record().label.clear();
         },
-        HoldReason::TKRLabelRemoved,
+        HoldReason::Gate(GateReason::TKRLabelRemoved),
     ),
     (
         "no record",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.record = None,
-        HoldReason::NoRecord,
+        HoldReason::Call(CallReason::NoRecord),
     ),
     (
         "later schema",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.record().schema = SCHEMA + 1,
-        HoldReason::RecordSchemaUnknown,
+        HoldReason::Call(CallReason::RecordSchemaUnknown),
     ),
     (
         "no schema",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.record().schema = 0,
-        HoldReason::RecordSchemaUnknown,
+        HoldReason::Call(CallReason::RecordSchemaUnknown),
     ),
     (
         "same name, other cluster",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.record().cluster_uid = "before".into(),
-        HoldReason::RecordOfAnotherCluster,
+        HoldReason::Call(CallReason::RecordOfAnotherCluster),
     ),
     (
         "cluster edited",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.call.generation = 8,
-        HoldReason::RecordBehindCluster,
+        HoldReason::Call(CallReason::RecordBehindCluster),
     ),
     (
         "bootstrap edited",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.bootstrap_generation = Some(13),
-        HoldReason::RecordBehindBootstrap,
+        HoldReason::Call(CallReason::RecordBehindBootstrap),
     ),
     (
         "bootstrap made anew",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.bootstrap_generation = Some(1),
-        HoldReason::RecordBehindBootstrap,
+        HoldReason::Call(CallReason::RecordBehindBootstrap),
     ),
     (
         "bootstrap deleted",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.bootstrap_generation = None,
-        HoldReason::RecordBehindBootstrap,
+        HoldReason::Call(CallReason::RecordBehindBootstrap),
     ),
     (
         "label edited",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.call.label = Some("v1.36.3---sluice.2"),
-        HoldReason::RecordBehindLabel,
+        HoldReason::Call(CallReason::RecordBehindLabel),
     ),
     (
         "target edited",
         Hook::BeforeClusterUpgrade,
         |s| s.call.version = "v1.36.4",
-        HoldReason::RecordOfAnotherTarget,
+        HoldReason::Call(CallReason::RecordOfAnotherTarget),
     ),
     (
         "target edited before creation",
         Hook::BeforeClusterCreate,
         |s| s.record().to = "v1.34.4".into(),
-        HoldReason::RecordOfAnotherTarget,
+        HoldReason::Call(CallReason::RecordOfAnotherTarget),
     ),
     (
         "first step unknown",
         Hook::BeforeClusterUpgrade,
         |s| s.call.first_step = Some("v1.36.3"),
-        HoldReason::VersionNotPlanned,
+        HoldReason::Call(CallReason::VersionNotPlanned),
     ),
     (
         "version unknown",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.call.version = "v1.36.3",
-        HoldReason::VersionNotPlanned,
+        HoldReason::Call(CallReason::VersionNotPlanned),
     ),
     (
         "another build of the version",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.call.version = "v1.35.4+b",
-        HoldReason::VersionNotPlanned,
+        HoldReason::Call(CallReason::VersionNotPlanned),
     ),
     (
         "gate of another hook",
         Hook::AfterWorkersUpgrade,
         |s| s.record().gates.retain(|g| g.hook != Hook::AfterWorkersUpgrade),
-        HoldReason::VersionNotPlanned,
+        HoldReason::Call(CallReason::VersionNotPlanned),
     ),
     (
         "gate closed",
@@ -244,13 +244,13 @@ const WRONG: [(&str, Hook, Edit, HoldReason); 20] = [
                 *gate = self::gate(gate.hook, "v1.35.4", false);
             }
         },
-        HoldReason::PackagesNotReady,
+        HoldReason::Gate(GateReason::PackagesNotReady),
     ),
     (
         "no replica leads",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.leaderless = true,
-        HoldReason::NoLeader,
+        HoldReason::Call(CallReason::NoLeader),
     ),
 ];
 
@@ -316,7 +316,7 @@ fn before_cluster_api_1_12_the_target_is_the_step() {
     scene.call.first_step = None;
     assert_eq!(
         reason(&scene.decide_by(&CLAUSES)),
-        Some(HoldReason::VersionNotPlanned)
+        Some(HoldReason::Call(CallReason::VersionNotPlanned))
     );
     scene
         .record()
@@ -333,7 +333,7 @@ fn a_hold_carries_reason_message_and_a_wait() {
         scene.decide_by(&CLAUSES),
         Decision::Hold {
             retry_after: RetryAfter::SHORTEST,
-            reason: HoldReason::PackagesNotReady,
+            reason: HoldReason::Gate(GateReason::PackagesNotReady),
             message: "PackagesNotReady: waiting for antrea 1.9.0".into(),
         }
     );
@@ -346,7 +346,10 @@ fn a_reason_of_a_newer_release_still_holds() {
         gate.open = false;
         gate.reason = "SomethingNewer".into();
     }
-    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::GateClosed));
+    assert_eq!(
+        reason(&scene.decide_by(&CLAUSES)),
+        Some(HoldReason::Call(CallReason::GateClosed))
+    );
 }
 
 #[test]
@@ -354,10 +357,13 @@ fn an_index_that_misses_the_release_says_so_before_any_record_exists() {
     let mut scene = Scene::released(Hook::BeforeClusterUpgrade);
     scene.record = None;
     scene.missing = Some(Hold::new(
-        HoldReason::TKRNotFound,
+        GateReason::TKRNotFound,
         "TanzuKubernetesRelease v1.36.3---sluice.1 does not exist",
     ));
-    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::TKRNotFound));
+    assert_eq!(
+        reason(&scene.decide_by(&CLAUSES)),
+        Some(HoldReason::Gate(GateReason::TKRNotFound))
+    );
 }
 
 #[rstest]
@@ -397,7 +403,7 @@ fn what_is_ours(
 #[rstest]
 fn without_knowledge_every_hook_holds_but_the_one_that_cannot(
     #[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] hook: usize,
-    #[values((Unsynced::Starting, HoldReason::Starting), (Unsynced::Stale, HoldReason::ReplicaStale))]
+    #[values((Unsynced::Starting, HoldReason::Call(CallReason::Starting)), (Unsynced::Stale, HoldReason::Call(CallReason::ReplicaStale)))]
     because: (Unsynced, HoldReason),
     #[values(None, Some("v1.36.3---sluice.1"))] label: Option<&'static str>,
 ) {
@@ -414,9 +420,9 @@ fn without_knowledge_every_hook_holds_but_the_one_that_cannot(
 }
 
 #[rstest]
-#[case::starting_in_time(Unsynced::Starting, 600, Some(HoldReason::Starting))]
+#[case::starting_in_time(Unsynced::Starting, 600, Some(HoldReason::Call(CallReason::Starting)))]
 #[case::starting_too_late(Unsynced::Starting, 601, None)]
-#[case::stale_in_time(Unsynced::Stale, 600, Some(HoldReason::ReplicaStale))]
+#[case::stale_in_time(Unsynced::Stale, 600, Some(HoldReason::Call(CallReason::ReplicaStale)))]
 #[case::stale_too_late(Unsynced::Stale, 601, None)]
 fn a_deletion_is_let_go_by_any_replica_after_the_limit(
     #[case] unsynced: Unsynced,

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     bootstrap::{PackageFacts, Role, packages},
     build::{self, Repair},
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     proof::{JudgedOn, is_made_from, judge, unseen},
     record::latch,
 };
@@ -97,7 +97,7 @@ pub(super) fn confirm(
     }
     packages.judged = judged;
     packages.reach = Reach::Reached { uid };
-    let unknown = |message| Hold::new(HoldReason::PackagesUnknown, message);
+    let unknown = |message| Hold::new(GateReason::PackagesUnknown, message);
     let mut looks = packages.planned.iter().zip(looks);
     if let Some((changed, _)) = looks.find(|(_, look)| matches!(look, Look::Changed | Look::Altered)) {
         // Whatever was altered is looked for, and put right, in the next pass.

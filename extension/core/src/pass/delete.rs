@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     build::Owner,
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     names,
 };
 
@@ -60,11 +60,11 @@ fn uninstall(known: &Known<'_>, after: &mut After, bootstrap: &ClusterBootstrap)
         let hold = stop.held()?;
         after.close = true;
         // A workload that was never reachable has nothing to uninstall.
-        return Ok(Some(hold).filter(|hold| hold.reason != HoldReason::KubeconfigNotFound));
+        return Ok(Some(hold).filter(|hold| hold.reason != GateReason::KubeconfigNotFound));
     }
     let unreachable = || {
         Hold::new(
-            HoldReason::WorkloadUnreachable,
+            GateReason::WorkloadUnreachable,
             "the workload API server does not answer",
         )
     };
@@ -91,7 +91,7 @@ fn uninstall(known: &Known<'_>, after: &mut After, bootstrap: &ClusterBootstrap)
             "waiting for PackageInstall {} to be uninstalled",
             install.name_any()
         );
-        Hold::new(HoldReason::UninstallRunning, message)
+        Hold::new(GateReason::UninstallRunning, message)
     });
     let deleted = in_order(running.map(|install| {
         if install.metadata.deletion_timestamp.is_some() {

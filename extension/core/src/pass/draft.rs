@@ -15,7 +15,7 @@ use super::{
 use crate::{
     bootstrap::{Draft, ValuesClone},
     build,
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
 };
 
 /// The ClusterBootstrap as it is now, written where it has to be another one; and what is wrong.
@@ -75,7 +75,7 @@ fn copied(known: &Known<'_>, clone: &ValuesClone) -> Step<Secret> {
             let found = known.read::<Secret>(from, (Server::Management, Some(system)), Sight::First)?;
             let missing = || {
                 Hold::new(
-                    HoldReason::ValuesNotFound,
+                    GateReason::ValuesNotFound,
                     format!("Secret {system}/{from} with the values of package {package} does not exist"),
                 )
             };

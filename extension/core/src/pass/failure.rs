@@ -1,7 +1,7 @@
 //! What the answers of API servers come to that are none, or that refuse.
 
 use crate::{
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     step::Failure,
 };
 
@@ -22,7 +22,7 @@ pub(super) fn silent(failure: &Failure) -> Hold {
         _ if failure.too_long => "the workload API server answers with more than Sluice reads".to_owned(),
         _ => SILENT.to_owned(),
     };
-    Hold::new(HoldReason::WorkloadUnreachable, message)
+    Hold::new(GateReason::WorkloadUnreachable, message)
 }
 
 /// The management API server did not do what a pass needs.
@@ -36,7 +36,7 @@ pub fn pass_failed(failure: &Failure) -> Hold {
         }
         _ => "the management API server does not answer a request; the log of Sluice says why",
     };
-    Hold::new(HoldReason::PassFailed, message)
+    Hold::new(GateReason::PassFailed, message)
 }
 
 /// The workload API server did not take what belongs to `package`.
@@ -44,7 +44,7 @@ pub(super) fn refused(package: &str, failure: &Failure) -> Hold {
     match failure.code {
         // The package API is served by the kapp-controller that has just been installed or restarted.
         Some(404 | 503) => Hold::new(
-            HoldReason::KappControllerRestarting,
+            GateReason::KappControllerRestarting,
             "waiting for kapp-controller to serve the package API",
         ),
         // Another try will not change these.
@@ -62,7 +62,7 @@ pub(super) fn write_refused(package: &str, server: &str, failure: &Failure) -> H
         _ => failure.message.chars().take(LONGEST_MESSAGE).collect(),
     };
     Hold::new(
-        HoldReason::WriteRefused,
+        GateReason::WriteRefused,
         format!("the {server} API server refuses package {package}: {message}"),
     )
 }
@@ -85,7 +85,7 @@ mod tests {
             ..Failure::other(Server::Workload, "")
         };
         let hold = silent(&failure);
-        assert_eq!(hold.reason, HoldReason::WorkloadUnreachable);
+        assert_eq!(hold.reason, GateReason::WorkloadUnreachable);
         assert_eq!(hold.message, says);
     }
 }

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     bootstrap::Role,
     digest::Ground,
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     proof::{JudgedOn, Judgement, Standing, judge, standing, unseen},
     record::latch,
 };
@@ -84,7 +84,7 @@ pub(super) fn packages(
     } = plan(recorded)?;
     let waiting = missing
         .as_ref()
-        .is_some_and(|hold| hold.reason == HoldReason::ValuesNotReady);
+        .is_some_and(|hold| hold.reason == GateReason::ValuesNotReady);
     if waiting
         && validated.paused.is_none()
         && problem.is_none()

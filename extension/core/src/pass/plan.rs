@@ -13,7 +13,7 @@ use crate::{
     bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
     build::{self, Install, Owner, Place, Values},
     digest::{self, Ground, Installer},
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     names,
     proof::{JudgedOn, Judgement, Target},
 };
@@ -209,7 +209,7 @@ fn one(
     let facts = catalogue.get(name).cloned().ok_or_else(|| {
         let field = role.field();
         Hold::new(
-            HoldReason::PackageNotFound,
+            GateReason::PackageNotFound,
             format!(
                 "Package {name}, named by {field} of ClusterBootstrap {}/{}, does not exist",
                 owner.namespace, owner.name
@@ -225,7 +225,7 @@ fn one(
     };
     let digest = digest::values(&ground, &values);
     let too_long =
-        |error: names::NameTooLong| Hold::new(HoldReason::NameTooLong, format!("package {name}: {error}"));
+        |error: names::NameTooLong| Hold::new(GateReason::NameTooLong, format!("package {name}: {error}"));
     let policy = policy.and_then(|policy| policy.packages.iter().find(|each| each.package == short));
     Ok(Planned {
         role,

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     bootstrap::{Provided, Role},
-    hold::HoldReason,
+    hold::GateReason,
 };
 
 /// A provider and where it is.
@@ -64,7 +64,7 @@ pub(super) fn label(known: &Known<'_>, spec: &ClusterBootstrapSpec) -> Step<()> 
         Ok(_) => Ok(()),
         Err(Stop::Failed(failure)) if failure.code == Some(403) => Err(asked
             .hold(
-                HoldReason::WriteRefused,
+                GateReason::WriteRefused,
                 &format!(
                     "cannot be labelled with this package; allow Sluice to patch it: {}",
                     failure.message
@@ -80,7 +80,7 @@ pub(super) fn label(known: &Known<'_>, spec: &ClusterBootstrapSpec) -> Step<()> 
 /// # Errors
 /// What an operator has to put right is a [`Hold`].
 pub(super) fn find(known: &Known<'_>, asked: &Provided<'_>, sight: Sight) -> Step<Found> {
-    let missing = |what: &str| Stop::from(asked.hold(HoldReason::ValuesNotFound, what));
+    let missing = |what: &str| Stop::from(asked.hold(GateReason::ValuesNotFound, what));
     let resource = match asked.ours() {
         Some(ours) => Resource::from(&ours),
         None => match served(known, asked) {
@@ -205,7 +205,7 @@ mod tests {
             return;
         };
         let hold = stop.held().unwrap();
-        assert_eq!(hold.reason, HoldReason::ValuesNotFound);
+        assert_eq!(hold.reason, GateReason::ValuesNotFound);
         assert!(
             hold.message.contains("FooConfig team-a/one") && hold.message.contains(says),
             "{}",

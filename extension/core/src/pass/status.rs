@@ -19,7 +19,7 @@ use super::{
 use crate::{
     bootstrap::Belonging,
     conditions::{Mirrored, mirror, with_nothing_to_prove},
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     record::{BootstrapFacts, Observed, PackageSet, Workload, advance, held_for, is_urgent, of_cluster},
 };
 
@@ -233,7 +233,7 @@ fn blank<'a>(known: &'a Known<'_>) -> Observed<'a> {
         bootstrap: BootstrapFacts::default(),
         tkr: Ok(""),
         workload: Workload::NotYet(Hold::new(
-            HoldReason::ClusterDeleting,
+            GateReason::ClusterDeleting,
             "the Cluster is being deleted",
         )),
         packages: None,
@@ -316,7 +316,7 @@ fn write(
     let kept = written.status.and_then(|status| status.upgrade);
     if kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
         let hold = Hold::new(
-            HoldReason::CRDOutdated,
+            GateReason::CRDOutdated,
             "the ClusterBootstrap definition is older than this release and drops fields of status.upgrade; apply its CRDs",
         );
         after.note = Some(Some(hold.clone()));
@@ -347,7 +347,7 @@ fn event(status: &ClusterBootstrapStatus) -> Option<Event> {
         let note = format!("packages are ready on {}", record.to);
         return Some(Event::Said("PackagesReady", note));
     };
-    let reason = HoldReason::parse(&gate.reason)?;
+    let reason = GateReason::parse(&gate.reason)?;
     Some(Event::Held(Hold::new(reason, gate.message.clone())))
 }
 

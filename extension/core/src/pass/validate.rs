@@ -12,7 +12,7 @@ use crate::{
         self, Belonging, Change, Draft, Inputs, KeptVersions, Release, from_template, is_bound, merge,
     },
     cluster::is_legacy,
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     hop::{Progress, progress},
     record::pause,
     tkr::{TkrFacts, for_progress, template_not_found, tkr_legacy, tkr_not_found},
@@ -72,7 +72,7 @@ pub(super) fn validate(known: &Known<'_>) -> Step<Validated> {
 fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<String, Hold> {
     if found.label.is_empty() {
         return Err(Hold::new(
-            HoldReason::TKRLabelRemoved,
+            GateReason::TKRLabelRemoved,
             format!("the Cluster has a ClusterBootstrap, but no label {}", label::TKR),
         ));
     }

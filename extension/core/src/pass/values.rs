@@ -10,7 +10,7 @@ use super::{Known, Server, Sight, Step, provider};
 use crate::{
     bootstrap::{Provided, Role},
     build::{Values, inline_document},
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
 };
 
 /// Values that say nothing: a PackageInstall names a Secret in any case, because its name carries the stage.
@@ -46,7 +46,7 @@ pub(super) fn values(
             Ok(content(&found))
         }
         _ => Err(Hold::new(
-            HoldReason::SeveralValuesSources,
+            GateReason::SeveralValuesSources,
             format!(
                 "package {of} has more than one of inline, secretRef and providerRef in valuesFrom; keep one"
             ),
@@ -65,7 +65,7 @@ fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight:
     let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), sight)?;
     let missing = || {
         Hold::new(
-            HoldReason::ValuesNotFound,
+            GateReason::ValuesNotFound,
             format!(
                 "Secret {namespace}/{secret} with the values of package {package} ({field}) does not exist"
             ),

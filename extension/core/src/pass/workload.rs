@@ -12,7 +12,7 @@ use super::{
     failure::{SILENT, silent},
 };
 use crate::{
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     kubeconfig,
     record::Workload,
 };
@@ -39,7 +39,7 @@ impl Reach {
     /// Nothing is known of it.
     pub(super) fn creating() -> Self {
         Self::NotYet(Hold::new(
-            HoldReason::ControlPlaneCreating,
+            GateReason::ControlPlaneCreating,
             "waiting for the control plane",
         ))
     }
@@ -47,7 +47,7 @@ impl Reach {
     /// The connection has to be closed; the next pass opens another one.
     pub(super) fn lost() -> Self {
         Self::Lost(Hold::new(
-            HoldReason::WorkloadUnreachable,
+            GateReason::WorkloadUnreachable,
             "opening another connection to the workload API server",
         ))
     }
@@ -84,7 +84,7 @@ pub(super) fn connect(known: &Known<'_>) -> Step<u64> {
     let bytes = found.and_then(|found| found.data?.remove(name::KUBECONFIG_KEY));
     let missing = || {
         Hold::new(
-            HoldReason::KubeconfigNotFound,
+            GateReason::KubeconfigNotFound,
             format!(
                 "waiting for Secret {namespace}/{secret} with key {}",
                 name::KUBECONFIG_KEY
@@ -95,7 +95,7 @@ pub(super) fn connect(known: &Known<'_>) -> Step<u64> {
     // The reason names the field; what the field holds is never repeated.
     let refused = |why: &dyn std::fmt::Display| {
         Hold::new(
-            HoldReason::KubeconfigRefused,
+            GateReason::KubeconfigRefused,
             format!("kubeconfig in Secret {namespace}/{secret}: {why}"),
         )
     };
@@ -104,7 +104,7 @@ pub(super) fn connect(known: &Known<'_>) -> Step<u64> {
     match known.answer(Ask::Connection(Box::new(ParsedKubeconfig { parsed, digest })))? {
         Answer::Connected(connection) => Ok(*connection),
         Answer::NotConnected(why) => Err(refused(why).into()),
-        _ => Err(Hold::new(HoldReason::WorkloadUnreachable, SILENT).into()),
+        _ => Err(Hold::new(GateReason::WorkloadUnreachable, SILENT).into()),
     }
 }
 
@@ -132,13 +132,13 @@ pub(super) fn reach(known: &Known<'_>, moment: Moment) -> Step<Reach> {
             }
             Reach::Unreachable {
                 since: *since,
-                hold: Hold::new(HoldReason::WorkloadUnreachable, SILENT),
+                hold: Hold::new(GateReason::WorkloadUnreachable, SILENT),
             }
         }
         Contact::GivenUp(why) => {
             let message =
                 format!("PackageInstalls or Apps of the workload cluster cannot be kept in memory: {why}");
-            Reach::NotYet(Hold::new(HoldReason::WorkloadUnreachable, message))
+            Reach::NotYet(Hold::new(GateReason::WorkloadUnreachable, message))
         }
         Contact::Serves { uid } => Reach::Reached { uid: uid.clone() },
         Contact::Unread { since, failure } => match since {

@@ -10,7 +10,7 @@ use super::applied::all_changes_applied;
 use super::first_run::is_later_run;
 use super::{Target, app_version};
 use crate::conditions::Summary;
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{Hold, PackageReason};
 
 /// What a package is judged by.
 #[derive(Clone, Copy)]
@@ -31,14 +31,14 @@ pub(super) struct Clause {
     /// Whether it is met. Without an App all but one are.
     pub(super) met: fn(&Evidence<'_>) -> bool,
     /// Why there is no proof when it is not.
-    pub(super) objection: fn(&Evidence<'_>) -> Hold,
+    pub(super) objection: fn(&Evidence<'_>) -> Hold<PackageReason>,
 }
 
 macro_rules! clause {
     ($met:expr, $reason:ident, $message:literal) => {
         Clause {
             met: $met,
-            objection: |_| Hold::new(HoldReason::$reason, $message),
+            objection: |_| Hold::new(PackageReason::$reason, $message),
         }
     };
 }
@@ -259,21 +259,21 @@ pub(super) fn stopped(seen: &Evidence<'_>) -> bool {
 }
 
 /// What a package without proof waits for when nothing else is wrong.
-pub(super) fn unfinished() -> Hold {
+pub(super) fn unfinished() -> Hold<PackageReason> {
     Hold::new(
-        HoldReason::PackageInstallReconciling,
+        PackageReason::PackageInstallReconciling,
         "waiting for kapp-controller to finish",
     )
 }
 
 /// What went wrong with a package that failed: the App's own words, else those of the PackageInstall.
-pub(super) fn failure(seen: &Evidence<'_>) -> Hold {
+pub(super) fn failure(seen: &Evidence<'_>) -> Hold<PackageReason> {
     let failed_app = seen
         .app
         .filter(|app| Summary::of_app(app) == Some(Summary::ReconcileFailed));
     if let Some(status) = failed_app.and_then(|app| app.status.as_ref()) {
         let message = failure_message(status.useful_error_message.as_deref(), &status.conditions);
-        return Hold::new(HoldReason::AppFailed, message);
+        return Hold::new(PackageReason::AppFailed, message);
     }
     let status = seen.install.status.as_ref();
     let useful = status.and_then(|status| status.useful_error_message.as_deref());
@@ -281,12 +281,12 @@ pub(super) fn failure(seen: &Evidence<'_>) -> Hold {
         .map(|status| status.conditions.as_slice())
         .unwrap_or_default();
     Hold::new(
-        HoldReason::PackageInstallFailed,
+        PackageReason::PackageInstallFailed,
         failure_message(useful, conditions),
     )
 }
 
-fn install_unfinished(seen: &Evidence<'_>) -> Hold {
+fn install_unfinished(seen: &Evidence<'_>) -> Hold<PackageReason> {
     if Summary::of_install(seen.install) == Some(Summary::ReconcileFailed) {
         failure(seen)
     } else {
@@ -294,12 +294,12 @@ fn install_unfinished(seen: &Evidence<'_>) -> Hold {
     }
 }
 
-fn app_unfinished(seen: &Evidence<'_>) -> Hold {
+fn app_unfinished(seen: &Evidence<'_>) -> Hold<PackageReason> {
     if seen.app.and_then(Summary::of_app) == Some(Summary::ReconcileFailed) {
         failure(seen)
     } else {
         Hold::new(
-            HoldReason::AppReconciling,
+            PackageReason::AppReconciling,
             "waiting for kapp-controller to finish",
         )
     }

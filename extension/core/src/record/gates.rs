@@ -2,14 +2,17 @@
 
 use sluice_crds::run::{Gate, Hook, Phase, UpgradeRecord};
 
-use super::{Observed, gate, holds, open};
-use crate::hold::{Hold, HoldReason};
+use super::{Observed, gate, holds};
+use crate::hold::{GateReason, Hold};
 use crate::hop::{ControlPlanePhase, Course, Progress};
 use crate::proof::Judgement;
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
 const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
+
+/// What a gate answers: the hook and version that it is about, and why it is closed if it is.
+type Answer<'a> = (Hook, &'a str, Option<Hold>);
 
 /// What gates are computed from.
 pub(super) struct View<'a> {
@@ -52,7 +55,7 @@ impl<'a> View<'a> {
 
     /// Every gate of the record.
     pub(super) fn gates(&self, record: &UpgradeRecord) -> Vec<Gate> {
-        let mut gates: Vec<Gate> = self
+        let mut answers: Vec<Answer<'_>> = self
             .passed()
             .into_iter()
             .flat_map(|version| self.of_passed(version))
@@ -60,20 +63,24 @@ impl<'a> View<'a> {
         let ahead = matches!(self.progress.course, Course::Forward | Course::Unplanned);
         let hop_is_next = ahead || self.progress.taken;
         if hop_is_next {
-            gates.extend(self.of_hop(record));
+            answers.extend(self.of_hop(record));
         }
         if self.at_target() {
             let hold = self.kept(Hook::AfterClusterUpgrade, &record.to, || {
-                let workers_done = gates
-                    .iter()
-                    .find(|gate| gate.hook == Hook::AfterWorkersUpgrade && same(&gate.version, &record.to));
+                let workers_done = answers.iter().find(|(hook, version, _)| {
+                    *hook == Hook::AfterWorkersUpgrade && same(version, &record.to)
+                });
                 workers_done
-                    .and_then(closed)
+                    .and_then(|(_, _, hold)| hold.clone())
                     .or_else(|| self.pause.clone())
                     .or_else(|| holds::settling(self.judged, self.seen, record.settling_since.as_ref()))
             });
-            gates.push(gate(Hook::AfterClusterUpgrade, &record.to, hold));
+            answers.push((Hook::AfterClusterUpgrade, &record.to, hold));
         }
+        let gates = answers
+            .into_iter()
+            .map(|(hook, version, hold)| gate(hook, version, hold))
+            .collect();
         self.with_deletion(gates)
     }
 
@@ -83,7 +90,7 @@ impl<'a> View<'a> {
         if self.seen.cluster.deleting {
             let hold = (!self.seen.uninstalled).then(|| {
                 Hold::new(
-                    HoldReason::UninstallRunning,
+                    GateReason::UninstallRunning,
                     "waiting for the packages to be uninstalled",
                 )
             });
@@ -128,11 +135,11 @@ impl<'a> View<'a> {
 
     /// The gates of a version below the hop. They were open before the hop moved on, unless nobody recorded it or the
     /// target moved. Then the packages of the hop, proven on the running version, are as good a proof.
-    fn of_passed(&self, version: &str) -> Vec<Gate> {
+    fn of_passed<'v>(&self, version: &'v str) -> Vec<Answer<'v>> {
         let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
             .into_iter()
             .filter(|hook| self.carries(*hook, version))
-            .map(|hook| open(hook, version));
+            .map(|hook| (hook, version, None));
         let after_control_plane = self.kept(Hook::AfterControlPlaneUpgrade, version, || {
             self.unproven(false, ALL)
         });
@@ -142,26 +149,26 @@ impl<'a> View<'a> {
             .or_else(|| self.kept(Hook::BeforeWorkersUpgrade, version, || self.unproven(false, ALL)));
         let after_workers = self.kept(Hook::AfterWorkersUpgrade, version, || before_workers.clone());
         let after = [
-            gate(Hook::AfterControlPlaneUpgrade, version, after_control_plane),
-            gate(Hook::BeforeWorkersUpgrade, version, before_workers),
-            gate(Hook::AfterWorkersUpgrade, version, after_workers),
+            (Hook::AfterControlPlaneUpgrade, version, after_control_plane),
+            (Hook::BeforeWorkersUpgrade, version, before_workers),
+            (Hook::AfterWorkersUpgrade, version, after_workers),
         ];
         before.chain(after).collect()
     }
 
     /// The gates of the hop.
-    fn of_hop(&self, record: &UpgradeRecord) -> Vec<Gate> {
+    fn of_hop(&self, record: &UpgradeRecord) -> Vec<Answer<'_>> {
         let hop = self.progress.hop.as_str();
         let mut gates = Vec::new();
         if record.from.is_none() {
             let hold = (!self.progress.taken).then(|| self.uncreated()).flatten();
-            gates.push(gate(Hook::BeforeClusterCreate, hop, hold));
+            gates.push((Hook::BeforeClusterCreate, hop, hold));
         } else {
             for hook in [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade] {
                 let hold = (!self.progress.taken)
                     .then(|| self.unproven(self.was_open(hook, hop), BEFORE))
                     .flatten();
-                gates.push(gate(hook, hop, hold));
+                gates.push((hook, hop, hold));
             }
         }
         let after_control_plane = self.kept(Hook::AfterControlPlaneUpgrade, hop, || {
@@ -184,9 +191,9 @@ impl<'a> View<'a> {
                 .clone()
                 .or_else(|| holds::workers(self.seen.workers, hop))
         });
-        gates.push(gate(Hook::AfterControlPlaneUpgrade, hop, after_control_plane));
-        gates.push(gate(Hook::BeforeWorkersUpgrade, hop, before_workers));
-        gates.push(gate(Hook::AfterWorkersUpgrade, hop, after_workers));
+        gates.push((Hook::AfterControlPlaneUpgrade, hop, after_control_plane));
+        gates.push((Hook::BeforeWorkersUpgrade, hop, before_workers));
+        gates.push((Hook::AfterWorkersUpgrade, hop, after_workers));
         gates
     }
 
@@ -195,7 +202,7 @@ impl<'a> View<'a> {
         let problem = self.seen.problem;
         self.pause.clone().or_else(|| {
             problem
-                .filter(|hold| hold.reason != HoldReason::ValuesNotReady)
+                .filter(|hold| hold.reason != GateReason::ValuesNotReady)
                 .cloned()
         })
     }
@@ -234,11 +241,4 @@ impl<'a> View<'a> {
             .iter()
             .any(|gate| gate.hook == hook && same(&gate.version, version))
     }
-}
-
-fn closed(gate: &Gate) -> Option<Hold> {
-    (!gate.open).then(|| {
-        let reason = HoldReason::parse(&gate.reason).unwrap_or(HoldReason::GateClosed);
-        Hold::new(reason, gate.message.clone())
-    })
 }

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{PackageState, Phase, UpgradeRecord};
 
 use super::{ClusterFacts, Observed, Workload};
-use crate::hold::{Hold, HoldReason};
+use crate::hold::{GateReason, Hold};
 use crate::hop::{ControlPlanePhase, Course, Progress, WorkerFacts};
 use crate::proof::Judgement;
 use crate::version::reached;
@@ -17,14 +17,14 @@ const GRACE: SignedDuration = SignedDuration::from_secs(60);
 const SETTLING: SignedDuration = SignedDuration::from_mins(30);
 
 /// Reasons that mean that nothing may be written.
-const PAUSES: [HoldReason; 3] = [
-    HoldReason::ClusterPaused,
-    HoldReason::BootstrapPaused,
-    HoldReason::StartHeldByAnnotation,
+const PAUSES: [GateReason; 3] = [
+    GateReason::ClusterPaused,
+    GateReason::BootstrapPaused,
+    GateReason::StartHeldByAnnotation,
 ];
 
 pub(super) fn is_pause(reason: &str) -> bool {
-    HoldReason::parse(reason).is_some_and(|reason| PAUSES.contains(&reason))
+    GateReason::parse(reason).is_some_and(|reason| PAUSES.contains(&reason))
 }
 
 pub(super) fn pause(
@@ -35,23 +35,23 @@ pub(super) fn pause(
 ) -> Option<Hold> {
     if cluster.deleting {
         return Some(Hold::new(
-            HoldReason::ClusterDeleting,
+            GateReason::ClusterDeleting,
             "the Cluster is being deleted",
         ));
     }
     if cluster.paused {
-        return Some(Hold::new(HoldReason::ClusterPaused, "the Cluster is paused"));
+        return Some(Hold::new(GateReason::ClusterPaused, "the Cluster is paused"));
     }
     if bootstrap_paused {
         return Some(Hold::new(
-            HoldReason::BootstrapPaused,
+            GateReason::BootstrapPaused,
             "the ClusterBootstrap is paused",
         ));
     }
     let starts = progress.settled_at().is_some() && !progress.taken && !begun(previous);
     (cluster.start_held && starts).then(|| {
         Hold::new(
-            HoldReason::StartHeldByAnnotation,
+            GateReason::StartHeldByAnnotation,
             "an annotation before-upgrade.hook.cluster.cluster.x-k8s.io is set on the Cluster",
         )
     })
@@ -67,7 +67,7 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
     if progress.course == Course::Below {
         let to = seen.cluster.topology_version;
         return Some(Hold::new(
-            HoldReason::VersionBelowControlPlane,
+            GateReason::VersionBelowControlPlane,
             format!("the control plane is above {to} already"),
         ));
     }
@@ -83,7 +83,7 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
     };
     (seen.bootstrap.resolved_tkr != Some(tkr)).then(|| {
         Hold::new(
-            HoldReason::BootstrapNotMerged,
+            GateReason::BootstrapNotMerged,
             format!("waiting for the packages of {tkr} to be in the ClusterBootstrap"),
         )
     })
@@ -111,7 +111,7 @@ pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option
     first_failed(concerned.iter().copied()).or_else(|| {
         let waiting = concerned.into_iter().find(|judgement| !judgement.ready())?;
         Some(Hold::new(
-            HoldReason::PackagesNotReady,
+            GateReason::PackagesNotReady,
             format!("waiting for {}", named(waiting)),
         ))
     })
@@ -119,7 +119,7 @@ pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option
 
 fn unknown() -> Hold {
     Hold::new(
-        HoldReason::PackagesUnknown,
+        GateReason::PackagesUnknown,
         "waiting for the packages to be known",
     )
 }
@@ -129,7 +129,7 @@ fn first_failed<'a>(judged: impl IntoIterator<Item = &'a Judgement>) -> Option<H
         .into_iter()
         .find(|judgement| judgement.record.state == PackageState::Failed)?;
     Some(Hold::new(
-        HoldReason::PackageFailed,
+        GateReason::PackageFailed,
         format!("{} failed to reconcile", named(failed)),
     ))
 }
@@ -156,7 +156,7 @@ pub(super) fn settling(
     }
     let unsettled = judged.iter().find(|judgement| !judgement.settled)?;
     Some(Hold::new(
-        HoldReason::PackagesNotSettled,
+        GateReason::PackagesNotSettled,
         format!("waiting for {} to be reconciled on every node", named(unsettled)),
     ))
 }
@@ -167,8 +167,8 @@ pub(super) fn control_plane(progress: &Progress) -> Option<Hold> {
         return None;
     }
     let reason = match progress.phase {
-        ControlPlanePhase::Creating => HoldReason::ControlPlaneCreating,
-        _ => HoldReason::ControlPlaneUpgrading,
+        ControlPlanePhase::Creating => GateReason::ControlPlaneCreating,
+        _ => GateReason::ControlPlaneUpgrading,
     };
     Some(Hold::new(
         reason,
@@ -186,7 +186,7 @@ pub(super) fn workers(workers: &[WorkerFacts], version: &str) -> Option<Hold> {
     };
     (!workers.iter().all(asked)).then(|| {
         Hold::new(
-            HoldReason::WorkersUpgrading,
+            GateReason::WorkersUpgrading,
             format!("waiting for the workers to be at {version}"),
         )
     })

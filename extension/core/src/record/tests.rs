@@ -3,7 +3,7 @@ use rstest::rstest;
 use sluice_crds::run::{PackageState, Phase};
 
 use super::*;
-use crate::hold::HoldReason;
+use crate::hold::GateReason;
 
 mod after_control_plane;
 mod courses;
@@ -181,20 +181,20 @@ pub(super) fn answer(record: &UpgradeRecord, hook: Hook, version: &str) -> Resul
     }
 }
 
-pub(super) fn held_by(reason: HoldReason) -> Result<(), String> {
+pub(super) fn held_by(reason: GateReason) -> Result<(), String> {
     Err(reason.as_str().into())
 }
 
 const BEFORE: [Hook; 2] = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade];
 
-fn hold(reason: HoldReason) -> Hold {
+fn hold(reason: GateReason) -> Hold {
     Hold::new(reason, "told by the controller")
 }
 
 fn silent_for(seconds: i64) -> Workload<'static> {
     Workload::Unreachable {
         since: at(NOW - seconds),
-        hold: hold(HoldReason::WorkloadUnreachable),
+        hold: hold(GateReason::WorkloadUnreachable),
     }
 }
 
@@ -202,28 +202,28 @@ type Edit = fn(&mut Scene);
 
 /// What keeps an upgrade with proven packages from starting.
 #[rustfmt::skip]
-const OBSTACLES: [(&str, Edit, HoldReason); 21] = [
-    ("cluster deleting", |s| s.cluster.deleting = true, HoldReason::ClusterDeleting),
-    ("cluster paused", |s| s.cluster.paused = true, HoldReason::ClusterPaused),
-    ("bootstrap paused", |s| s.bootstrap.paused = true, HoldReason::BootstrapPaused),
-    ("start held", |s| s.cluster.start_held = true, HoldReason::StartHeldByAnnotation),
-    ("problem", |s| s.problem = Some(hold(HoldReason::TemplateNotFound)), HoldReason::TemplateNotFound),
-    ("no release", |s| s.tkr = Err(hold(HoldReason::NoTKRForHop)), HoldReason::NoTKRForHop),
-    ("not merged", |s| s.bootstrap.resolved_tkr = Some("35-1"), HoldReason::BootstrapNotMerged),
-    ("never merged", |s| s.bootstrap.resolved_tkr = None, HoldReason::BootstrapNotMerged),
-    ("workload not reached", |s| s.workload = Workload::NotYet(hold(HoldReason::KubeconfigNotFound)), HoldReason::KubeconfigNotFound),
-    ("workload silent", |s| s.workload = silent_for(1), HoldReason::WorkloadUnreachable),
-    ("packages unknown", |s| s.judged = None, HoldReason::PackagesUnknown),
-    ("packages of another release", |s| s.judged_for.0 = Some("36-2"), HoldReason::PackagesUnknown),
-    ("packages of another hop", |s| s.judged_for.1 = Some(V35), HoldReason::PackagesUnknown),
-    ("packages of another stage", |s| s.judged_for.2 = Some(V34), HoldReason::PackagesUnknown),
-    ("first pending", |s| *s = s.clone().with_package(0, PackageState::Pending), HoldReason::PackagesNotReady),
-    ("last pending", |s| *s = s.clone().with_package(1, PackageState::Pending), HoldReason::PackagesNotReady),
-    ("applied", |s| *s = s.clone().with_package(1, PackageState::Applied), HoldReason::PackagesNotReady),
-    ("reconciling", |s| *s = s.clone().with_package(1, PackageState::Reconciling), HoldReason::PackagesNotReady),
-    ("failed", |s| *s = s.clone().with_package(1, PackageState::Failed), HoldReason::PackageFailed),
-    ("control plane not settled", |s| s.control_plane = versions(V35, ""), HoldReason::ControlPlaneCreating),
-    ("target below", |s| s.cluster.topology_version = V34, HoldReason::VersionBelowControlPlane),
+const OBSTACLES: [(&str, Edit, GateReason); 21] = [
+    ("cluster deleting", |s| s.cluster.deleting = true, GateReason::ClusterDeleting),
+    ("cluster paused", |s| s.cluster.paused = true, GateReason::ClusterPaused),
+    ("bootstrap paused", |s| s.bootstrap.paused = true, GateReason::BootstrapPaused),
+    ("start held", |s| s.cluster.start_held = true, GateReason::StartHeldByAnnotation),
+    ("problem", |s| s.problem = Some(hold(GateReason::TemplateNotFound)), GateReason::TemplateNotFound),
+    ("no release", |s| s.tkr = Err(hold(GateReason::NoTKRForHop)), GateReason::NoTKRForHop),
+    ("not merged", |s| s.bootstrap.resolved_tkr = Some("35-1"), GateReason::BootstrapNotMerged),
+    ("never merged", |s| s.bootstrap.resolved_tkr = None, GateReason::BootstrapNotMerged),
+    ("workload not reached", |s| s.workload = Workload::NotYet(hold(GateReason::KubeconfigNotFound)), GateReason::KubeconfigNotFound),
+    ("workload silent", |s| s.workload = silent_for(1), GateReason::WorkloadUnreachable),
+    ("packages unknown", |s| s.judged = None, GateReason::PackagesUnknown),
+    ("packages of another release", |s| s.judged_for.0 = Some("36-2"), GateReason::PackagesUnknown),
+    ("packages of another hop", |s| s.judged_for.1 = Some(V35), GateReason::PackagesUnknown),
+    ("packages of another stage", |s| s.judged_for.2 = Some(V34), GateReason::PackagesUnknown),
+    ("first pending", |s| *s = s.clone().with_package(0, PackageState::Pending), GateReason::PackagesNotReady),
+    ("last pending", |s| *s = s.clone().with_package(1, PackageState::Pending), GateReason::PackagesNotReady),
+    ("applied", |s| *s = s.clone().with_package(1, PackageState::Applied), GateReason::PackagesNotReady),
+    ("reconciling", |s| *s = s.clone().with_package(1, PackageState::Reconciling), GateReason::PackagesNotReady),
+    ("failed", |s| *s = s.clone().with_package(1, PackageState::Failed), GateReason::PackageFailed),
+    ("control plane not settled", |s| s.control_plane = versions(V35, ""), GateReason::ControlPlaneCreating),
+    ("target below", |s| s.cluster.topology_version = V34, GateReason::VersionBelowControlPlane),
 ];
 
 #[test]
@@ -253,7 +253,7 @@ fn an_upgrade_starts_when_every_package_is_proven() {
     ] {
         assert_eq!(
             answer(&record, hook, V36),
-            held_by(HoldReason::ControlPlaneUpgrading),
+            held_by(GateReason::ControlPlaneUpgrading),
             "{hook}"
         );
     }
@@ -271,7 +271,7 @@ fn anything_in_the_way_holds_the_start_and_is_named() {
         edit(&mut scene);
         let record = scene.advance(None);
         for gate in record.gates.iter().filter(|gate| BEFORE.contains(&gate.hook)) {
-            let below = expected == HoldReason::VersionBelowControlPlane && gate.version == V35;
+            let below = expected == GateReason::VersionBelowControlPlane && gate.version == V35;
             assert!(!gate.open || below, "{name}: {gate:?}");
         }
         let reasons: Vec<&str> = record.gates.iter().map(|gate| gate.reason.as_str()).collect();
@@ -374,11 +374,11 @@ fn a_set_without_packages_needs_no_proof() {
         .advance(Some(&started));
     assert_eq!(completed.outcome, Some(Outcome::Completed));
 
-    scene.problem = Some(hold(HoldReason::ValuesNotFound));
+    scene.problem = Some(hold(GateReason::ValuesNotFound));
     let unplanned = scene.clone().advance(None);
     assert_eq!(
         answer(&unplanned, Hook::BeforeControlPlaneUpgrade, V36),
-        held_by(HoldReason::ValuesNotFound),
+        held_by(GateReason::ValuesNotFound),
         "packages that could not be planned are not absent"
     );
     let mut at_the_end = scene.with_control_plane(V36, V36).with_workers(V36);
@@ -400,7 +400,7 @@ fn packages_for_after_the_control_plane_do_not_hold_it_but_hold_its_workers() {
     let settled = scene.with_control_plane(V36, V36).advance(Some(&started));
     assert_eq!(
         answer(&settled, Hook::AfterControlPlaneUpgrade, V36),
-        held_by(HoldReason::PackagesNotReady)
+        held_by(GateReason::PackagesNotReady)
     );
 }
 

@@ -37,7 +37,7 @@ mod tests {
     use sluice_crds::run::{Gate, Outcome};
 
     use super::*;
-    use crate::hold::HoldReason;
+    use crate::hold::GateReason;
 
     #[test]
     fn nothing_lets_machines_go_and_nothing_else_changes() {
@@ -58,7 +58,7 @@ mod tests {
             ],
             ..UpgradeRecord::default()
         };
-        let hold = Hold::new(HoldReason::ControlPlaneKindUnreadable, "why");
+        let hold = Hold::new(GateReason::ControlPlaneKindUnreadable, "why");
         let mut wanted = record.clone();
         for gate in &mut wanted.gates[..2] {
             gate.open = false;

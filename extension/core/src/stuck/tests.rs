@@ -74,7 +74,7 @@ fn what_is_progress(#[case] edit: fn(&mut UpgradeRecord), #[case] progress: bool
 
 #[test]
 fn without_a_record_progress_is_another_label_or_another_obstacle() {
-    let missing = |name: &str| Hold::new(HoldReason::TKRNotFound, name);
+    let missing = |name: &str| Hold::new(GateReason::TKRNotFound, name);
     let standing = Standing::of_hold("one", &missing("one"));
     assert_eq!(standing, Standing::of_hold("one", &missing("one")));
     assert_ne!(standing, Standing::of_hold("two", &missing("one")));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use sluice_core::bootstrap::{Belonging, Change, is_bound};
-use sluice_core::hold::{Hold, HoldReason};
+use sluice_core::hold::{GateReason, Hold};
 use sluice_core::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
 use sluice_core::proof::{Judgement, judge, unseen};
 use sluice_core::record::{
@@ -59,7 +59,7 @@ impl<'a> Sight<'a> {
             },
         );
         let tkr = match label(read.cluster.label) {
-            "" => Err(Hold::new(HoldReason::TKRLabelRemoved, "no label")),
+            "" => Err(Hold::new(GateReason::TKRLabelRemoved, "no label")),
             label => {
                 let resolved = belonging(&read.bootstrap).release();
                 for_progress(&progress, resolved, version(read.cluster.to), None, label, known)
@@ -80,7 +80,7 @@ impl<'a> Sight<'a> {
     }
 
     fn observed<'b>(&'b self, packages: Option<PackageSet<'b>>, uninstalled: bool) -> Observed<'b> {
-        let unreachable = Hold::new(HoldReason::WorkloadUnreachable, "silent");
+        let unreachable = Hold::new(GateReason::WorkloadUnreachable, "silent");
         let workload = match self.contact {
             Contact::Answers => Workload::Reached {
                 uid: SERVERS[usize::from(self.server)],
@@ -221,7 +221,7 @@ fn blank(read: &Read) -> Observed<'_> {
             resolved_tkr: None,
         },
         tkr: Ok(""),
-        workload: Workload::NotYet(Hold::new(HoldReason::ClusterDeleting, "")),
+        workload: Workload::NotYet(Hold::new(GateReason::ClusterDeleting, "")),
         packages: None,
         problem: None,
         uninstalled: false,
@@ -313,7 +313,7 @@ pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFac
     }
     let change = sight.change().filter(|_| free);
     if world.merge_fails && matches!(change, Some((_, Change::Merge))) {
-        sight.problem = Some(Hold::new(HoldReason::ValuesNotFound, "a Secret is missing"));
+        sight.problem = Some(Hold::new(GateReason::ValuesNotFound, "a Secret is missing"));
     } else if let Some((release, change)) = change {
         let bootstrap = &mut world.bootstrap;
         if change == Change::Merge && bootstrap.release != release {

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::Request;
 use rstest::rstest;
 use sluice_core::decision::Decision;
-use sluice_core::hold::HoldReason;
+use sluice_core::hold::{CallReason, GateReason, HoldReason};
 use sluice_hooks::{Hook, Profile, Reply, router};
 use tower::ServiceExt;
 
@@ -16,7 +16,10 @@ use crate::caller::{Received, always, call, changed, held, path, post, recorded}
 fn what_a_decision_becomes() {
     let mut table = String::new();
     for hook in Hook::ALL {
-        let hold = held(HoldReason::PackagesNotReady, "waiting for antrea 1.9.0");
+        let hold = held(
+            HoldReason::Gate(GateReason::PackagesNotReady),
+            "waiting for antrea 1.9.0",
+        );
         for (name, decision) in [("release", Decision::Release), ("hold", hold)] {
             let bytes = Reply::decided(hook, &decision).to_bytes();
             writeln!(table, "{hook} {name}\n  {}", String::from_utf8_lossy(&bytes)).unwrap();
@@ -54,7 +57,10 @@ async fn every_hook_is_answered_as_decided(
     let decision = if releases {
         Decision::Release
     } else {
-        held(HoldReason::PackagesNotReady, "waiting for antrea 1.9.0")
+        held(
+            HoldReason::Gate(GateReason::PackagesNotReady),
+            "waiting for antrea 1.9.0",
+        )
     };
     let router = router(always(decision), ());
     let profile = Profile::ALL
@@ -148,9 +154,9 @@ async fn an_older_cluster_api_takes_one_minor_at_a_time(
 }
 
 #[rstest]
-#[case::stale(HoldReason::ReplicaStale, true)]
-#[case::starting(HoldReason::Starting, true)]
-#[case::of_the_cluster(HoldReason::PackagesNotReady, false)]
+#[case::stale(HoldReason::Call(CallReason::ReplicaStale), true)]
+#[case::starting(HoldReason::Call(CallReason::Starting), true)]
+#[case::of_the_cluster(HoldReason::Gate(GateReason::PackagesNotReady), false)]
 #[tokio::test]
 async fn a_hold_that_is_the_replicas_own_ends_the_connection(
     #[case] reason: HoldReason,
@@ -178,7 +184,13 @@ async fn a_release_keeps_the_connection() {
 
 #[tokio::test]
 async fn a_long_message_is_cut_between_characters() {
-    let router = router(always(held(HoldReason::PackagesNotReady, &"ä".repeat(4000))), ());
+    let router = router(
+        always(held(
+            HoldReason::Gate(GateReason::PackagesNotReady),
+            &"ä".repeat(4000),
+        )),
+        (),
+    );
     let answer = call(
         &router,
         Hook::BeforeClusterUpgrade,

@@ -23,7 +23,7 @@ use kube::{
     },
 };
 use sluice_core::{
-    hold::{Hold, HoldReason},
+    hold::{GateReason, Hold},
     pass::{self, Close, Done, Failure, Memory, close, pass_failed},
 };
 use sluice_crds::foreign::Cluster;
@@ -353,14 +353,14 @@ fn ended_early(ctx: &Context, error: &Error) -> Hold {
         Error::Unfinished(_) => {
             let message =
                 "a pass over the Cluster does not go on, a bug of Sluice; the log of Sluice says where";
-            Hold::new(HoldReason::PassFailed, message)
+            Hold::new(GateReason::PassFailed, message)
         }
         Error::Pass(PassError::Panicked) => {
             ctx.metrics.panicked();
             let message = "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where";
-            Hold::new(HoldReason::PassPanicked, message)
+            Hold::new(GateReason::PassPanicked, message)
         }
-        Error::Pass(PassError::TimedOut) => Hold::new(HoldReason::PassCutOff, error.to_string()),
+        Error::Pass(PassError::TimedOut) => Hold::new(GateReason::PassCutOff, error.to_string()),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use sluice_core::hold::{Hold, HoldReason};
+use sluice_core::hold::{GateReason, Hold};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
@@ -232,7 +232,7 @@ impl Troubles {
 
 fn cut_off() -> Hold {
     Hold::new(
-        HoldReason::PassCutOff,
+        GateReason::PassCutOff,
         "a pass over the Cluster took long while others did; it is made again when one of those is over",
     )
 }

@@ -9,7 +9,7 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 use serde_json::{Value, json};
-use sluice_core::{hold::HoldReason, kubeconfig};
+use sluice_core::{hold::GateReason, kubeconfig};
 use sluice_crds::{
     foreign::Cluster,
     labels::annotation,
@@ -174,11 +174,11 @@ impl World {
     }
 
     /// Why a hook is held; none when it is released.
-    pub(crate) fn held(&self, hook: Hook) -> Option<HoldReason> {
+    pub(crate) fn held(&self, hook: Hook) -> Option<GateReason> {
         let record = self.record();
         let mut gates = record.gates.iter();
         let gate = gates.find(|gate| gate.hook == hook).unwrap();
-        (!gate.open).then(|| HoldReason::parse(&gate.reason).unwrap())
+        (!gate.open).then(|| GateReason::parse(&gate.reason).unwrap())
     }
 
     /// How often the ClusterBootstrap was to be written.

@@ -6,7 +6,7 @@ use sluice_crds::run::{
 
 use crate::{
     bootstrap::{Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release, is_bound, merge},
-    hold::HoldReason,
+    hold::GateReason,
     hop::{ControlPlaneFacts, Plan, WorkerFacts, progress},
 };
 
@@ -96,7 +96,7 @@ fn inputs<T>(
     })
 }
 
-fn compared(current: &ClusterBootstrapSpec, kept: &str) -> Result<(), (HoldReason, String)> {
+fn compared(current: &ClusterBootstrapSpec, kept: &str) -> Result<(), (GateReason, String)> {
     match inputs(current, kept, false, below_release) {
         None => Ok(()),
         Some(hold) => Err((hold.reason, hold.message)),
@@ -128,7 +128,7 @@ fn what_is_there_or_higher_is_enough(#[case] edit: Edit) {
 #[case::without_an_order(|spec: &mut Spec| spec.cni.as_mut().unwrap().ref_name = "antrea.x.nightly".to_owned(), "spec.cni")]
 fn what_is_lower_is_named(#[case] edit: Edit, #[case] field: &str) {
     let (reason, message) = compared(&with(edit), "").unwrap_err();
-    assert_eq!(reason, HoldReason::PackageBelowRelease, "{message}");
+    assert_eq!(reason, GateReason::PackageBelowRelease, "{message}");
     assert!(message.starts_with(field), "{message}");
     for named in ["one", "v2", NEW, "keep-package-versions"] {
         assert!(message.contains(named), "{named} in {message}");
@@ -160,7 +160,7 @@ fn the_message_says_what_to_do() {
 #[case::additional(|spec: &mut Spec| spec.additional_packages.clear(), "spec.additionalPackages")]
 fn what_is_absent_is_named(#[case] edit: Edit, #[case] field: &str) {
     let (reason, message) = compared(&with(edit), "").unwrap_err();
-    assert_eq!(reason, HoldReason::PackageMissing, "{message}");
+    assert_eq!(reason, GateReason::PackageMissing, "{message}");
     assert!(message.starts_with(field), "{message}");
 }
 
@@ -188,7 +188,7 @@ fn nothing_else_is_kept(#[case] kept: &str) {
     let spec = with(|spec| spec.cni = Some(package("antrea.x", OLD)));
     assert_eq!(
         compared(&spec, kept).unwrap_err().0,
-        HoldReason::PackageBelowRelease
+        GateReason::PackageBelowRelease
     );
     assert_eq!(inputs(&spec, kept, false, merge).unwrap().spec, full(NEW));
 }
@@ -200,9 +200,9 @@ fn an_unmanaged_cni_is_the_users() {
 }
 
 #[rstest]
-#[case::cni_not_in_the_release(|spec: &mut Spec| spec.cni = Some(package("own.x", NEW)), HoldReason::PackageNotInRelease)]
-#[case::package_gone(|spec: &mut Spec| spec.additional_packages.push(package("gone.x", NEW)), HoldReason::PackageNotFound)]
-fn what_cannot_be_merged_cannot_be_compared(#[case] edit: Edit, #[case] reason: HoldReason) {
+#[case::cni_not_in_the_release(|spec: &mut Spec| spec.cni = Some(package("own.x", NEW)), GateReason::PackageNotInRelease)]
+#[case::package_gone(|spec: &mut Spec| spec.additional_packages.push(package("gone.x", NEW)), GateReason::PackageNotFound)]
+fn what_cannot_be_merged_cannot_be_compared(#[case] edit: Edit, #[case] reason: GateReason) {
     assert_eq!(compared(&with(edit), "").unwrap_err().0, reason);
 }
 
@@ -255,8 +255,8 @@ proptest! {
             }
         });
         let reason = match version {
-            Some(_) => HoldReason::PackageBelowRelease,
-            None => HoldReason::PackageMissing,
+            Some(_) => GateReason::PackageBelowRelease,
+            None => GateReason::PackageMissing,
         };
         prop_assert_eq!(compared(&spec, "").unwrap_err().0, reason);
     }

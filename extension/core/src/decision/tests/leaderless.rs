@@ -41,6 +41,6 @@ fn what_is_held_anyway_keeps_its_reason() {
     scene.record().gates.clear();
     assert_eq!(
         reason(&scene.decide_by(&CLAUSES)),
-        Some(HoldReason::VersionNotPlanned)
+        Some(HoldReason::Call(CallReason::VersionNotPlanned))
     );
 }

@@ -49,7 +49,7 @@ fn an_edit_of_a_stuck_cluster_is_asked_about_soon(#[case] edit: fn(&mut Scene)) 
 fn a_cluster_without_its_release_may_be_stuck() {
     let seconds = wait_after_hours(|scene| {
         scene.record = None;
-        scene.missing = Some(Hold::new(HoldReason::TKRNotFound, "no release"));
+        scene.missing = Some(Hold::new(GateReason::TKRNotFound, "no release"));
     });
     assert!((225..=300).contains(&seconds), "{seconds} s");
 }

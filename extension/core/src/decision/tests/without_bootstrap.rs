@@ -6,7 +6,10 @@ use super::*;
 fn a_deletion_without_bootstrap_has_nothing_to_wait_for() {
     let mut scene = Scene::released(Hook::BeforeClusterDelete);
     scene.record = None;
-    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
+    assert_eq!(
+        reason(&scene.decide_by(&CLAUSES)),
+        Some(HoldReason::Call(CallReason::NoRecord))
+    );
     scene.bootstrap_generation = None;
     assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
 }
@@ -16,9 +19,15 @@ fn a_custom_cluster_is_created_before_its_user_made_the_bootstrap() {
     let mut scene = Scene::released(Hook::BeforeClusterCreate);
     scene.record = None;
     scene.bootstrap_generation = None;
-    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
+    assert_eq!(
+        reason(&scene.decide_by(&CLAUSES)),
+        Some(HoldReason::Call(CallReason::NoRecord))
+    );
     scene.custom = true;
     assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
     scene.call.hook = Hook::BeforeClusterUpgrade;
-    assert_eq!(reason(&scene.decide_by(&CLAUSES)), Some(HoldReason::NoRecord));
+    assert_eq!(
+        reason(&scene.decide_by(&CLAUSES)),
+        Some(HoldReason::Call(CallReason::NoRecord))
+    );
 }

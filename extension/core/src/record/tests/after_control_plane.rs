@@ -37,15 +37,15 @@ fn what_is_released_after_the_control_plane_stays_so_whatever_happens() {
 }
 
 #[rstest]
-#[case::new_values((|s: &mut Scene| *s = s.clone().with_package(1, PackageState::Pending)) as fn(&mut Scene), HoldReason::PackagesNotReady)]
-#[case::paused_by_hand((|s: &mut Scene| *s = s.clone().with_package(1, PackageState::Applied)) as fn(&mut Scene), HoldReason::PackagesNotReady)]
-#[case::values_gone((|s: &mut Scene| { s.judged.as_mut().unwrap().pop(); s.problem = Some(hold(HoldReason::ValuesNotFound)); }) as fn(&mut Scene), HoldReason::ValuesNotFound)]
-#[case::another_release_not_merged((|s: &mut Scene| s.tkr = Ok("36-2".into())) as fn(&mut Scene), HoldReason::BootstrapNotMerged)]
-#[case::not_looked_at((|s: &mut Scene| s.judged = None) as fn(&mut Scene), HoldReason::PackagesUnknown)]
-#[case::not_confirmed((|s: &mut Scene| s.workload = Workload::NotYet(hold(HoldReason::WorkloadUnreachable))) as fn(&mut Scene), HoldReason::WorkloadUnreachable)]
+#[case::new_values((|s: &mut Scene| *s = s.clone().with_package(1, PackageState::Pending)) as fn(&mut Scene), GateReason::PackagesNotReady)]
+#[case::paused_by_hand((|s: &mut Scene| *s = s.clone().with_package(1, PackageState::Applied)) as fn(&mut Scene), GateReason::PackagesNotReady)]
+#[case::values_gone((|s: &mut Scene| { s.judged.as_mut().unwrap().pop(); s.problem = Some(hold(GateReason::ValuesNotFound)); }) as fn(&mut Scene), GateReason::ValuesNotFound)]
+#[case::another_release_not_merged((|s: &mut Scene| s.tkr = Ok("36-2".into())) as fn(&mut Scene), GateReason::BootstrapNotMerged)]
+#[case::not_looked_at((|s: &mut Scene| s.judged = None) as fn(&mut Scene), GateReason::PackagesUnknown)]
+#[case::not_confirmed((|s: &mut Scene| s.workload = Workload::NotYet(hold(GateReason::WorkloadUnreachable))) as fn(&mut Scene), GateReason::WorkloadUnreachable)]
 fn a_package_that_failed_holds_workers_until_it_is_proven(
     #[case] then: fn(&mut Scene),
-    #[case] reason: HoldReason,
+    #[case] reason: GateReason,
 ) {
     let at_hop = || Scene::ready().with_control_plane(V36, V36);
     let record = at_hop().advance(None);
@@ -54,7 +54,7 @@ fn a_package_that_failed_holds_workers_until_it_is_proven(
         .advance(Some(&record));
     assert_eq!(
         answer(&record, Hook::BeforeWorkersUpgrade, V36),
-        held_by(HoldReason::PackageFailed)
+        held_by(GateReason::PackageFailed)
     );
     let mut scene = at_hop();
     then(&mut scene);
@@ -67,12 +67,12 @@ fn a_package_that_failed_holds_workers_until_it_is_proven(
 #[rstest]
 fn packages_that_are_replaced_once_the_control_plane_is_proven_hold_its_workers(
     #[values(
-        HoldReason::PackageBelowRelease,
-        HoldReason::PackageMissing,
-        HoldReason::TemplateNotFound,
-        HoldReason::KeptVersionsInvalid
+        GateReason::PackageBelowRelease,
+        GateReason::PackageMissing,
+        GateReason::TemplateNotFound,
+        GateReason::KeptVersionsInvalid
     )]
-    reason: HoldReason,
+    reason: GateReason,
 ) {
     let record = Scene::ready().with_control_plane(V36, V36).advance(None);
     let mut scene = Scene::ready().with_control_plane(V36, V36);
@@ -91,7 +91,7 @@ fn a_package_that_fails_while_workers_roll_holds_the_end() {
     assert_eq!(gates(&record, V36), "oooxxx");
     assert_eq!(
         answer(&record, Hook::AfterWorkersUpgrade, V36),
-        held_by(HoldReason::PackageFailed)
+        held_by(GateReason::PackageFailed)
     );
     assert_eq!(record.outcome, None);
 }
@@ -105,7 +105,7 @@ fn packages_that_only_applied_hold_the_end_for_half_an_hour(#[case] seconds: i64
     let record = scene.advance(None);
     assert_eq!(
         answer(&record, Hook::AfterClusterUpgrade, V36),
-        held_by(HoldReason::PackagesNotSettled)
+        held_by(GateReason::PackagesNotSettled)
     );
     assert_eq!(answer(&record, Hook::AfterWorkersUpgrade, V36), Ok(()));
     scene.now = at(NOW + seconds);
@@ -126,7 +126,7 @@ fn a_run_that_fails_does_not_begin_the_half_hour_again() {
     let record = settling.advance(Some(&record));
     assert_eq!(
         answer(&record, Hook::AfterClusterUpgrade, V36),
-        held_by(HoldReason::PackagesNotSettled)
+        held_by(GateReason::PackagesNotSettled)
     );
     settling.now = at(NOW + 1800);
     let record = settling.advance(Some(&record));
@@ -158,6 +158,6 @@ fn a_version_that_was_passed_needs_the_packages_for_after_the_control_plane_too(
     assert_eq!(gates(&record, V36), "ooxxxx");
     assert_eq!(
         answer(&record, Hook::AfterControlPlaneUpgrade, V35),
-        held_by(HoldReason::PackagesNotReady)
+        held_by(GateReason::PackagesNotReady)
     );
 }

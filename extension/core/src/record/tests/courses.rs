@@ -49,7 +49,7 @@ fn one_minor_from_bump_to_completion() {
     assert_eq!(gates(&record, V36), "ooxxxx");
     assert_eq!(
         answer(&record, Hook::AfterControlPlaneUpgrade, V36),
-        held_by(HoldReason::PackagesNotReady)
+        held_by(GateReason::PackagesNotReady)
     );
 
     let reproven = Scene::ready().with_control_plane(V36, V36);
@@ -57,7 +57,7 @@ fn one_minor_from_bump_to_completion() {
     assert_eq!(gates(&record, V36), "ooooxx");
     assert_eq!(
         answer(&record, Hook::AfterWorkersUpgrade, V36),
-        held_by(HoldReason::WorkersUpgrading)
+        held_by(GateReason::WorkersUpgrading)
     );
 
     let mut rolled = Scene::ready().with_control_plane(V36, V36).with_workers(V36);
@@ -109,7 +109,7 @@ fn two_minors_one_after_the_other() {
     );
     assert_eq!(
         answer(&record, Hook::BeforeControlPlaneUpgrade, V36),
-        held_by(HoldReason::PackagesUnknown)
+        held_by(GateReason::PackagesUnknown)
     );
 
     let second = |spec: &str, status: &str| {
@@ -147,18 +147,18 @@ fn a_first_installation() {
     let mut scene = Scene::ready().with_control_plane("", "");
     scene.judged = None;
     scene.workers = vec![];
-    scene.workload = Workload::NotYet(Hold::new(HoldReason::KubeconfigNotFound, ""));
-    scene.problem = Some(Hold::new(HoldReason::ValuesNotFound, ""));
+    scene.workload = Workload::NotYet(Hold::new(GateReason::KubeconfigNotFound, ""));
+    scene.problem = Some(Hold::new(GateReason::ValuesNotFound, ""));
     let record = scene.advance(None);
     assert_eq!(
         answer(&record, Hook::BeforeClusterCreate, V36),
-        held_by(HoldReason::ValuesNotFound)
+        held_by(GateReason::ValuesNotFound)
     );
     assert_eq!(
         (record.from.as_deref(), gates(&record, V36).as_str()),
         (None, "--xxxx")
     );
-    scene.problem = Some(Hold::new(HoldReason::ValuesNotReady, ""));
+    scene.problem = Some(Hold::new(GateReason::ValuesNotReady, ""));
     let record = scene.advance(Some(&record));
     assert_eq!(
         answer(&record, Hook::BeforeClusterCreate, V36),
@@ -167,7 +167,7 @@ fn a_first_installation() {
     );
 
     scene.control_plane = versions(V36, "");
-    scene.problem = Some(Hold::new(HoldReason::ValuesNotFound, ""));
+    scene.problem = Some(Hold::new(GateReason::ValuesNotFound, ""));
     let record = scene.advance(Some(&record));
     assert_eq!(
         answer(&record, Hook::BeforeClusterCreate, V36),
@@ -249,7 +249,7 @@ fn a_target_moved_back_closes_the_record_and_keeps_the_packages() {
     scene.cluster.topology_version = V35;
     scene.cluster.generation = 8;
     scene.cluster.label = "35-1";
-    scene.tkr = Err(Hold::new(HoldReason::NoTKRForHop, ""));
+    scene.tkr = Err(Hold::new(GateReason::NoTKRForHop, ""));
     scene = scene.with_package(1, PackageState::Reconciling);
     let record = scene.advance(Some(&begun));
     assert_eq!(record.outcome, Some(Outcome::Cancelled));
@@ -307,7 +307,7 @@ fn a_completed_record_is_not_reopened_by_a_resync_a_failure_or_a_label_that_come
         (failed.outcome, &failed.gates),
         (Some(Outcome::Completed), &before.gates)
     );
-    scene.tkr = Err(Hold::new(HoldReason::NoTKRForHop, ""));
+    scene.tkr = Err(Hold::new(GateReason::NoTKRForHop, ""));
     scene.judged = None;
     scene.cluster.label = "36-1";
     let early = scene.advance(Some(&before));
@@ -325,7 +325,7 @@ fn a_status_that_goes_missing_turns_nothing_back() {
     assert_eq!(record.hop.as_deref(), Some(V36));
     assert_eq!(
         answer(&record, Hook::BeforeControlPlaneUpgrade, V36),
-        held_by(HoldReason::ControlPlaneCreating)
+        held_by(GateReason::ControlPlaneCreating)
     );
     assert_eq!(Scene::ready().advance(Some(&record)).gates, begun.gates);
 }
@@ -360,11 +360,11 @@ fn a_deletion_waits_for_the_packages_to_be_gone() {
     let record = scene.advance(None);
     assert_eq!(
         answer(&record, Hook::BeforeClusterDelete, V36),
-        held_by(HoldReason::UninstallRunning)
+        held_by(GateReason::UninstallRunning)
     );
     assert_eq!(
         answer(&record, Hook::BeforeControlPlaneUpgrade, V36),
-        held_by(HoldReason::ClusterDeleting)
+        held_by(GateReason::ClusterDeleting)
     );
     scene.uninstalled = true;
     assert_eq!(
@@ -377,7 +377,7 @@ fn a_deletion_waits_for_the_packages_to_be_gone() {
     let record = completed.advance(Some(&completed_at_35()));
     assert_eq!(
         answer(&record, Hook::BeforeClusterDelete, V35),
-        held_by(HoldReason::UninstallRunning)
+        held_by(GateReason::UninstallRunning)
     );
 }
 
@@ -415,7 +415,7 @@ fn workers_that_were_held_stay_so_when_the_target_moves_on_and_back() {
     let record = failed.advance(Some(&proven));
     assert_eq!(
         answer(&record, Hook::BeforeWorkersUpgrade, V36),
-        held_by(HoldReason::PackageFailed)
+        held_by(GateReason::PackageFailed)
     );
 
     let moved_on = failed.clone().toward("v1.37.1", "37-1");
@@ -423,7 +423,7 @@ fn workers_that_were_held_stay_so_when_the_target_moves_on_and_back() {
     assert_eq!(record.hop.as_deref(), Some("v1.37.1"));
     assert_eq!(
         answer(&record, Hook::BeforeWorkersUpgrade, V36),
-        held_by(HoldReason::PackageFailed)
+        held_by(GateReason::PackageFailed)
     );
     let moved_back = Scene {
         cluster: ClusterFacts {
@@ -435,7 +435,7 @@ fn workers_that_were_held_stay_so_when_the_target_moves_on_and_back() {
     };
     let record = moved_back.advance(Some(&record));
     for hook in [Hook::BeforeWorkersUpgrade, Hook::AfterWorkersUpgrade] {
-        assert_eq!(answer(&record, hook, V36), held_by(HoldReason::PackageFailed));
+        assert_eq!(answer(&record, hook, V36), held_by(GateReason::PackageFailed));
     }
 
     let proven = Scene {

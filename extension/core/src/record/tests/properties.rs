@@ -59,7 +59,7 @@ prop_compose! {
                 paused: bootstrap_paused,
                 resolved_tkr: tkr.ok().filter(|_| merged),
             },
-            tkr: tkr.map(str::to_owned).map_err(|()| Hold::new(HoldReason::NoTKRForHop, "")),
+            tkr: tkr.map(str::to_owned).map_err(|()| Hold::new(GateReason::NoTKRForHop, "")),
             workload: match silent {
                 Some(seconds) => silent_for(seconds),
                 None => Workload::Reached { uid: "kube-system" },
@@ -180,7 +180,7 @@ proptest! {
             for gate in &next.gates {
                 prop_assert_eq!(gate.open, gate.reason.is_empty());
                 prop_assert!(!gate.open || gate.message.is_empty());
-                prop_assert!(gate.open || HoldReason::parse(&gate.reason).is_some());
+                prop_assert!(gate.open || GateReason::parse(&gate.reason).is_some());
             }
             record = Some(next);
         }

@@ -17,7 +17,7 @@ fn an_annotation_holds_a_start_and_nothing_that_has_begun(#[case] before: Option
     scene.cluster.start_held = true;
     let record = scene.advance(before.as_ref());
     let expected = if holds {
-        held_by(HoldReason::StartHeldByAnnotation)
+        held_by(GateReason::StartHeldByAnnotation)
     } else {
         Ok(())
     };
@@ -36,7 +36,7 @@ fn what_has_begun_stays_so_in_a_pause() {
     let record = paused.advance(Some(&begun));
     assert_eq!(
         answer(&record, Hook::BeforeClusterUpgrade, V36),
-        held_by(HoldReason::ClusterPaused)
+        held_by(GateReason::ClusterPaused)
     );
     let mut scene = Scene::ready();
     scene.cluster.start_held = true;
@@ -58,7 +58,7 @@ fn an_annotation_holds_the_start_of_a_later_upgrade(#[case] state: PackageState)
     let mut scene = Scene::ready().with_package(1, state);
     scene.cluster.generation = at_35.cluster.generation + 1;
     scene.cluster.start_held = true;
-    let held = held_by(HoldReason::StartHeldByAnnotation);
+    let held = held_by(GateReason::StartHeldByAnnotation);
     let record = scene.advance(Some(&completed));
     assert_eq!(answer(&record, Hook::BeforeControlPlaneUpgrade, V36), held);
     let record = scene.advance(Some(&record));
@@ -73,7 +73,7 @@ fn an_annotation_holds_the_start_of_a_later_upgrade(#[case] state: PackageState)
     let pause = pause(Some(&record), &progress, &scene.cluster, false);
     assert_eq!(
         pause.map(|hold| hold.reason),
-        Some(HoldReason::StartHeldByAnnotation),
+        Some(GateReason::StartHeldByAnnotation),
         "nothing is written"
     );
 

@@ -3,7 +3,7 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::hold::HoldReason::{self, PackagesNotReady, PackagesUnknown};
+use sluice_core::hold::GateReason::{self, PackagesNotReady, PackagesUnknown};
 use sluice_crds::run::Hook;
 
 use super::super::{
@@ -18,36 +18,36 @@ type Edit = fn(&World);
 
 #[rstest]
 #[case::nothing((|_| {}) as Edit, None)]
-#[case::the_app_is_deployed_again((|world| change(&world.workload, "apps", |app| app["metadata"]["generation"] = json!(2))) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::the_app_is_paused((|world| change(&world.workload, "apps", |app| app["spec"]["paused"] = json!(true))) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::the_app_is_worked_on((|world| change(&world.workload, "apps", |app| app["status"]["conditions"] = json!([{"type": "Reconciling", "status": "True"}]))) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::the_app_is_gone((|world| world.workload.refuse("/apps/", 404)) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::the_app_is_made_from_an_edited_package((|world| change(&world.workload, "apps", |app| app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]))) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::the_install_is_paused((|world| change(&world.workload, "packageinstalls", |install| install["spec"]["paused"] = json!(true))) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::nobody_answers((|world| world.workload.refuse("/packageinstalls/", 503)) as Edit, Some(HoldReason::WorkloadUnreachable))]
-#[case::another_server_answers((|world| world.workload.put(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}))) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::another_server_answers_in_the_middle_of_the_pass((|world| world.workload.put_later(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}))) as Edit, Some(HoldReason::WorkloadUnreachable))]
-#[case::other_values((|world| world.management.put(VALUES, values(2))) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::other_values_in_the_middle_of_the_pass((|world| world.management.put_later(VALUES, values(2))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::the_copy_of_the_values_is_gone((|world| world.workload.refuse("/secrets/", 404)) as Edit, Some(HoldReason::PackagesNotReady))]
-#[case::another_package((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package("b"))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::another_version_of_the_package((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package_of("antrea.example.com", "1.9.1", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::a_package_of_another_name((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package_of("calico.example.com", "1.9.0", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::another_template((|world| world.management.edit(&format!("{TEMPLATES}/{RELEASE}"), |template| template["spec"]["csi"] = json!({"refName": "csi.example.com.1.0.0"}))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::no_template((|world| world.management.remove(&format!("{TEMPLATES}/{RELEASE}"))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::another_copy_of_the_package_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package("b"))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::a_copy_of_another_version_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package_of("antrea.example.com", "1.9.1", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
-#[case::a_copy_of_another_name_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package_of("calico.example.com", "1.9.0", "a"))) as Edit, Some(HoldReason::PackagesUnknown))]
+#[case::the_app_is_deployed_again((|world| change(&world.workload, "apps", |app| app["metadata"]["generation"] = json!(2))) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::the_app_is_paused((|world| change(&world.workload, "apps", |app| app["spec"]["paused"] = json!(true))) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::the_app_is_worked_on((|world| change(&world.workload, "apps", |app| app["status"]["conditions"] = json!([{"type": "Reconciling", "status": "True"}]))) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::the_app_is_gone((|world| world.workload.refuse("/apps/", 404)) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::the_app_is_made_from_an_edited_package((|world| change(&world.workload, "apps", |app| app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]))) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::the_install_is_paused((|world| change(&world.workload, "packageinstalls", |install| install["spec"]["paused"] = json!(true))) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::nobody_answers((|world| world.workload.refuse("/packageinstalls/", 503)) as Edit, Some(GateReason::WorkloadUnreachable))]
+#[case::another_server_answers((|world| world.workload.put(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}))) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::another_server_answers_in_the_middle_of_the_pass((|world| world.workload.put_later(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}))) as Edit, Some(GateReason::WorkloadUnreachable))]
+#[case::other_values((|world| world.management.put(VALUES, values(2))) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::other_values_in_the_middle_of_the_pass((|world| world.management.put_later(VALUES, values(2))) as Edit, Some(GateReason::PackagesUnknown))]
+#[case::the_copy_of_the_values_is_gone((|world| world.workload.refuse("/secrets/", 404)) as Edit, Some(GateReason::PackagesNotReady))]
+#[case::another_package((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package("b"))) as Edit, Some(GateReason::PackagesUnknown))]
+#[case::another_version_of_the_package((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package_of("antrea.example.com", "1.9.1", "a"))) as Edit, Some(GateReason::PackagesUnknown))]
+#[case::a_package_of_another_name((|world| world.management.put(&format!("{PACKAGES}/{PACKAGE}"), package_of("calico.example.com", "1.9.0", "a"))) as Edit, Some(GateReason::PackagesUnknown))]
+#[case::another_template((|world| world.management.edit(&format!("{TEMPLATES}/{RELEASE}"), |template| template["spec"]["csi"] = json!({"refName": "csi.example.com.1.0.0"}))) as Edit, Some(GateReason::PackagesUnknown))]
+#[case::no_template((|world| world.management.remove(&format!("{TEMPLATES}/{RELEASE}"))) as Edit, Some(GateReason::PackagesUnknown))]
+#[case::another_copy_of_the_package_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package("b"))) as Edit, Some(GateReason::PackagesUnknown))]
+#[case::a_copy_of_another_version_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package_of("antrea.example.com", "1.9.1", "a"))) as Edit, Some(GateReason::PackagesUnknown))]
+#[case::a_copy_of_another_name_in_the_middle_of_the_pass((|world| world.workload.put_later(&format!("{PACKAGES}/{PACKAGE}"), package_of("calico.example.com", "1.9.0", "a"))) as Edit, Some(GateReason::PackagesUnknown))]
 #[tokio::test(start_paused = true)]
 async fn a_gate_opens_for_what_the_servers_say_and_not_for_what_watches_have_shown(
     #[case] meanwhile: Edit,
-    #[case] held: Option<HoldReason>,
+    #[case] held: Option<GateReason>,
 ) {
     let world = World::new();
     world.pass().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PackagesNotReady),
+        Some(GateReason::PackagesNotReady),
         "nothing is proven yet"
     );
 
@@ -73,7 +73,7 @@ async fn a_gate_opens_for_what_the_servers_say_and_not_for_what_watches_have_sho
 async fn what_was_altered_on_the_workload_is_deployed_again(
     #[case] plural: &str,
     #[case] alter: fn(&World, &str, Value),
-    #[case] reason: HoldReason,
+    #[case] reason: GateReason,
 ) {
     let world = World::new();
     world.pass().await;

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use sluice_core::{
     decision::Decision,
+    hold::{CallReason, HoldReason},
     hook_call::{Hook, HookCall},
 };
 use sluice_hooks::Gate as _;
@@ -42,7 +43,7 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     let (index, stores) = (leader.index.clone(), leader.stores.clone());
     let following = tokio::spawn(async move { index.follow(stores).await });
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(held(&leader), Some(HoldReason::NoRecord));
+    assert_eq!(held(&leader), Some(HoldReason::Call(CallReason::NoRecord)));
 
     let action = one_pass(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(
@@ -50,7 +51,7 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
         Action::requeue(Duration::from_secs(1)),
         "the Secret is waited for"
     );
-    assert_eq!(held(&leader), Some(HoldReason::ValuesNotFound));
+    assert_eq!(held(&leader), Some(HoldReason::Gate(GateReason::ValuesNotFound)));
     let (_, event) = world.management.only("events");
     assert_eq!(event["reason"], "ValuesNotFound", "{event}");
     assert_eq!(

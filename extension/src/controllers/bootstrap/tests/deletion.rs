@@ -10,7 +10,7 @@ const METRICS: &str = "metrics.example.com.1.9.0";
 const INSTALL: &str = "/apis/packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packageinstalls/one-metrics";
 
 #[rstest]
-#[case::is_deployed(json!({"metadata": {}}), Some(HoldReason::UninstallRunning), &["one-antrea"])]
+#[case::is_deployed(json!({"metadata": {}}), Some(GateReason::UninstallRunning), &["one-antrea"])]
 #[case::cannot_be_uninstalled(
     json!({"metadata": {}, "status": {"conditions": [{"type": "DeleteFailed", "status": "True"}]}}),
     None,
@@ -19,7 +19,7 @@ const INSTALL: &str = "/apis/packaging.carvel.dev/v1alpha1/namespaces/tkg-system
 #[tokio::test(start_paused = true)]
 async fn a_deletion_waits_for_an_additional_package_that(
     #[case] install: Value,
-    #[case] held: Option<HoldReason>,
+    #[case] held: Option<GateReason>,
     #[case] left: &[&str],
 ) {
     let world = World::new();

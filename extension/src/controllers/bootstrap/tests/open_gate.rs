@@ -37,7 +37,7 @@ async fn what_is_altered_on_the_workload_closes_an_open_gate(
     pass_after(&leader, Duration::from_secs(10)).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PackagesNotReady)
+        Some(GateReason::PackagesNotReady)
     );
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
@@ -69,7 +69,7 @@ async fn a_look_that_fails_closes_an_open_gate_only_after_a_while(#[case] refuse
     pass_after(&leader, Duration::from_secs(10)).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::WorkloadUnreachable)
+        Some(GateReason::WorkloadUnreachable)
     );
 }
 
@@ -88,7 +88,7 @@ async fn what_is_altered_closes_an_open_gate_before_it_is_put_right(#[case] code
     pass_after(&leader, Duration::from_secs(10)).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PackagesNotReady)
+        Some(GateReason::PackagesNotReady)
     );
     assert_eq!(world.workload.asked_to_write(), before);
 }
@@ -104,7 +104,7 @@ async fn a_gate_is_closed_before_any_field_of_a_package_install_is_put_right() {
     world.pass().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PackagesNotReady)
+        Some(GateReason::PackagesNotReady)
     );
     assert_eq!(world.workload.asked_to_write(), before);
     world.pass().await;
@@ -157,7 +157,7 @@ async fn a_gate_is_closed_before_what_it_rests_on_is_written_again() {
     world.pass().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PackagesNotReady)
+        Some(GateReason::PackagesNotReady)
     );
     assert_eq!(world.workload.asked_to_write(), before);
 
@@ -239,7 +239,7 @@ async fn a_gate_may_be_open_by_a_write_that_was(#[case] cut_off: bool) {
     pass().await.unwrap().unwrap();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PackagesNotReady)
+        Some(GateReason::PackagesNotReady)
     );
     assert_eq!(world.workload.asked_to_write(), before);
 }

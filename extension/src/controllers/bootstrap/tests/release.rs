@@ -72,7 +72,7 @@ async fn packages_are_bound_to_the_release_when_the_control_plane_has_its_versio
     world.pass().await;
     assert_eq!(
         world.held(Hook::AfterControlPlaneUpgrade),
-        Some(HoldReason::PackageBelowRelease),
+        Some(GateReason::PackageBelowRelease),
         "{:?}",
         world.record()
     );
@@ -82,18 +82,18 @@ async fn packages_are_bound_to_the_release_when_the_control_plane_has_its_versio
 #[rstest]
 #[case::a_template_that_is_gone(
     (|world: &World| world.management.remove(&format!("{TEMPLATES}/{RELEASE}"))) as fn(&World),
-    HoldReason::TemplateNotFound
+    GateReason::TemplateNotFound
 )]
 #[case::kept_versions_that_cannot_be_read(
     (|world: &World| world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["metadata"]["annotations"][annotation::KEEP_PACKAGE_VERSIONS] = json!("antrea");
     })) as fn(&World),
-    HoldReason::KeptVersionsInvalid
+    GateReason::KeptVersionsInvalid
 )]
 #[tokio::test(start_paused = true)]
 async fn what_packages_are_compared_with_closes_the_gate_when_it_is_lost(
     #[case] lost: fn(&World),
-    #[case] reason: HoldReason,
+    #[case] reason: GateReason,
 ) {
     let world = World::released().await;
     lost(&world);

@@ -22,7 +22,7 @@ async fn writes_that_belong_together_end_with_the_first_one_that_is_refused() {
     world.pass().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::WriteRefused)
+        Some(GateReason::WriteRefused)
     );
     let asked = world.workload.asked_to_write();
     let secrets = asked.iter().filter(|asked| asked.ends_with("/secrets"));

@@ -21,7 +21,7 @@ async fn a_hold_of_a_record_is_written_once() {
     for _ in 0..3 {
         world.pass().await;
         let held = world.held(Hook::BeforeClusterUpgrade);
-        assert_eq!(held, Some(HoldReason::ControlPlaneKindUnreadable));
+        assert_eq!(held, Some(GateReason::ControlPlaneKindUnreadable));
         assert_eq!(world.writes_of_bootstrap(), before + 1);
     }
 }
@@ -40,7 +40,7 @@ async fn a_pass_that_fails_closes_the_gates(#[case] code: u16) {
     whole_pass(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PassFailed)
+        Some(GateReason::PassFailed)
     );
 }
 
@@ -58,7 +58,7 @@ async fn conflicts_close_the_gates_when_they_do_not_end() {
     whole_pass(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PassFailed)
+        Some(GateReason::PassFailed)
     );
 }
 
@@ -74,7 +74,7 @@ async fn conflicts_close_the_gates_after_seconds() {
     whole_pass(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PassFailed)
+        Some(GateReason::PassFailed)
     );
 }
 
@@ -93,7 +93,7 @@ async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
         let held = world.held(Hook::BeforeClusterUpgrade);
         assert_eq!(
             held,
-            (second == 60).then_some(HoldReason::PassCutOff),
+            (second == 60).then_some(GateReason::PassCutOff),
             "{second} s"
         );
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -121,7 +121,7 @@ async fn the_gates_of_a_pass_that_was_cut_off_are_closed_with_the_next_try() {
     reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(HoldReason::PassCutOff)
+        Some(GateReason::PassCutOff)
     );
 }
 
@@ -133,7 +133,7 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     let leader = Arc::new(world.leader().await);
     let _slot = all_slots_taken(&leader);
     leader.troubles.failed("uid");
-    let hold = Hold::new(HoldReason::PassFailed, "");
+    let hold = Hold::new(GateReason::PassFailed, "");
     let began = tokio::time::Instant::now();
     leader.troubles.failed_again("uid", 0, began, hold);
     let _never = world.management.wait_at(STATUS);
@@ -151,11 +151,11 @@ enum End {
 }
 
 #[rstest]
-#[case::in_a_panic(End::Panics, HoldReason::PassPanicked)]
-#[case::after_its_time(End::Hangs, HoldReason::PassCutOff)]
-#[case::for_others(End::IsCutOff, HoldReason::PassCutOff)]
+#[case::in_a_panic(End::Panics, GateReason::PassPanicked)]
+#[case::after_its_time(End::Hangs, GateReason::PassCutOff)]
+#[case::for_others(End::IsCutOff, GateReason::PassCutOff)]
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reason: HoldReason) {
+async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reason: GateReason) {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
     let cluster = cluster(&leader);

@@ -41,13 +41,13 @@ async fn other_values_of_kapp_controller_are_another_digest_of_all_other_package
 
 /// The provider is labelled with the package before it has computed the values for it.
 #[rstest]
-#[case::for_the_package(Some(PACKAGE), HoldReason::PackagesNotReady)]
-#[case::for_another_package(Some("antrea.example.com.1.8.0"), HoldReason::ValuesNotReady)]
-#[case::for_a_package_that_is_not_known(None, HoldReason::ValuesNotReady)]
+#[case::for_the_package(Some(PACKAGE), GateReason::PackagesNotReady)]
+#[case::for_another_package(Some("antrea.example.com.1.8.0"), GateReason::ValuesNotReady)]
+#[case::for_a_package_that_is_not_known(None, GateReason::ValuesNotReady)]
 #[tokio::test(start_paused = true)]
 async fn values_of_a_provider_are_used_when_they_were_computed(
     #[case] computed_for: Option<&str>,
-    #[case] held: HoldReason,
+    #[case] held: GateReason,
 ) {
     let world = World::new();
     let provider = json!({"apiGroup": "cni.tanzu.vmware.com", "kind": "AntreaConfig", "name": "one"});
@@ -92,15 +92,15 @@ fn take_values_away(world: &World) {
 type Edit = fn(&mut Value);
 
 #[rstest]
-#[case::they_do_not_exist((|spec| spec["cni"]["valuesFrom"] = json!({"secretRef": "gone"})) as Edit, HoldReason::ValuesNotFound, &["one-metrics"])]
-#[case::of_the_last_one((|spec| spec["additionalPackages"][0]["valuesFrom"] = json!({"secretRef": "gone"})) as Edit, HoldReason::ValuesNotFound, &["one-antrea"])]
-#[case::from_two_sources((|spec| spec["cni"]["valuesFrom"]["inline"] = json!({"a": 1})) as Edit, HoldReason::SeveralValuesSources, &["one-metrics"])]
-#[case::of_kapp_controller((|spec| spec["kapp"] = json!({"refName": KAPP_CONTROLLER, "valuesFrom": {"secretRef": "gone"}})) as Edit, HoldReason::ValuesNotFound, &[])]
-#[case::and_one_is_listed_twice((|spec| spec["csi"] = json!({"refName": METRICS, "valuesFrom": {"secretRef": "gone"}})) as Edit, HoldReason::PackageListedTwice, &[])]
+#[case::they_do_not_exist((|spec| spec["cni"]["valuesFrom"] = json!({"secretRef": "gone"})) as Edit, GateReason::ValuesNotFound, &["one-metrics"])]
+#[case::of_the_last_one((|spec| spec["additionalPackages"][0]["valuesFrom"] = json!({"secretRef": "gone"})) as Edit, GateReason::ValuesNotFound, &["one-antrea"])]
+#[case::from_two_sources((|spec| spec["cni"]["valuesFrom"]["inline"] = json!({"a": 1})) as Edit, GateReason::SeveralValuesSources, &["one-metrics"])]
+#[case::of_kapp_controller((|spec| spec["kapp"] = json!({"refName": KAPP_CONTROLLER, "valuesFrom": {"secretRef": "gone"}})) as Edit, GateReason::ValuesNotFound, &[])]
+#[case::and_one_is_listed_twice((|spec| spec["csi"] = json!({"refName": METRICS, "valuesFrom": {"secretRef": "gone"}})) as Edit, GateReason::PackageListedTwice, &[])]
 #[tokio::test(start_paused = true)]
 async fn a_package_without_values_keeps_no_other_one_from_being_written(
     #[case] edit: Edit,
-    #[case] held: HoldReason,
+    #[case] held: GateReason,
     #[case] written: &[&str],
 ) {
     let world = World::new();

@@ -35,7 +35,7 @@ async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural:
     );
     assert_eq!(
         world.held(Hook::AfterWorkersUpgrade),
-        Some(HoldReason::WorkersUpgrading)
+        Some(GateReason::WorkersUpgrading)
     );
     workers(VERSION);
     world.pass().await;
