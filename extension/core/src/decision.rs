@@ -222,7 +222,7 @@ fn of_a_legacy_release(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<Ho
 }
 
 fn unrecorded(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
-    let nothing = || held(CallReason::NoRecord, "waiting for the first look at the Cluster");
+    let nothing = || held(CallReason::RecordNotFound, "Cluster not reconciled yet");
     known
         .record
         .is_none()
@@ -241,7 +241,7 @@ fn of_another_schema(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldRea
 fn of_another_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (known.record?.cluster_uid != call.uid).then(|| {
         held(
-            CallReason::RecordOfAnotherCluster,
+            CallReason::RecordUIDMismatch,
             "the record is of an earlier Cluster of this name",
         )
     })
@@ -250,7 +250,7 @@ fn of_another_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<Hol
 fn behind_the_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (known.record?.observed_cluster_generation < call.generation).then(|| {
         held(
-            CallReason::RecordBehindCluster,
+            CallReason::ClusterNotObserved,
             "waiting for the latest edit of the Cluster to be seen",
         )
     })
@@ -259,7 +259,7 @@ fn behind_the_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<Hol
 fn behind_the_bootstrap(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (Some(known.record?.observed_bootstrap_generation) != known.bootstrap_generation).then(|| {
         held(
-            CallReason::RecordBehindBootstrap,
+            CallReason::BootstrapNotObserved,
             "waiting for the latest edit of the ClusterBootstrap to be seen",
         )
     })
@@ -269,7 +269,7 @@ fn behind_the_label(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldR
     let label = call.label.unwrap_or_default();
     (known.record?.label != label).then(|| {
         held(
-            CallReason::RecordBehindLabel,
+            CallReason::LabelNotObserved,
             format!("waiting for label {label} to be seen"),
         )
     })
@@ -280,7 +280,7 @@ fn of_another_target(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<Hold
     let compared = matches!(call.hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade);
     (compared && record.to != call.version).then(|| {
         held(
-            CallReason::RecordOfAnotherTarget,
+            CallReason::RecordTargetMismatch,
             format!("waiting for target {} to be seen", call.version),
         )
     })

@@ -89,7 +89,7 @@ impl Judgement {
             return self;
         }
         let message = format!("waiting for an App that is made from Package {package} as it is");
-        let hold = Hold::new(PackageReason::AppNotMadeFromPackage, message);
+        let hold = Hold::new(PackageReason::AppTemplateMismatch, message);
         self.without_proof(PackageState::Reconciling, hold)
     }
 
@@ -100,7 +100,7 @@ impl Judgement {
             return self;
         }
         let message = "waiting for a PackageInstall that asks for what it has to";
-        let hold = Hold::new(PackageReason::PackageInstallOfAnotherTarget, message);
+        let hold = Hold::new(PackageReason::PackageInstallMismatch, message);
         self.without_proof(PackageState::Reconciling, hold)
     }
 
@@ -113,7 +113,7 @@ impl Judgement {
             let message = "what it is deployed from was altered; it is deployed again";
             self = self.without_proof(
                 PackageState::Pending,
-                Hold::new(PackageReason::NotWritten, message),
+                Hold::new(PackageReason::PackageInstallPending, message),
             );
             self.record.repairs = (so_far + 1) % REPAIRS;
         }
@@ -205,7 +205,7 @@ fn judge_by(
         weigh(clauses, target, install, app, latch)
     } else {
         let hold = Hold::new(
-            PackageReason::NotWritten,
+            PackageReason::PackageInstallPending,
             "waiting for the PackageInstall to be written",
         );
         (record_of(target, PackageState::Pending, Some(hold)), false)

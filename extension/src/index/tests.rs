@@ -117,7 +117,7 @@ async fn an_edit_that_the_record_has_not_seen_holds() {
     let (index, _tasks) = followed_with(&Frozen::new(), edited).await;
     assert_eq!(
         reason(&index),
-        Some(HoldReason::Call(CallReason::RecordBehindBootstrap))
+        Some(HoldReason::Call(CallReason::BootstrapNotObserved))
     );
     let (index, _tasks) = followed_with(&Frozen::new(), edited_without_record).await;
     let unlabelled = HookCall {

@@ -103,7 +103,7 @@ pub(super) fn localize(
         }
         (None, None, None) => Ok(None),
         _ => Err(Hold::new(
-            GateReason::SeveralValuesSources,
+            GateReason::ValuesSourceAmbiguous,
             format!(
                 "package {name} has more than one of inline, secretRef and providerRef in valuesFrom; keep one"
             ),

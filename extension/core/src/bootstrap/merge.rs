@@ -88,7 +88,7 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
         };
     } else if let Some(cni) = &current.cni {
         return Err(Hold::new(
-            GateReason::UnmanagedCNISet,
+            GateReason::UnmanagedCNIConflict,
             format!(
                 "spec.cni of ClusterBootstrap {cluster} is {} although annotation {} is set; remove one of the two",
                 cni.ref_name,

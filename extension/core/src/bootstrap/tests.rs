@@ -157,7 +157,7 @@ fn two_sources_of_values_are_refused() {
     };
     assert_eq!(
         from_template("c", &spec, &catalogue()).unwrap_err().reason,
-        GateReason::SeveralValuesSources
+        GateReason::ValuesSourceAmbiguous
     );
 }
 
@@ -311,7 +311,10 @@ fn a_cni_beside_the_unmanaged_annotation_is_refused() {
         unmanaged_cni: true,
         kept: &KeptVersions::default(),
     };
-    assert_eq!(merge(&inputs).unwrap_err().reason, GateReason::UnmanagedCNISet);
+    assert_eq!(
+        merge(&inputs).unwrap_err().reason,
+        GateReason::UnmanagedCNIConflict
+    );
     let without = ClusterBootstrapSpec {
         cni: None,
         ..current.clone()

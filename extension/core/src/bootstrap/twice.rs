@@ -19,7 +19,7 @@ pub fn listed_twice(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Optio
         let (short, this) = (names::short(&facts.ref_name), (role.field(), &package.ref_name));
         if let Some((field, name)) = seen.insert(short, this) {
             return Some(Hold::new(
-                GateReason::PackageListedTwice,
+                GateReason::PackageDuplicated,
                 format!(
                     "Packages {name} ({field}) and {} ({}) would be one PackageInstall, {short}; keep the one in the field where the release has it",
                     this.1, this.0

@@ -18,19 +18,19 @@ held! {
         NoLeader("hook message, log (`No leader: …`, `A replica leads again`)"):
             "look at the log of the replicas, at the lease `sluice-leader`, and at the Role that lets them write it",
         /// The Cluster is managed, but the leader has not looked at it yet.
-        NoRecord("hook message"): "nothing; if it lasts, look at the leader's log",
+        RecordNotFound("hook message"): "nothing; if it lasts, look at the leader's log",
         /// The record was written by another release of Sluice.
         RecordSchemaUnknown("hook message"): "finish the update of all replicas",
         /// The record is of an earlier Cluster of the same name.
-        RecordOfAnotherCluster("hook message"): "nothing; it is written again",
+        RecordUIDMismatch("hook message"): "nothing; it is written again",
         /// The Cluster was edited after the record was computed.
-        RecordBehindCluster("hook message"): "nothing",
+        ClusterNotObserved("hook message"): "nothing",
         /// The ClusterBootstrap was edited after the record was computed.
-        RecordBehindBootstrap("hook message"): "nothing",
+        BootstrapNotObserved("hook message"): "nothing",
         /// The release label was edited after the record was computed.
-        RecordBehindLabel("hook message"): "nothing",
+        LabelNotObserved("hook message"): "nothing",
         /// The record is for another `topology.version`.
-        RecordOfAnotherTarget("hook message"): "nothing",
+        RecordTargetMismatch("hook message"): "nothing",
         /// Cluster API asks about a version that is no step of the known way.
         VersionNotPlanned("hook message"): "compare `kubernetesVersions` of the ClusterClass with `status.upgrade.hop`",
         /// The gate is closed for a reason that this release does not know.

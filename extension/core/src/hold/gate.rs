@@ -22,7 +22,7 @@ held! {
             "nothing; if it lasts, look at that extension. Cluster API before 1.14 does not show the plan: use `kubernetesVersions` \
              there",
         /// `topology.version` is lower than the control plane.
-        VersionBelowControlPlane("gate, event"): "raise it again",
+        DowngradeNotSupported("gate, event"): "raise it again",
         /// The release has no ClusterBootstrapTemplate of its name in the system namespace; also when it is deleted while a cluster is
         /// on its way to the release.
         TemplateNotFound("gate, hook message, event"): "create it",
@@ -41,7 +41,7 @@ held! {
         PackageMissing("gate, event"): "add it, or leave it out by the same annotation",
         /// Two packages of the ClusterBootstrap have the same name up to the first dot of `refName`, and would be one PackageInstall;
         /// also after a release that moves a package to another field. Nothing is written to the workload meanwhile.
-        PackageListedTwice("gate, event"):
+        PackageDuplicated("gate, event"):
             "remove one of the two that the message names; in an upgrade, the one in the field where the template of the release does \
              not have it",
         /// A part of the annotation `lifecycle.sluice.dev/keep-package-versions` is not `<package>=<version>` or `<package>=none`.
@@ -55,9 +55,9 @@ held! {
         ValuesNotReady("gate, event"):
             "look at condition `Ready` of the object ([what it says](reference/providers.md)), or at the controller of that kind",
         /// More than one of `inline`, `secretRef`, `providerRef`.
-        SeveralValuesSources("gate, event"): "keep one",
+        ValuesSourceAmbiguous("gate, event"): "keep one",
         /// A CNI is set beside the annotation `unmanaged-cni`.
-        UnmanagedCNISet("gate, event"): "remove one of the two",
+        UnmanagedCNIConflict("gate, event"): "remove one of the two",
         /// The name of an object would exceed what Kubernetes takes.
         NameTooLong("gate, event"): "use a shorter cluster name",
         /// The new release's packages are not in the ClusterBootstrap yet.
@@ -68,16 +68,16 @@ held! {
              Sluice label the provider of a CNI",
         /// A pass over the Cluster took longer than 3 s while other slow ones had half of the slots, or did not come to its end within
         /// 2 min, or has waited for a slot for 1 min; it is made again in its turn.
-        PassCutOff("gate, event"):
+        ReconcileTimedOut("gate, event"):
             "look for API servers that are slow; where `sluice_passes_cut_off_total` grows, which counts the first sort, raise \
              `--cluster-concurrency`",
         /// Passes over the Cluster end with an error of the management API server: the second in a row, the fifth where each met a
         /// conflict, or one that comes to no end within 3 s of the first one's beginning; they are repeated after growing delays.
-        PassFailed("gate, event"):
+        ReconcileError("gate, event"):
             "the log names request and answer (`Reconciling Cluster`); if a rule is missing apply the roles of `manifests/base`, \
              otherwise look after the API server",
         /// A pass over the Cluster ended in a bug of Sluice; it is repeated after growing delays, and passes over others go on.
-        PassPanicked("gate, event"): "report the bug with the lines of the log around `panicked at`",
+        ReconcilePanicked("gate, event"): "report the bug with the lines of the log around `panicked at`",
         /// The installed definition of ClusterBootstrap is older and drops the record, or fields of it; a values Secret that was
         /// altered is not restored before.
         CRDOutdated("event; hook message if the whole record is dropped"): "apply the definitions of this release",
@@ -92,7 +92,7 @@ held! {
         /// The Cluster is being deleted.
         ClusterDeleting("gate"): "nothing",
         /// Additional packages are being uninstalled, or the workload cluster cannot be reached for it.
-        UninstallRunning("gate BeforeClusterDelete"): "nothing; ends after `--cluster-delete-timeout` at the latest",
+        UninstallInProgress("gate BeforeClusterDelete"): "nothing; ends after `--cluster-delete-timeout` at the latest",
     }
     "Cluster API is at work" {
         /// The kind in `spec.controlPlaneRef` is not served, may not be read, cannot be listed, has brought only errors for 45 s, or is
@@ -111,7 +111,7 @@ held! {
         /// Secret `<cluster>-kubeconfig` or its key `value` does not exist, and the control plane has a version.
         KubeconfigNotFound("gate, event"): "look at the provider of the control plane",
         /// The kubeconfig holds something that Sluice does not use (exec, files, insecure …).
-        KubeconfigRefused("gate, event"): "the message names the field; put a token or client certificate there",
+        KubeconfigInvalid("gate, event"): "the message names the field; put a token or client certificate there",
         /// The API server does not answer, or not any more, or answers with 401, 403 or 404, which the message says, or is none, or
         /// shows more PackageInstalls or Apps than Sluice keeps in memory (16 MiB each), or what is kept of it ended in a bug of
         /// Sluice.

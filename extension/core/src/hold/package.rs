@@ -7,7 +7,7 @@ held! {
     PackageReason:
     "One package" {
         /// Nothing of the package was written yet.
-        NotWritten("package"): "nothing; the gate says what is waited for",
+        PackageInstallPending("package"): "nothing; the gate says what is waited for",
         /// The workload cluster does not answer, and nothing is recorded of the package at this version.
         WorkloadUnreachable("package"): "see the gate",
         /// Its PackageInstall is being deleted.
@@ -17,19 +17,19 @@ held! {
         /// Its PackageInstall is canceled.
         PackageInstallCanceled("package"): "set `spec.canceled: false`",
         /// Its PackageInstall asks for other content than wanted.
-        PackageInstallOfAnotherTarget("package"): "find out who else writes it",
+        PackageInstallMismatch("package"): "find out who else writes it",
         /// kapp-controller has not seen the change.
         PackageInstallNotObserved("package"): "nothing; if it lasts, look at kapp-controller",
         /// kapp-controller has not chosen the version.
-        PackageInstallAtAnotherVersion("package"): "nothing",
+        PackageInstallVersionMismatch("package"): "nothing",
         /// Not yet succeeded.
         PackageInstallReconciling("package"): "nothing",
         /// Its PackageInstall failed.
         PackageInstallFailed("package"): "its `status.usefulErrorMessage`",
         /// Its App does not exist yet.
-        AppMissing("package"): "nothing",
+        AppNotFound("package"): "nothing",
         /// An App of that name belongs to something else.
-        AppOfAnotherPackageInstall("package"): "rename or remove that App",
+        AppOwnerMismatch("package"): "rename or remove that App",
         /// Its App is being deleted.
         AppDeleting("package"): "find out who deletes it",
         /// Its App is paused.
@@ -39,13 +39,13 @@ held! {
         /// Its App was cut off from its PackageInstall by annotation.
         AppManuallyControlled("package"): "remove the annotation",
         /// Its App is for another version.
-        AppAtAnotherVersion("package"): "nothing",
+        AppVersionMismatch("package"): "nothing",
         /// Its App uses other values; for a package without a ytt or Helm step, its App has another `spec.syncPeriod` than the
         /// PackageInstall is given.
-        AppWithOtherValues("package"): "nothing",
+        AppValuesMismatch("package"): "nothing",
         /// Its App has other steps than the Package as it is: the Package was edited, or edited and put back, and kapp-controller has
         /// not looked at it again. Also where another Package of that name and version stands beside the PackageInstall.
-        AppNotMadeFromPackage("package"): "nothing; in the last case remove that Package",
+        AppTemplateMismatch("package"): "nothing; in the last case remove that Package",
         /// kapp-controller has not seen the change.
         AppNotObserved("package"): "nothing",
         /// kapp-controller works on it.

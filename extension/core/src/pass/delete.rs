@@ -91,7 +91,7 @@ fn uninstall(known: &Known<'_>, after: &mut After, bootstrap: &ClusterBootstrap)
             "waiting for PackageInstall {} to be uninstalled",
             install.name_any()
         );
-        Hold::new(GateReason::UninstallRunning, message)
+        Hold::new(GateReason::UninstallInProgress, message)
     });
     let deleted = in_order(running.map(|install| {
         if install.metadata.deletion_timestamp.is_some() {

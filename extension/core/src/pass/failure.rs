@@ -36,7 +36,7 @@ pub fn pass_failed(failure: &Failure) -> Hold {
         }
         _ => "the management API server does not answer a request; the log of Sluice says why",
     };
-    Hold::new(GateReason::PassFailed, message)
+    Hold::new(GateReason::ReconcileError, message)
 }
 
 /// The workload API server did not take what belongs to `package`.

@@ -46,7 +46,7 @@ pub(super) fn values(
             Ok(content(&found))
         }
         _ => Err(Hold::new(
-            GateReason::SeveralValuesSources,
+            GateReason::ValuesSourceAmbiguous,
             format!(
                 "package {of} has more than one of inline, secretRef and providerRef in valuesFrom; keep one"
             ),

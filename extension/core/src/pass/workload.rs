@@ -95,7 +95,7 @@ pub(super) fn connect(known: &Known<'_>) -> Step<u64> {
     // The reason names the field; what the field holds is never repeated.
     let refused = |why: &dyn std::fmt::Display| {
         Hold::new(
-            GateReason::KubeconfigRefused,
+            GateReason::KubeconfigInvalid,
             format!("kubeconfig in Secret {namespace}/{secret}: {why}"),
         )
     };

@@ -62,17 +62,17 @@ pub(super) const CLAUSES: &[Clause] = &[
     ),
     clause!(
         asks_for_the_package,
-        PackageInstallOfAnotherTarget,
+        PackageInstallMismatch,
         "the PackageInstall asks for another package"
     ),
     clause!(
         asks_for_the_version,
-        PackageInstallOfAnotherTarget,
+        PackageInstallMismatch,
         "the PackageInstall asks for another version"
     ),
     clause!(
         asks_for_the_values,
-        PackageInstallOfAnotherTarget,
+        PackageInstallMismatch,
         "the PackageInstall asks for other values"
     ),
     clause!(
@@ -82,7 +82,7 @@ pub(super) const CLAUSES: &[Clause] = &[
     ),
     clause!(
         chose_the_version,
-        PackageInstallAtAnotherVersion,
+        PackageInstallVersionMismatch,
         "waiting for kapp-controller to choose the version"
     ),
     Clause {
@@ -91,12 +91,12 @@ pub(super) const CLAUSES: &[Clause] = &[
     },
     clause!(
         |seen| seen.app.is_some(),
-        AppMissing,
+        AppNotFound,
         "waiting for kapp-controller to make the App"
     ),
     clause!(
         |seen| seen.app.is_none_or(|app| belongs_to(app, seen.install)),
-        AppOfAnotherPackageInstall,
+        AppOwnerMismatch,
         "the App belongs to another PackageInstall"
     ),
     clause!(
@@ -125,17 +125,17 @@ pub(super) const CLAUSES: &[Clause] = &[
         |seen| seen
             .app
             .is_none_or(|app| app_version(app) == Some(seen.target.version)),
-        AppAtAnotherVersion,
+        AppVersionMismatch,
         "waiting for the App to be at the version"
     ),
     clause!(
         |seen| seen.app.is_none_or(|app| uses_the_values(app, seen.target)),
-        AppWithOtherValues,
+        AppValuesMismatch,
         "waiting for the App to use the values"
     ),
     clause!(
         |seen| seen.app.is_none_or(|app| has_the_sync_period(app, seen.target)),
-        AppWithOtherValues,
+        AppValuesMismatch,
         "waiting for the App to have the sync period that stands for the values"
     ),
     clause!(

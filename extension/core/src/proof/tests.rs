@@ -226,36 +226,36 @@ const WRONG: &[(&str, Edit, PackageReason)] = &[
     ("install deleting", |s| s.install.metadata.deletion_timestamp = Some(then()), PackageReason::PackageInstallDeleting),
     ("install paused", |s| s.install.spec.paused = true, PackageReason::PackageInstallPaused),
     ("install canceled", |s| s.install.spec.canceled = true, PackageReason::PackageInstallCanceled),
-    ("install of another package", |s| s.install.spec.package_ref.as_mut().unwrap().ref_name = "calico.tanzu.vmware.com".into(), PackageReason::PackageInstallOfAnotherTarget),
-    ("install of another version", |s| s.install.spec.package_ref.as_mut().unwrap().version_selection.as_mut().unwrap().constraints = Some("1.8.0".into()), PackageReason::PackageInstallOfAnotherTarget),
-    ("install of any version", |s| s.install.spec.package_ref.as_mut().unwrap().version_selection.as_mut().unwrap().constraints = Some(">=1.0.0".into()), PackageReason::PackageInstallOfAnotherTarget),
-    ("install of no package", |s| s.install.spec.package_ref = None, PackageReason::PackageInstallOfAnotherTarget),
-    ("install with other values", |s| s.install.spec.values = vec![secret("one-antrea-data-values-d1")], PackageReason::PackageInstallOfAnotherTarget),
-    ("install with more values", |s| s.install.spec.values.push(secret("mine")), PackageReason::PackageInstallOfAnotherTarget),
-    ("install without values", |s| s.install.spec.values.clear(), PackageReason::PackageInstallOfAnotherTarget),
+    ("install of another package", |s| s.install.spec.package_ref.as_mut().unwrap().ref_name = "calico.tanzu.vmware.com".into(), PackageReason::PackageInstallMismatch),
+    ("install of another version", |s| s.install.spec.package_ref.as_mut().unwrap().version_selection.as_mut().unwrap().constraints = Some("1.8.0".into()), PackageReason::PackageInstallMismatch),
+    ("install of any version", |s| s.install.spec.package_ref.as_mut().unwrap().version_selection.as_mut().unwrap().constraints = Some(">=1.0.0".into()), PackageReason::PackageInstallMismatch),
+    ("install of no package", |s| s.install.spec.package_ref = None, PackageReason::PackageInstallMismatch),
+    ("install with other values", |s| s.install.spec.values = vec![secret("one-antrea-data-values-d1")], PackageReason::PackageInstallMismatch),
+    ("install with more values", |s| s.install.spec.values.push(secret("mine")), PackageReason::PackageInstallMismatch),
+    ("install without values", |s| s.install.spec.values.clear(), PackageReason::PackageInstallMismatch),
     ("install without status", |s| s.install.status = None, PackageReason::PackageInstallNotObserved),
     ("install not observed", |s| s.install.metadata.generation = Some(3), PackageReason::PackageInstallNotObserved),
     ("install never observed", |s| { s.install.metadata.generation = None; s.install_status().observed_generation = None; }, PackageReason::PackageInstallNotObserved),
-    ("install at another version", |s| s.install_status().version = Some("1.8.0".into()), PackageReason::PackageInstallAtAnotherVersion),
-    ("install at no version", |s| s.install_status().version = None, PackageReason::PackageInstallAtAnotherVersion),
+    ("install at another version", |s| s.install_status().version = Some("1.8.0".into()), PackageReason::PackageInstallVersionMismatch),
+    ("install at no version", |s| s.install_status().version = None, PackageReason::PackageInstallVersionMismatch),
     ("install reconciling", |s| s.install_status().conditions = is("Reconciling"), PackageReason::PackageInstallReconciling),
     ("install without conditions", |s| s.install_status().conditions.clear(), PackageReason::PackageInstallReconciling),
     ("install with success unknown", |s| s.install_status().conditions[0].status = "Unknown".into(), PackageReason::PackageInstallReconciling),
     ("install succeeded and reconciling", |s| s.install_status().conditions.extend(is("Reconciling")), PackageReason::PackageInstallReconciling),
     ("install being removed", |s| s.install_status().conditions = is("Deleting"), PackageReason::PackageInstallReconciling),
-    ("no app", |s| s.app = None, PackageReason::AppMissing),
-    ("app of another install", |s| s.app().metadata.owner_references.as_mut().unwrap()[0].uid = "before".into(), PackageReason::AppOfAnotherPackageInstall),
-    ("app of nobody", |s| s.app().metadata.owner_references = None, PackageReason::AppOfAnotherPackageInstall),
-    ("install without uid", |s| s.install.metadata.uid = None, PackageReason::AppOfAnotherPackageInstall),
+    ("no app", |s| s.app = None, PackageReason::AppNotFound),
+    ("app of another install", |s| s.app().metadata.owner_references.as_mut().unwrap()[0].uid = "before".into(), PackageReason::AppOwnerMismatch),
+    ("app of nobody", |s| s.app().metadata.owner_references = None, PackageReason::AppOwnerMismatch),
+    ("install without uid", |s| s.install.metadata.uid = None, PackageReason::AppOwnerMismatch),
     ("app deleting", |s| s.app().metadata.deletion_timestamp = Some(then()), PackageReason::AppDeleting),
     ("app paused", |s| s.app().spec.paused = true, PackageReason::AppPaused),
     ("app canceled", |s| s.app().spec.canceled = true, PackageReason::AppCanceled),
     ("app manually controlled", |s| { s.app().metadata.annotations.as_mut().unwrap().insert(annotation::MANUALLY_CONTROLLED.into(), String::new()); }, PackageReason::AppManuallyControlled),
-    ("app at another version", |s| { s.app().metadata.annotations.as_mut().unwrap().insert(annotation::PACKAGE_VERSION.into(), "1.8.0".into()); }, PackageReason::AppAtAnotherVersion),
-    ("app at no version", |s| s.app().metadata.annotations = None, PackageReason::AppAtAnotherVersion),
-    ("app with other values", |s| s.app().spec.template = ytt("one-antrea-data-values-d1"), PackageReason::AppWithOtherValues),
-    ("app without values", |s| s.app().spec.template[0].ytt.get_or_insert_default().values_from.clear(), PackageReason::AppWithOtherValues),
-    ("app that takes no values", |s| s.app().spec.template = vec![TemplateStep::default()], PackageReason::AppWithOtherValues),
+    ("app at another version", |s| { s.app().metadata.annotations.as_mut().unwrap().insert(annotation::PACKAGE_VERSION.into(), "1.8.0".into()); }, PackageReason::AppVersionMismatch),
+    ("app at no version", |s| s.app().metadata.annotations = None, PackageReason::AppVersionMismatch),
+    ("app with other values", |s| s.app().spec.template = ytt("one-antrea-data-values-d1"), PackageReason::AppValuesMismatch),
+    ("app without values", |s| s.app().spec.template[0].ytt.get_or_insert_default().values_from.clear(), PackageReason::AppValuesMismatch),
+    ("app that takes no values", |s| s.app().spec.template = vec![TemplateStep::default()], PackageReason::AppValuesMismatch),
     ("app not observed", |s| s.app().metadata.generation = Some(6), PackageReason::AppNotObserved),
     ("app never observed", |s| { s.app().metadata.generation = None; s.app_status().observed_generation = None; }, PackageReason::AppNotObserved),
     ("app without status", |s| s.app().status = None, PackageReason::AppNotObserved),
@@ -334,7 +334,7 @@ fn a_package_that_takes_no_values_is_proven_by_its_sync_period() {
         edit(&mut seen);
         let judged = seen.judge(&PLAIN);
         assert!(!judged.ready() && !judged.settled, "{name} is ready");
-        assert_eq!(judged.record.reason, "AppWithOtherValues", "{name}");
+        assert_eq!(judged.record.reason, "AppValuesMismatch", "{name}");
     }
     assert!(
         !Seen::plain().judge(&TARGET).ready(),
@@ -346,7 +346,7 @@ fn a_package_that_takes_no_values_is_proven_by_its_sync_period() {
 fn without_package_install_nothing_was_written() {
     let judged = judge(&TARGET, None, Some(&proven_app()), None);
     assert_eq!(judged.record.state, PackageState::Pending);
-    assert_eq!(judged.record.reason, "NotWritten");
+    assert_eq!(judged.record.reason, "PackageInstallPending");
 }
 
 #[rstest]

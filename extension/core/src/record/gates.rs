@@ -90,7 +90,7 @@ impl<'a> View<'a> {
         if self.seen.cluster.deleting {
             let hold = (!self.seen.uninstalled).then(|| {
                 Hold::new(
-                    GateReason::UninstallRunning,
+                    GateReason::UninstallInProgress,
                     "waiting for the packages to be uninstalled",
                 )
             });

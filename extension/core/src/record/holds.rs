@@ -67,7 +67,7 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
     if progress.course == Course::Below {
         let to = seen.cluster.topology_version;
         return Some(Hold::new(
-            GateReason::VersionBelowControlPlane,
+            GateReason::DowngradeNotSupported,
             format!("the control plane is above {to} already"),
         ));
     }

@@ -223,7 +223,7 @@ const OBSTACLES: [(&str, Edit, GateReason); 21] = [
     ("reconciling", |s| *s = s.clone().with_package(1, PackageState::Reconciling), GateReason::PackagesNotReady),
     ("failed", |s| *s = s.clone().with_package(1, PackageState::Failed), GateReason::PackageFailed),
     ("control plane not settled", |s| s.control_plane = versions(V35, ""), GateReason::ControlPlaneCreating),
-    ("target below", |s| s.cluster.topology_version = V34, GateReason::VersionBelowControlPlane),
+    ("target below", |s| s.cluster.topology_version = V34, GateReason::DowngradeNotSupported),
 ];
 
 #[test]
@@ -271,7 +271,7 @@ fn anything_in_the_way_holds_the_start_and_is_named() {
         edit(&mut scene);
         let record = scene.advance(None);
         for gate in record.gates.iter().filter(|gate| BEFORE.contains(&gate.hook)) {
-            let below = expected == GateReason::VersionBelowControlPlane && gate.version == V35;
+            let below = expected == GateReason::DowngradeNotSupported && gate.version == V35;
             assert!(!gate.open || below, "{name}: {gate:?}");
         }
         let reasons: Vec<&str> = record.gates.iter().map(|gate| gate.reason.as_str()).collect();

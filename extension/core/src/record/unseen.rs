@@ -54,7 +54,7 @@ mod tests {
                 gate(Hook::BeforeControlPlaneUpgrade, false, "PackagesNotReady"),
                 gate(Hook::AfterControlPlaneUpgrade, true, ""),
                 gate(Hook::BeforeWorkersUpgrade, false, "StartHeldByAnnotation"),
-                gate(Hook::BeforeClusterDelete, false, "UninstallRunning"),
+                gate(Hook::BeforeClusterDelete, false, "UninstallInProgress"),
             ],
             ..UpgradeRecord::default()
         };

@@ -353,14 +353,14 @@ fn ended_early(ctx: &Context, error: &Error) -> Hold {
         Error::Unfinished(_) => {
             let message =
                 "a pass over the Cluster does not go on, a bug of Sluice; the log of Sluice says where";
-            Hold::new(GateReason::PassFailed, message)
+            Hold::new(GateReason::ReconcileError, message)
         }
         Error::Pass(PassError::Panicked) => {
             ctx.metrics.panicked();
             let message = "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where";
-            Hold::new(GateReason::PassPanicked, message)
+            Hold::new(GateReason::ReconcilePanicked, message)
         }
-        Error::Pass(PassError::TimedOut) => Hold::new(GateReason::PassCutOff, error.to_string()),
+        Error::Pass(PassError::TimedOut) => Hold::new(GateReason::ReconcileTimedOut, error.to_string()),
     }
 }
 

@@ -132,7 +132,7 @@ fn published(events: &[(String, String)], name: &str, reason: &str) -> usize {
 async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
     let bad_panics = |name: &str| if name == "bad" { Way::Panics } else { Way::Answered };
     let (events, count) = reconciled(bad_panics, Duration::from_mins(5), "sluice_pass_panics_total").await;
-    assert!(published(&events, "bad", "PassPanicked") > 0, "{events:?}");
+    assert!(published(&events, "bad", "ReconcilePanicked") > 0, "{events:?}");
     assert!(published(&events, "good", "TKRNotFound") > 0, "{events:?}");
     assert!(
         (5..100).contains(&count),
@@ -154,7 +154,7 @@ async fn a_slow_pass_that_finds_no_slot_is_cut_off_and_said_and_made_again() {
     let counter = "sluice_passes_cut_off_total";
     let (events, count) = reconciled(all_but_good_hang, Duration::from_secs(10), counter).await;
     assert_eq!(count, 1, "{events:?}");
-    let is_said = |name: &&str| published(&events, name, "PassCutOff") > 0;
+    let is_said = |name: &&str| published(&events, name, "ReconcileTimedOut") > 0;
     let said: Vec<&str> = ["bad", "good", "worse"].into_iter().filter(is_said).collect();
     assert_eq!(said.len(), 1, "{events:?}");
 
@@ -162,7 +162,7 @@ async fn a_slow_pass_that_finds_no_slot_is_cut_off_and_said_and_made_again() {
     let (events, count) = reconciled(all_but_good_hang, Duration::from_mins(3), counter).await;
     assert_eq!(count, 1, "a troubled Cluster's pass has a slot: {events:?}");
     let repeated = ["bad", "worse"].into_iter().any(|name| {
-        published(&events, name, "PassCutOff") > 0 && published(&events, name, "TKRNotFound") > 1
+        published(&events, name, "ReconcileTimedOut") > 0 && published(&events, name, "TKRNotFound") > 1
     });
     assert!(repeated, "{events:?}");
 }

@@ -232,7 +232,7 @@ impl Troubles {
 
 fn cut_off() -> Hold {
     Hold::new(
-        GateReason::PassCutOff,
+        GateReason::ReconcileTimedOut,
         "a pass over the Cluster took long while others did; it is made again when one of those is over",
     )
 }

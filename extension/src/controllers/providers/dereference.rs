@@ -73,7 +73,7 @@ pub(super) fn run(config: &Arc<DynamicObject>, ctx: &OfKind) -> Option<Found> {
     Some(Found {
         cluster: cluster.ok_or_else(|| {
             let message = format!(
-                "Cluster {namespace}/{cluster_name}, which owns {}, does not exist, or is another one of that name",
+                "Cluster {namespace}/{cluster_name}, which owns {}, not found, or its UID differs",
                 named(ctx, &namespace, &name)
             );
             Problem::new(Reason::ClusterNotFound, message)

@@ -61,17 +61,17 @@ fn unknown(seen: &Value, other: &str) -> Vec<(&'static str, Value, &'static str)
         (
             "another UID",
             json!({"metadata": {"uid": "00000000-0000-4000-8000-000000000000"}}),
-            "RecordOfAnotherCluster",
+            "RecordUIDMismatch",
         ),
         (
             "a later generation",
             json!({"metadata": {"generation": generation(seen) + 1}}),
-            "RecordBehindCluster",
+            "ClusterNotObserved",
         ),
         (
             "another release",
             json!({"metadata": {"labels": {TKR: other}}}),
-            "RecordBehindLabel",
+            "LabelNotObserved",
         ),
         (
             "no release",
@@ -81,12 +81,12 @@ fn unknown(seen: &Value, other: &str) -> Vec<(&'static str, Value, &'static str)
         (
             "another version",
             json!({"spec": {"topology": {"version": VERSIONS[2]}}}),
-            "RecordOfAnotherTarget",
+            "RecordTargetMismatch",
         ),
         (
             "never seen",
             json!({"metadata": {"name": "never-seen"}}),
-            "NoRecord",
+            "RecordNotFound",
         ),
         (
             "never seen, of a release that does not exist",
@@ -133,7 +133,7 @@ async fn moved(sluice: &Replica, cluster: &Cluster) -> Result<()> {
     let uid = json!({"metadata": {"uid": before["metadata"]["uid"]}});
     let reply = ask_at_rest(sluice, &changed(&after, &uid)).await?;
     ensure!(
-        reply.is_held("RecordOfAnotherCluster"),
+        reply.is_held("RecordUIDMismatch"),
         "the UID from before: {reply:?}"
     );
     Ok(())

@@ -75,7 +75,7 @@ fn rows(path: &str, sound: &Value, ran: &str) -> Vec<Row> {
         names: names.to_owned(),
         recovers: SECRET,
     };
-    let refused = |what, spoil, names: &str| row(what, spoil, "KubeconfigRefused", names);
+    let refused = |what, spoil, names: &str| row(what, spoil, "KubeconfigInvalid", names);
     let exec = json!({
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "/bin/sh",

@@ -142,7 +142,7 @@ fn rows(scene: &Scene, new: &Release) -> Vec<Row> {
             spoil: Some(
                 json!({"spec": {"cni": {"valuesFrom": {"inline": {"a": 1}, "secretRef": "one-antrea-package"}}}}),
             ),
-            reason: "SeveralValuesSources",
+            reason: "ValuesSourceAmbiguous",
             names: scene.package("antrea", "2.0.0").name(),
             recovers: WATCHED,
         },

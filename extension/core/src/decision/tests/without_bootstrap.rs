@@ -8,7 +8,7 @@ fn a_deletion_without_bootstrap_has_nothing_to_wait_for() {
     scene.record = None;
     assert_eq!(
         reason(&scene.decide_by(&CLAUSES)),
-        Some(HoldReason::Call(CallReason::NoRecord))
+        Some(HoldReason::Call(CallReason::RecordNotFound))
     );
     scene.bootstrap_generation = None;
     assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
@@ -21,13 +21,13 @@ fn a_custom_cluster_is_created_before_its_user_made_the_bootstrap() {
     scene.bootstrap_generation = None;
     assert_eq!(
         reason(&scene.decide_by(&CLAUSES)),
-        Some(HoldReason::Call(CallReason::NoRecord))
+        Some(HoldReason::Call(CallReason::RecordNotFound))
     );
     scene.custom = true;
     assert_eq!(scene.decide_by(&CLAUSES), Decision::Release);
     scene.call.hook = Hook::BeforeClusterUpgrade;
     assert_eq!(
         reason(&scene.decide_by(&CLAUSES)),
-        Some(HoldReason::Call(CallReason::NoRecord))
+        Some(HoldReason::Call(CallReason::RecordNotFound))
     );
 }

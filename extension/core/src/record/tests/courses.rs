@@ -360,7 +360,7 @@ fn a_deletion_waits_for_the_packages_to_be_gone() {
     let record = scene.advance(None);
     assert_eq!(
         answer(&record, Hook::BeforeClusterDelete, V36),
-        held_by(GateReason::UninstallRunning)
+        held_by(GateReason::UninstallInProgress)
     );
     assert_eq!(
         answer(&record, Hook::BeforeControlPlaneUpgrade, V36),
@@ -377,7 +377,7 @@ fn a_deletion_waits_for_the_packages_to_be_gone() {
     let record = completed.advance(Some(&completed_at_35()));
     assert_eq!(
         answer(&record, Hook::BeforeClusterDelete, V35),
-        held_by(GateReason::UninstallRunning)
+        held_by(GateReason::UninstallInProgress)
     );
 }
 

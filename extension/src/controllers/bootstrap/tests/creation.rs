@@ -43,7 +43,7 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     let (index, stores) = (leader.index.clone(), leader.stores.clone());
     let following = tokio::spawn(async move { index.follow(stores).await });
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(held(&leader), Some(HoldReason::Call(CallReason::NoRecord)));
+    assert_eq!(held(&leader), Some(HoldReason::Call(CallReason::RecordNotFound)));
 
     let action = one_pass(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(

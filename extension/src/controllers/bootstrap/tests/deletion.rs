@@ -10,7 +10,7 @@ const METRICS: &str = "metrics.example.com.1.9.0";
 const INSTALL: &str = "/apis/packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packageinstalls/one-metrics";
 
 #[rstest]
-#[case::is_deployed(json!({"metadata": {}}), Some(GateReason::UninstallRunning), &["one-antrea"])]
+#[case::is_deployed(json!({"metadata": {}}), Some(GateReason::UninstallInProgress), &["one-antrea"])]
 #[case::cannot_be_uninstalled(
     json!({"metadata": {}, "status": {"conditions": [{"type": "DeleteFailed", "status": "True"}]}}),
     None,

@@ -40,7 +40,7 @@ async fn a_pass_that_fails_closes_the_gates(#[case] code: u16) {
     whole_pass(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(GateReason::PassFailed)
+        Some(GateReason::ReconcileError)
     );
 }
 
@@ -58,7 +58,7 @@ async fn conflicts_close_the_gates_when_they_do_not_end() {
     whole_pass(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(GateReason::PassFailed)
+        Some(GateReason::ReconcileError)
     );
 }
 
@@ -74,7 +74,7 @@ async fn conflicts_close_the_gates_after_seconds() {
     whole_pass(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(GateReason::PassFailed)
+        Some(GateReason::ReconcileError)
     );
 }
 
@@ -93,7 +93,7 @@ async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
         let held = world.held(Hook::BeforeClusterUpgrade);
         assert_eq!(
             held,
-            (second == 60).then_some(GateReason::PassCutOff),
+            (second == 60).then_some(GateReason::ReconcileTimedOut),
             "{second} s"
         );
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -121,7 +121,7 @@ async fn the_gates_of_a_pass_that_was_cut_off_are_closed_with_the_next_try() {
     reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
-        Some(GateReason::PassCutOff)
+        Some(GateReason::ReconcileTimedOut)
     );
 }
 
@@ -133,7 +133,7 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     let leader = Arc::new(world.leader().await);
     let _slot = all_slots_taken(&leader);
     leader.troubles.failed("uid");
-    let hold = Hold::new(GateReason::PassFailed, "");
+    let hold = Hold::new(GateReason::ReconcileError, "");
     let began = tokio::time::Instant::now();
     leader.troubles.failed_again("uid", 0, began, hold);
     let _never = world.management.wait_at(STATUS);
@@ -151,9 +151,9 @@ enum End {
 }
 
 #[rstest]
-#[case::in_a_panic(End::Panics, GateReason::PassPanicked)]
-#[case::after_its_time(End::Hangs, GateReason::PassCutOff)]
-#[case::for_others(End::IsCutOff, GateReason::PassCutOff)]
+#[case::in_a_panic(End::Panics, GateReason::ReconcilePanicked)]
+#[case::after_its_time(End::Hangs, GateReason::ReconcileTimedOut)]
+#[case::for_others(End::IsCutOff, GateReason::ReconcileTimedOut)]
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reason: GateReason) {
     let world = World::released().await;

@@ -94,9 +94,9 @@ type Edit = fn(&mut Value);
 #[rstest]
 #[case::they_do_not_exist((|spec| spec["cni"]["valuesFrom"] = json!({"secretRef": "gone"})) as Edit, GateReason::ValuesNotFound, &["one-metrics"])]
 #[case::of_the_last_one((|spec| spec["additionalPackages"][0]["valuesFrom"] = json!({"secretRef": "gone"})) as Edit, GateReason::ValuesNotFound, &["one-antrea"])]
-#[case::from_two_sources((|spec| spec["cni"]["valuesFrom"]["inline"] = json!({"a": 1})) as Edit, GateReason::SeveralValuesSources, &["one-metrics"])]
+#[case::from_two_sources((|spec| spec["cni"]["valuesFrom"]["inline"] = json!({"a": 1})) as Edit, GateReason::ValuesSourceAmbiguous, &["one-metrics"])]
 #[case::of_kapp_controller((|spec| spec["kapp"] = json!({"refName": KAPP_CONTROLLER, "valuesFrom": {"secretRef": "gone"}})) as Edit, GateReason::ValuesNotFound, &[])]
-#[case::and_one_is_listed_twice((|spec| spec["csi"] = json!({"refName": METRICS, "valuesFrom": {"secretRef": "gone"}})) as Edit, GateReason::PackageListedTwice, &[])]
+#[case::and_one_is_listed_twice((|spec| spec["csi"] = json!({"refName": METRICS, "valuesFrom": {"secretRef": "gone"}})) as Edit, GateReason::PackageDuplicated, &[])]
 #[tokio::test(start_paused = true)]
 async fn a_package_without_values_keeps_no_other_one_from_being_written(
     #[case] edit: Edit,
@@ -134,7 +134,7 @@ async fn a_package_is_confirmed_as_itself_where_another_one_has_no_values() {
     let record = world.record();
     assert_eq!(record.packages.len(), 1, "{record:?}");
     assert_eq!(record.packages[0].state, PackageState::Reconciling, "{record:?}");
-    assert_eq!(record.packages[0].reason, "AppNotMadeFromPackage");
+    assert_eq!(record.packages[0].reason, "AppTemplateMismatch");
 }
 
 /// It concerns all Clusters of a release at once, as does what provides the values.
