@@ -64,9 +64,9 @@ pub mod annotation {
     pub const BEFORE_UPGRADE_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
 
     /// On a Cluster: when Sluice last had Cluster API repeat a call that had failed.
-    pub const RECALLED_AT: &str = "lifecycle.sluice.dev/recalled-at";
+    pub const RETRIGGERED_AT: &str = "lifecycle.sluice.dev/retriggered-at";
     /// On a Secret with values in a workload cluster: when kapp-controller was last asked to work on its App again.
-    pub const ASKED_AGAIN_AT: &str = "lifecycle.sluice.dev/asked-again-at";
+    pub const NUDGED_AT: &str = "lifecycle.sluice.dev/nudged-at";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
     pub const RESOLVED_TKR: &str = "lifecycle.sluice.dev/resolved-tkr";
     /// On a ClusterBootstrap: exact versions of packages that do not follow a release, `antrea=1.7.1+vmware.1-tkg.1`, and `none`

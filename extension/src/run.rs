@@ -32,8 +32,8 @@ use crate::{
     leader::{self, Elector},
     leadership::Leadership,
     metrics::{HookMetrics, PassMetrics},
-    recall,
     remote::Remotes,
+    retrigger,
     serve::{self, CertificateFiles, Limits, Server, TlsConfig},
     stores::Stores,
     telemetry::Log,
@@ -296,7 +296,7 @@ async fn lead(
         };
         tokio::select! {
             _ = controllers => {}
-            () = recall::run(client.clone(), stores.clusters.clone()) => {}
+            () = retrigger::run(client.clone(), stores.clusters.clone()) => {}
             () = patience => {}
         }
     };

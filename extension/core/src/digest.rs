@@ -1,20 +1,20 @@
-//! The digest that names a values Secret: new values, another content of the Package, or new ground under their proof, are
-//! a new name.
+//! The digest that names a values Secret: other values, another content of the Package, or other inputs are another name.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Hexadecimal digits for values and ground: 80 bits, short enough for a name.
+/// Hexadecimal digits for values and inputs: 80 bits, short enough for a name.
 pub const DIGITS: usize = 20;
 
 /// Hexadecimal digits for the content of the Package, after a dash: 48 bits. Who can choose it owns the cluster anyway.
 pub const TEMPLATE_DIGITS: usize = 12;
 
-/// What the proof of a package stands on. When it changes, kapp-controller deploys again, although no value did.
+/// What is in a digest beside the values, and what the proof of a package rests on. When it changes, kapp-controller deploys again,
+/// although no value did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ground<'a> {
+pub struct DigestInputs<'a> {
     /// Version of the API server, `v1.36.3`.
     pub stage: Option<&'a str>,
     /// UID of the workload's namespace `kube-system`: a kubeconfig may lead to another cluster than before.
@@ -34,30 +34,30 @@ pub struct Ground<'a> {
 pub struct Installer<'a> {
     /// `Package.spec.version` of its own package.
     pub version: &'a str,
-    /// The digest of its own values and ground, by [`values`].
+    /// The digest of its own values and inputs, by [`values`].
     pub digest: &'a str,
 }
 
-/// The digest of a package's values and of the ground under their proof: `<values and ground>-<content of the Package>`.
+/// The digest of a package's values and of the other digest inputs: `<values and inputs>-<content of the Package>`.
 ///
 /// The second part holds all that follows from the content of Packages, also of the installer's, so that a change of
 /// nothing else can be seen: [`differs_in_template_only`].
 #[must_use]
-pub fn values(ground: &Ground<'_>, files: &BTreeMap<String, Vec<u8>>) -> String {
-    let installer = ground.installer.map(|installer| {
+pub fn values(inputs: &DigestInputs<'_>, files: &BTreeMap<String, Vec<u8>>) -> String {
+    let installer = inputs.installer.map(|installer| {
         let (values, template) = parts(installer.digest);
         (installer.version, values, template)
     });
     let (version, values, template) = installer.unwrap_or_default();
-    let stage = ground.stage.unwrap_or_default();
-    let stage = match ground.repairs {
+    let stage = inputs.stage.unwrap_or_default();
+    let stage = match inputs.repairs {
         0 => stage.to_owned(),
         // No version has this sign.
         repairs => format!("{stage}#{repairs}"),
     };
     let given = [
         stage.as_str(),
-        ground.workload.unwrap_or_default(),
+        inputs.workload.unwrap_or_default(),
         version,
         values,
     ];
@@ -65,11 +65,11 @@ pub fn values(ground: &Ground<'_>, files: &BTreeMap<String, Vec<u8>>) -> String 
         .iter()
         .flat_map(|(name, content)| [name.as_bytes(), content.as_slice()]);
     let values = hash(given.into_iter().map(str::as_bytes).chain(files), DIGITS);
-    let template = hash([ground.template.as_bytes(), template.as_bytes()], TEMPLATE_DIGITS);
+    let template = hash([inputs.template.as_bytes(), template.as_bytes()], TEMPLATE_DIGITS);
     format!("{values}-{template}")
 }
 
-/// Whether two digests of a package stand for the same values on the same ground, and only for another content of Packages.
+/// Whether two digests of a package stand for the same values with the same inputs, and only for another content of Packages.
 #[must_use]
 pub fn differs_in_template_only(one: &str, other: &str) -> bool {
     one != other && parts(one).0 == parts(other).0
@@ -161,14 +161,14 @@ mod tests {
 
     #[test]
     fn a_digest_is_the_same_on_every_replica_and_in_every_release() {
-        let ground = Ground {
+        let inputs = DigestInputs {
             stage: Some("v1.36.3"),
             workload: Some("uid"),
             installer: None,
             template: &template(&json!({"spec": {"deploy": [{"kapp": {}}]}})),
             repairs: 0,
         };
-        let digest = values(&ground, &files(&[("values.yaml", "a: 1\n")]));
+        let digest = values(&inputs, &files(&[("values.yaml", "a: 1\n")]));
         assert_eq!(digest, "53d69ffeed341e279da2-cd503f4357eb");
         assert_eq!(digest.len(), DIGITS + 1 + TEMPLATE_DIGITS);
     }
@@ -176,11 +176,11 @@ mod tests {
     #[test]
     fn stage_content_and_file_names_all_count() {
         let of = |stage, pairs: &[(&str, &str)]| {
-            let ground = Ground {
+            let inputs = DigestInputs {
                 stage,
-                ..Ground::default()
+                ..DigestInputs::default()
             };
-            values(&ground, &files(pairs))
+            values(&inputs, &files(pairs))
         };
         let base = of(Some("v1.35.4"), &[("values.yaml", "a: 1\n")]);
         for other in [
@@ -200,11 +200,11 @@ mod tests {
     #[test]
     fn another_kapp_controller_is_asked_anew_for_everything_it_installs() {
         let by = |version, digest| {
-            let ground = Ground {
+            let inputs = DigestInputs {
                 installer: Some(Installer { version, digest }),
-                ..Ground::default()
+                ..DigestInputs::default()
             };
-            values(&ground, &files(&[("values.yaml", "a: 1\n")]))
+            values(&inputs, &files(&[("values.yaml", "a: 1\n")]))
         };
         let base = by("3.0.0", "51c06128fbabeae255b8-0123456789ab");
         for (version, digest, only_template) in [
@@ -226,11 +226,11 @@ mod tests {
     #[test]
     fn a_package_that_is_edited_in_place_is_another_one() {
         let with = |content: Value| {
-            let ground = Ground {
+            let inputs = DigestInputs {
                 template: &template(&content),
-                ..Ground::default()
+                ..DigestInputs::default()
             };
-            values(&ground, &files(&[("values.yaml", "a: 1\n")]))
+            values(&inputs, &files(&[("values.yaml", "a: 1\n")]))
         };
         let (one, other) = (with(json!({"a": 1})), with(json!({"a": 2})));
         assert_ne!(one, other);
@@ -268,11 +268,11 @@ mod tests {
     #[test]
     fn another_api_server_needs_another_proof() {
         let on = |workload| {
-            let ground = Ground {
+            let inputs = DigestInputs {
                 workload,
-                ..Ground::default()
+                ..DigestInputs::default()
             };
-            values(&ground, &files(&[("values.yaml", "a: 1\n")]))
+            values(&inputs, &files(&[("values.yaml", "a: 1\n")]))
         };
         assert_ne!(on(Some("uid")), on(Some("another")));
     }
@@ -283,8 +283,8 @@ mod tests {
             one in prop::collection::btree_map("[a-z.]{0,6}", prop::collection::vec(any::<u8>(), 0..6), 0..4),
             other in prop::collection::btree_map("[a-z.]{0,6}", prop::collection::vec(any::<u8>(), 0..6), 0..4),
         ) {
-            let ground = Ground::default();
-            prop_assert_eq!(one == other, values(&ground, &one) == values(&ground, &other));
+            let inputs = DigestInputs::default();
+            prop_assert_eq!(one == other, values(&inputs, &one) == values(&inputs, &other));
         }
     }
 }

@@ -48,9 +48,9 @@ pub enum Course {
     /// Back at the control plane's version, after packages of a higher one were begun. They stay.
     Cancelled,
     /// Below the control plane's version, where Cluster API does not go.
-    Below,
+    Downgrade,
     /// Above the control plane's version, by steps that are not known yet. The hop is the target, and nothing is done for it.
-    Unplanned,
+    PlanUnknown,
 }
 
 /// How far an upgrade is, and what comes next.
@@ -153,7 +153,7 @@ fn after_settling(
     if below(to, version) {
         return (
             begun_above(version, previous).unwrap_or(version).to_owned(),
-            Course::Below,
+            Course::Downgrade,
         );
     }
     if unproven_hop(version, to, previous) || plan.workers_first(version, workers, to) {
@@ -161,7 +161,7 @@ fn after_settling(
     }
     match plan.next_step(version, to) {
         Some(next) => (next, Course::Forward),
-        None => (to.to_owned(), Course::Unplanned),
+        None => (to.to_owned(), Course::PlanUnknown),
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Target<'a> {
     pub ref_name: &'a str,
     /// `Package.spec.version`.
     pub version: &'a str,
-    /// Digest of values, ground and content; see [`crate::digest`].
+    /// Digest of values, inputs and content; see [`crate::digest`].
     pub digest: &'a str,
     /// Name of the Secret with these values.
     pub secret_name: &'a str,

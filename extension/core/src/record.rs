@@ -49,7 +49,8 @@ pub struct BootstrapFacts<'a> {
     pub generation: i64,
     /// `spec.paused`.
     pub paused: bool,
-    /// The release whose packages are known to be in its spec; see [`Belonging::resolved`](crate::bootstrap::Belonging::resolved).
+    /// The release whose packages are known to be in its spec; see
+    /// [`ResolvedRelease::resolved`](crate::bootstrap::ResolvedRelease::resolved).
     pub resolved_tkr: Option<&'a str>,
 }
 

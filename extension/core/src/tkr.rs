@@ -75,7 +75,7 @@ pub fn for_progress(
 ) -> Result<String, Hold> {
     match (progress.course, resolved) {
         (Course::Cancelled, Some(merged)) => Ok(merged.to_owned()),
-        (Course::Unplanned, _) => Err(Hold::new(
+        (Course::PlanUnknown, _) => Err(Hold::new(
             GateReason::UpgradePlanUnknown,
             format!("waiting for Cluster API to plan the way to {to}"),
         )),

@@ -35,7 +35,7 @@ pub fn is_bound(progress: &Progress, workers: &[WorkerFacts], record: Option<&Up
     };
     match progress.course {
         Course::Cancelled => return progress.settled_at().is_some_and(lag_behind),
-        Course::Below | Course::Unplanned => return false,
+        Course::Downgrade | Course::PlanUnknown => return false,
         Course::Forward if progress.stage().is_none() => return false,
         Course::Forward if !progress.settled_at_hop() => return true,
         Course::Forward => {}

@@ -1,21 +1,21 @@
 //! What a ClusterBootstrap says: made from a template, carried over to another TanzuKubernetesRelease.
 
-mod belonging;
 mod compare;
 mod create;
 mod kept;
 mod merge;
 mod packages;
 mod provided;
+mod resolved_release;
 mod twice;
 
-pub use belonging::{Belonging, Change};
 pub use compare::{below_release, is_bound};
 pub use create::{Draft, ValuesClone, from_template};
 pub use kept::KeptVersions;
 pub use merge::{Inputs, Release, merge};
 pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
+pub use resolved_release::{Change, ResolvedRelease};
 pub use twice::listed_twice;
 
 use crate::hold::{GateReason, Hold};

@@ -14,7 +14,7 @@ const LEAST: u64 = 1_000_000;
 /// What is added at most. A whole second more would be seen by people.
 const MOST: u64 = 999_000_000;
 
-/// The sync period of a package whose values and ground have this digest: `every`, as Go writes it.
+/// The sync period of a package whose values and inputs have this digest: `every`, as Go writes it.
 ///
 /// Nothing in the App of a package that takes no values follows its digest. Its period is longer by 1 to 999 milliseconds
 /// that do, to the nanosecond: were it whole milliseconds, one change in a thousand would not be seen.

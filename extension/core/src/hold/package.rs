@@ -51,7 +51,7 @@ held! {
         /// kapp-controller works on it.
         AppReconciling("package"):
             "nothing; if it lasts, look at its Deployments. An App with a ytt or Helm step that has not moved for 90 s is asked for \
-             again (annotation `lifecycle.sluice.dev/asked-again-at` on its values Secret), because a restarted kapp-controller would \
+             again (annotation `lifecycle.sluice.dev/nudged-at` on its values Secret), because a restarted kapp-controller would \
              leave it for a whole sync period. With readiness `Applied` it may take a second run of kapp, which begins when the first \
              one gives up (`--wait-timeout` of the package, 15 minutes by default; decision 10)",
         /// The last attempt failed; it is tried again by itself.

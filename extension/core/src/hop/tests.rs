@@ -229,7 +229,7 @@ fn a_target_moved_back_to_a_hop_that_the_control_plane_took_is_a_shorter_upgrade
 #[test]
 fn a_target_below_the_control_plane_leads_nowhere() {
     let found = progress(Some(&at(V35, V35)), &[], V34, &Plan::Direct, None);
-    assert_eq!((found.hop.as_str(), found.course), (V35, Course::Below));
+    assert_eq!((found.hop.as_str(), found.course), (V35, Course::Downgrade));
 }
 
 #[test]
@@ -242,8 +242,8 @@ fn without_a_record_the_next_step_is_taken() {
 }
 
 #[rstest]
-#[case::not_asked_yet(V34, &[], &[], V36, Course::Unplanned)]
-#[case::of_an_earlier_target(V34, &[V35], &[V35], V36, Course::Unplanned)]
+#[case::not_asked_yet(V34, &[], &[], V36, Course::PlanUnknown)]
+#[case::of_an_earlier_target(V34, &[V35], &[V35], V36, Course::PlanUnknown)]
 #[case::first(V34, &[V35, V36], &[V35, V36], V35, Course::Forward)]
 #[case::workers_take_it_too(V35, &[V36], &[V35, V36], V35, Course::Forward)]
 #[case::seen_late(V35, &[V35, V36], &[V36], V36, Course::Forward)]

@@ -10,7 +10,7 @@ use sluice_crds::{
 };
 
 use crate::{
-    bootstrap::{Belonging, Catalogue},
+    bootstrap::{Catalogue, ResolvedRelease},
     build::Owner,
     cluster::is_paused,
     hold::Hold,
@@ -103,7 +103,10 @@ impl Facts {
     }
 
     /// The release that the spec of the ClusterBootstrap belongs to, as it was found.
-    pub(super) fn belonging(&self) -> Belonging<'_> {
-        self.bootstrap.as_deref().map(Belonging::of).unwrap_or_default()
+    pub(super) fn resolved_release(&self) -> ResolvedRelease<'_> {
+        self.bootstrap
+            .as_deref()
+            .map(ResolvedRelease::of)
+            .unwrap_or_default()
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn run(known: &Known<'_>, after: &mut After, packages: &Packages) -> 
         }
         let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
         let touched =
-            json!({"metadata": {"annotations": {annotation::ASKED_AGAIN_AT: known.began.now.to_string()}}});
+            json!({"metadata": {"annotations": {annotation::NUDGED_AT: known.began.now.to_string()}}});
         let key = Key::of::<Secret>(planned.server(), Some(namespace), &planned.secret_name);
         match known.write(Write::patch(
             key,

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     bootstrap::Role,
-    digest::Ground,
+    digest::DigestInputs,
     hold::{GateReason, Hold},
     proof::{JudgedOn, Judgement, Standing, judge, standing, unseen},
     record::latch,
@@ -69,12 +69,12 @@ pub(super) fn packages(
     let record = known.facts.record();
     let stage = validated.progress.stage();
     let plan = |workload: Option<&str>| {
-        let ground = Ground {
+        let inputs = DigestInputs {
             stage,
             workload,
-            ..Ground::default()
+            ..DigestInputs::default()
         };
-        plan(known, &bootstrap.spec, ground)
+        plan(known, &bootstrap.spec, inputs)
     };
     let recorded = record.and_then(|record| record.workload_uid.as_deref());
     let Plan {

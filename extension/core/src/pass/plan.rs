@@ -12,7 +12,7 @@ use super::{Facts, Known, Server, Sight, Step, stop::together, values};
 use crate::{
     bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
     build::{self, Install, Owner, Place, Values},
-    digest::{self, Ground, Installer},
+    digest::{self, DigestInputs, Installer},
     hold::{GateReason, Hold},
     names,
     proof::{JudgedOn, Judgement, Target},
@@ -139,8 +139,8 @@ pub(super) struct Plan {
     pub(super) stops: bool,
 }
 
-/// The package set of `spec`, to be proven on `ground`.
-pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, ground: Ground<'_>) -> Step<Plan> {
+/// The package set of `spec`, with these digest inputs.
+pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, inputs: DigestInputs<'_>) -> Step<Plan> {
     let facts = known.facts;
     let asked = packages(spec);
     // One that does not exist needs none.
@@ -174,11 +174,11 @@ pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, ground: Groun
             spec.upgrade_policy.as_ref(),
             (&facts.catalogue, facts.record()),
             values,
-            Ground {
+            DigestInputs {
                 installer: installer
                     .as_ref()
                     .map(|(version, digest)| Installer { version, digest }),
-                ..ground
+                ..inputs
             },
         ) {
             Ok(one) => {
@@ -203,7 +203,7 @@ fn one(
     policy: Option<&UpgradePolicy>,
     (catalogue, record): (&Catalogue, Option<&UpgradeRecord>),
     values: Values,
-    ground: Ground<'_>,
+    inputs: DigestInputs<'_>,
 ) -> Result<Planned, Hold> {
     let name = &package.ref_name;
     let facts = catalogue.get(name).cloned().ok_or_else(|| {
@@ -218,12 +218,12 @@ fn one(
     })?;
     let short = names::short(&facts.ref_name);
     let repairs = repairs(record, short);
-    let ground = Ground {
+    let inputs = DigestInputs {
         template: &facts.template,
         repairs,
-        ..ground
+        ..inputs
     };
-    let digest = digest::values(&ground, &values);
+    let digest = digest::values(&inputs, &values);
     let too_long =
         |error: names::NameTooLong| Hold::new(GateReason::NameTooLong, format!("package {name}: {error}"));
     let policy = policy.and_then(|policy| policy.packages.iter().find(|each| each.package == short));

@@ -17,7 +17,7 @@ use super::{
     write::Write,
 };
 use crate::{
-    bootstrap::Belonging,
+    bootstrap::ResolvedRelease,
     conditions::{Mirrored, mirror, with_nothing_to_prove},
     hold::{GateReason, Hold},
     record::{BootstrapFacts, Observed, PackageSet, Workload, advance, held_for, is_urgent, of_cluster},
@@ -88,7 +88,7 @@ pub(super) fn status(
     };
     let now = known.began.now;
     let status = ClusterBootstrapStatus {
-        resolved_tkr: Belonging::of(bootstrap).release().map(str::to_owned),
+        resolved_tkr: ResolvedRelease::of(bootstrap).release().map(str::to_owned),
         conditions: with_nothing_to_prove(
             mirror(&current.conditions, &mirrored, now),
             packages.planned.is_empty() && packages.problem.is_none(),
@@ -206,7 +206,7 @@ pub(super) fn observe<'a>(
 ) -> Observed<'a> {
     let judged = packages.judged.as_slice();
     let is_known = packages.settled.is_none() && judged.len() == packages.planned.len();
-    let resolved = Belonging::of(bootstrap).resolved(&validated.progress);
+    let resolved = ResolvedRelease::of(bootstrap).resolved(&validated.progress);
     Observed {
         tkr: validated.release.as_deref(),
         bootstrap: facts(bootstrap, resolved),

@@ -9,7 +9,7 @@ use sluice_crds::{
 use super::{Facts, Known, Step};
 use crate::{
     bootstrap::{
-        self, Belonging, Change, Draft, Inputs, KeptVersions, Release, from_template, is_bound, merge,
+        self, Change, Draft, Inputs, KeptVersions, Release, ResolvedRelease, from_template, is_bound, merge,
     },
     cluster::is_legacy,
     hold::{GateReason, Hold},
@@ -86,7 +86,7 @@ fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<Str
     let to = &found.topology.version;
     for_progress(
         progress,
-        found.belonging().release(),
+        found.resolved_release().release(),
         to,
         pinned,
         &found.label,
@@ -110,9 +110,9 @@ fn change(known: &Known<'_>, release: &str, progress: &Progress) -> Step<Option<
         let new = needed_template(known, release)?;
         return Ok(from_template(&found.owner.name, new, &found.catalogue).map(Some)?);
     };
-    match found.belonging().change(release, progress) {
+    match found.resolved_release().change(release, progress) {
         Change::Nothing => Ok(None),
-        Change::Mark => Ok(Some(Draft {
+        Change::Annotate => Ok(Some(Draft {
             spec: bootstrap.spec.clone(),
             clones: Vec::new(),
         })),
@@ -130,7 +130,7 @@ pub(super) fn below_release(
     let Ok(release) = validated.release.as_deref() else {
         return Ok(None);
     };
-    let merged = Belonging::of(bootstrap).resolved(&validated.progress) == Some(release);
+    let merged = ResolvedRelease::of(bootstrap).resolved(&validated.progress) == Some(release);
     // What is not merged is held as such.
     if !merged || !is_bound(&validated.progress, &found.workers, found.record()) {
         return Ok(None);
@@ -157,7 +157,7 @@ fn with_inputs<T>(
         .map(|package| package.name.clone())
         .collect();
     let new = needed_template(known, release)?;
-    let old = match Belonging::of(bootstrap).release() {
+    let old = match ResolvedRelease::of(bootstrap).release() {
         Some(old) => known.template(old)?,
         None => None,
     };

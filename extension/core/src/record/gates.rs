@@ -60,7 +60,7 @@ impl<'a> View<'a> {
             .into_iter()
             .flat_map(|version| self.of_passed(version))
             .collect();
-        let ahead = matches!(self.progress.course, Course::Forward | Course::Unplanned);
+        let ahead = matches!(self.progress.course, Course::Forward | Course::PlanUnknown);
         let hop_is_next = ahead || self.progress.taken;
         if hop_is_next {
             answers.extend(self.of_hop(record));
@@ -108,7 +108,7 @@ impl<'a> View<'a> {
         match self.progress.course {
             Course::Forward => same(&self.progress.hop, self.seen.cluster.topology_version),
             Course::Cancelled => true,
-            Course::Below | Course::Unplanned => false,
+            Course::Downgrade | Course::PlanUnknown => false,
         }
     }
 

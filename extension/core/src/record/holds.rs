@@ -64,7 +64,7 @@ fn begun(previous: Option<&UpgradeRecord>) -> bool {
 
 /// What is wrong with the inputs of an upgrade, before any package is looked at.
 pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
-    if progress.course == Course::Below {
+    if progress.course == Course::Downgrade {
         let to = seen.cluster.topology_version;
         return Some(Hold::new(
             GateReason::DowngradeNotSupported,

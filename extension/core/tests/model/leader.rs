@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use sluice_core::bootstrap::{Belonging, Change, is_bound};
+use sluice_core::bootstrap::{Change, ResolvedRelease, is_bound};
 use sluice_core::hold::{GateReason, Hold};
 use sluice_core::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
 use sluice_core::proof::{Judgement, judge, unseen};
@@ -61,7 +61,7 @@ impl<'a> Sight<'a> {
         let tkr = match label(read.cluster.label) {
             "" => Err(Hold::new(GateReason::TKRLabelRemoved, "no label")),
             label => {
-                let resolved = belonging(&read.bootstrap).release();
+                let resolved = resolved_release(&read.bootstrap).release();
                 for_progress(&progress, resolved, version(read.cluster.to), None, label, known)
             }
         };
@@ -129,13 +129,13 @@ impl<'a> Sight<'a> {
 
     /// What has to be written for the ClusterBootstrap to be that of the wanted release.
     fn change(&self) -> Option<(u8, Change)> {
-        let change = belonging(&self.read.bootstrap).change(self.tkr.as_deref().ok()?, &self.progress);
+        let change = resolved_release(&self.read.bootstrap).change(self.tkr.as_deref().ok()?, &self.progress);
         Some((self.wanted()?, change)).filter(|(_, change)| *change != Change::Nothing)
     }
 
     /// The release that the spec is known to be of.
     fn resolved(&self) -> Option<u8> {
-        belonging(&self.read.bootstrap)
+        resolved_release(&self.read.bootstrap)
             .resolved(&self.progress)
             .and_then(release_named)
     }
@@ -244,11 +244,11 @@ fn server(world: &World, read: &Read) -> u8 {
     }
 }
 
-fn belonging(bootstrap: &Bootstrap) -> Belonging<'static> {
+fn resolved_release(bootstrap: &Bootstrap) -> ResolvedRelease<'static> {
     let named = |release: u8| RELEASES[usize::from(release)].0;
-    Belonging {
-        marked: bootstrap.marked.map(named),
-        reported: bootstrap.resolved.map(named),
+    ResolvedRelease {
+        annotation: bootstrap.marked.map(named),
+        status: bootstrap.resolved.map(named),
     }
 }
 
@@ -374,7 +374,9 @@ fn write_record(world: &mut World, sight: &Sight<'_>, uninstalled: bool) {
         world.broken = Some("the same look twice gave two records");
     }
     if !sight.read.cluster.deleting() {
-        world.bootstrap.resolved = belonging(&sight.read.bootstrap).release().and_then(release_named);
+        world.bootstrap.resolved = resolved_release(&sight.read.bootstrap)
+            .release()
+            .and_then(release_named);
     }
     if previous(sight.read) != Some(&record) {
         world.bootstrap.record = Some(Record(Arc::new(record)));

@@ -55,7 +55,7 @@ async fn touch(client: &Client, cluster: &Cluster) -> kube::Result<()> {
     let touch = json!({"metadata": {
         "uid": cluster.metadata.uid,
         "resourceVersion": cluster.metadata.resource_version,
-        "annotations": {annotation::RECALLED_AT: Timestamp::now().to_string()},
+        "annotations": {annotation::RETRIGGERED_AT: Timestamp::now().to_string()},
     }});
     Api::<Cluster>::namespaced(client.clone(), &cluster.namespace().unwrap_or_default())
         .patch_metadata(

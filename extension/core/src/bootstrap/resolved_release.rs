@@ -1,17 +1,17 @@
-//! Which release the spec of a ClusterBootstrap belongs to, and what has to be written so that it belongs to another.
+//! The release whose packages are in the spec of a ClusterBootstrap, and what has to be written so that they are another one's.
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use crate::hop::Progress;
 
-/// What is known of the release of a ClusterBootstrap's spec.
+/// What a ClusterBootstrap says about the release of its spec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Belonging<'a> {
+pub struct ResolvedRelease<'a> {
     /// Annotation `lifecycle.sluice.dev/resolved-tkr`, written together with the spec: it cannot be behind it, and it goes
     /// where the object goes.
-    pub marked: Option<&'a str>,
+    pub annotation: Option<&'a str>,
     /// `status.resolvedTKR`, which the old manager wrote alone. A moved or restored object has no status.
-    pub reported: Option<&'a str>,
+    pub status: Option<&'a str>,
 }
 
 /// What has to be written.
@@ -19,52 +19,52 @@ pub struct Belonging<'a> {
 pub enum Change {
     /// Nothing.
     Nothing,
-    /// The mark; the spec is taken as it is.
-    Mark,
-    /// Spec and mark.
+    /// The annotation; the spec is taken as it is.
+    Annotate,
+    /// Spec and annotation.
     Merge,
 }
 
-impl<'a> Belonging<'a> {
+impl<'a> ResolvedRelease<'a> {
     /// What a ClusterBootstrap says, as it was read or as a write has returned it.
     #[must_use]
     pub fn of(bootstrap: &'a ClusterBootstrap) -> Self {
         let annotations = bootstrap.metadata.annotations.as_ref();
-        let marked = annotations.and_then(|annotations| annotations.get(annotation::RESOLVED_TKR));
+        let annotation = annotations.and_then(|annotations| annotations.get(annotation::RESOLVED_TKR));
         let status = bootstrap.status.as_ref();
-        let reported = status.and_then(|status| status.resolved_tkr.as_ref());
+        let status = status.and_then(|status| status.resolved_tkr.as_ref());
         let said = |name: &'a String| Some(name.as_str()).filter(|name| !name.is_empty());
         Self {
-            marked: marked.and_then(said),
-            reported: reported.and_then(said),
+            annotation: annotation.and_then(said),
+            status: status.and_then(said),
         }
     }
 
     /// The release that the spec was last said to be of, if anything says it.
     #[must_use]
     pub fn release(&self) -> Option<&'a str> {
-        self.marked.or(self.reported)
+        self.annotation.or(self.status)
     }
 
-    /// The release whose packages are known to be in the spec. On the way to another version nothing but the mark says it:
-    /// what is reported may be about a spec that has been replaced since.
+    /// The release whose packages are known to be in the spec. On the way to another version nothing but the annotation says it:
+    /// the status may be about a spec that has been replaced since.
     #[must_use]
     pub fn resolved(&self, progress: &Progress) -> Option<&'a str> {
-        self.marked.or(self.reported.filter(|_| !on_the_way(progress)))
+        self.annotation.or(self.status.filter(|_| !on_the_way(progress)))
     }
 
     /// What it takes for the spec to be that of `release`.
     ///
-    /// A spec without mark is taken as it is where a user, or the old manager, may have made it for a new or settled cluster.
-    /// On the way to another version it may well be the spec of the version before, whatever is reported, so it is merged.
+    /// A spec without the annotation is taken as it is where a user, or the old manager, may have made it for a new or settled cluster.
+    /// On the way to another version it may well be the spec of the version before, whatever the status says, so it is merged.
     #[must_use]
     pub fn change(&self, release: &str, progress: &Progress) -> Change {
-        match (self.marked, self.resolved(progress)) {
-            (Some(marked), _) if marked == release => Change::Nothing,
+        match (self.annotation, self.resolved(progress)) {
+            (Some(annotated), _) if annotated == release => Change::Nothing,
             (Some(_), _) => Change::Merge,
             (None, _) if on_the_way(progress) => Change::Merge,
-            (None, Some(reported)) if reported != release => Change::Merge,
-            (None, _) => Change::Mark,
+            (None, Some(status)) if status != release => Change::Merge,
+            (None, _) => Change::Annotate,
         }
     }
 }
@@ -94,22 +94,22 @@ mod tests {
     #[case::moved_before_the_merge(Some("35-1"), None, NEXT, Change::Merge)]
     #[case::another_label(Some("35-1"), Some("35-1"), SETTLED, Change::Merge)]
     #[case::created_for_another_label(Some("36-2"), None, NEW, Change::Merge)]
-    #[case::of_the_old_manager(None, Some("36-1"), SETTLED, Change::Mark)]
+    #[case::of_the_old_manager(None, Some("36-1"), SETTLED, Change::Annotate)]
     #[case::of_the_old_manager_on_the_way(None, Some("35-1"), NEXT, Change::Merge)]
-    #[case::of_a_user_for_a_new_cluster(None, None, NEW, Change::Mark)]
-    #[case::of_a_user_for_a_settled_cluster(None, None, SETTLED, Change::Mark)]
+    #[case::of_a_user_for_a_new_cluster(None, None, NEW, Change::Annotate)]
+    #[case::of_a_user_for_a_settled_cluster(None, None, SETTLED, Change::Annotate)]
     #[case::reported_only_on_the_way(None, Some("36-1"), NEXT, Change::Merge)]
     #[case::reported_only_while_it_rolls(None, Some("36-1"), ROLLING, Change::Merge)]
     #[case::of_unknown_origin_on_the_way(None, None, NEXT, Change::Merge)]
     #[case::of_unknown_origin_while_it_rolls(None, None, ROLLING, Change::Merge)]
     fn what_has_to_be_written(
-        #[case] marked: Option<&str>,
-        #[case] reported: Option<&str>,
-        #[case] (spec, status): (&str, &str),
+        #[case] annotation: Option<&str>,
+        #[case] status: Option<&str>,
+        #[case] versions: (&str, &str),
         #[case] change: Change,
     ) {
-        let belonging = Belonging { marked, reported };
-        assert_eq!(belonging.change("36-1", &at(spec, status)), change);
+        let found = ResolvedRelease { annotation, status };
+        assert_eq!(found.change("36-1", &at(versions)), change);
     }
 
     #[rstest]
@@ -121,24 +121,24 @@ mod tests {
     #[case::reported_only_at_rest(None, Some("36-1"), SETTLED, Some("36-1"))]
     #[case::nothing_says_it(None, None, SETTLED, None)]
     fn what_is_resolved_is_what_the_object_says(
-        #[case] marked: Option<&str>,
-        #[case] reported: Option<&str>,
-        #[case] (spec, status): (&str, &str),
+        #[case] annotation: Option<&str>,
+        #[case] status: Option<&str>,
+        #[case] versions: (&str, &str),
         #[case] resolved: Option<&str>,
     ) {
-        let belonging = Belonging { marked, reported };
-        assert_eq!(belonging.resolved(&at(spec, status)), resolved);
+        let found = ResolvedRelease { annotation, status };
+        assert_eq!(found.resolved(&at(versions)), resolved);
     }
 
     #[test]
     fn an_empty_name_says_nothing() {
         let mut bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
-        assert_eq!(Belonging::of(&bootstrap), Belonging::default());
+        assert_eq!(ResolvedRelease::of(&bootstrap), ResolvedRelease::default());
         bootstrap.metadata.annotations = Some([(annotation::RESOLVED_TKR.to_owned(), String::new())].into());
-        assert_eq!(Belonging::of(&bootstrap), Belonging::default());
+        assert_eq!(ResolvedRelease::of(&bootstrap), ResolvedRelease::default());
     }
 
-    fn at(spec: &str, status: &str) -> Progress {
+    fn at((spec, status): (&str, &str)) -> Progress {
         let text = |version: &str| (!version.is_empty()).then(|| version.to_owned());
         let control_plane = ControlPlaneFacts {
             spec_version: text(spec),
