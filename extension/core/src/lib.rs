@@ -5,6 +5,7 @@
 
 pub mod bootstrap;
 pub mod build;
+pub mod chain;
 pub mod cluster;
 pub mod conditions;
 pub mod decision;
