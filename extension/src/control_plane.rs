@@ -1,4 +1,4 @@
-//! Control plane objects of any provider, reduced to their versions.
+//! Watches of control planes of any provider.
 
 use std::{
     collections::HashSet,
@@ -9,16 +9,11 @@ use std::{
 use kube::{
     Api, Client, ResourceExt,
     api::ApiResource,
-    core::Object,
     runtime::{reflector::ObjectRef, watcher},
 };
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sluice_core::{
-    hold::{GateReason, Hold},
-    hop::ControlPlaneFacts,
+    hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
-    version::older,
 };
 use sluice_crds::{foreign::cluster::ObjectReference, labels::label};
 
@@ -28,62 +23,6 @@ use crate::{
     triggers::{ClusterRef, Triggers},
     watch::Seen,
 };
-
-/// A control plane object as far as Cluster API's contract makes it readable for everybody. What does not fit is absent, so that
-/// one object hides no others of its kind.
-pub type ControlPlane = Object<Option<Spec>, Status>;
-
-/// What the control plane shall be.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Value")]
-pub struct Spec {
-    version: Option<String>,
-}
-
-/// What the control plane is.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Value")]
-pub struct Status {
-    version: Option<String>,
-    /// Of its machines, while they run several.
-    oldest: Option<String>,
-}
-
-impl From<Value> for Spec {
-    fn from(spec: Value) -> Self {
-        Self {
-            version: text(&spec["version"]),
-        }
-    }
-}
-
-impl From<Value> for Status {
-    fn from(status: Value) -> Self {
-        Self {
-            version: text(&status["version"]),
-            // The list begins with it.
-            oldest: text(&status["versions"][0]["version"]),
-        }
-    }
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
-}
-
-/// The facts of one control plane. While machines of several versions run, the oldest counts. Nodes may run a later patch than their
-/// machines, also before these are replaced.
-#[must_use]
-pub fn facts(control_plane: &ControlPlane) -> ControlPlaneFacts {
-    let status = control_plane.status.clone().unwrap_or_default();
-    ControlPlaneFacts {
-        spec_version: control_plane.spec.as_ref().and_then(|spec| spec.version.clone()),
-        status_version: match (status.oldest, status.version) {
-            (Some(oldest), Some(version)) => Some(older(oldest, version)),
-            (oldest, version) => oldest.or(version),
-        },
-    }
-}
 
 /// Watches every kind of control plane that some Cluster uses, from the first Cluster on.
 pub struct ControlPlanes {
@@ -164,11 +103,11 @@ impl ControlPlanes {
             State::Readable { resource, store } => {
                 let namespace = cluster.namespace.as_deref().unwrap_or_default();
                 let key = ObjectRef::new_with(&reference.name, resource).within(namespace);
-                Ok(store.get(&key).map(|found| facts(&found)))
+                Ok(store.get(&key).map(|found| ControlPlaneFacts::of(&found)))
             }
             State::Reading => Err(Unknown::Reading),
-            State::Unserved => Err(unreadable(reference, "the API server does not serve it")),
-            State::Unreadable(why) => Err(unreadable(reference, &why)),
+            State::Unserved => Err(Unknown::unreadable(reference, "the API server does not serve it")),
+            State::Unreadable(why) => Err(Unknown::unreadable(reference, &why)),
         }
     }
 
@@ -203,14 +142,6 @@ impl ControlPlanes {
             waiting,
         }
     }
-}
-
-fn unreadable(reference: &ObjectReference, why: &str) -> Unknown {
-    let (group, kind) = (reference.group(), &reference.kind);
-    Unknown::Unreadable(Hold::new(
-        GateReason::ControlPlaneKindUnreadable,
-        format!("control plane kind {kind} in group {group:?} of spec.controlPlaneRef: {why}"),
-    ))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Which Kubernetes version comes next: the hop.
 
+mod control_plane;
 mod plan;
 mod worker;
 
@@ -7,18 +8,10 @@ use std::cmp::Ordering;
 
 use sluice_crds::run::{Hook, Outcome, UpgradeRecord};
 
+pub use self::control_plane::{ControlPlane, ControlPlaneFacts};
 pub use self::plan::Plan;
 pub use self::worker::{Worker, WorkerFacts};
 use crate::version::{KubernetesVersion, reached, reached_in_minor, same};
-
-/// What is read of the control plane object.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct ControlPlaneFacts {
-    /// `spec.version`.
-    pub spec_version: Option<String>,
-    /// The older one of `status.version` and the first of `status.versions`.
-    pub status_version: Option<String>,
-}
 
 /// How far the control plane is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

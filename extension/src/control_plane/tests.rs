@@ -296,36 +296,6 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
     assert!(!server.asked_for("/apis/controlplane.example.com/v1/goods"));
 }
 
-#[test]
-fn the_oldest_version_of_its_machines_is_that_of_a_control_plane() {
-    let control_plane = |status: Value| -> ControlPlane {
-        serde_json::from_value(json!({
-            "apiVersion": format!("{GROUP}/v1"), "kind": "Good", "metadata": {"name": "one"},
-            "spec": {"version": "v1.36.3"}, "status": status,
-        }))
-        .unwrap()
-    };
-    let versions = json!([{"version": "v1.35.4", "replicas": 1}, {"version": "v1.36.3", "replicas": 2}]);
-    let of = |status: Value| facts(&control_plane(status)).status_version;
-    assert_eq!(
-        of(json!({"version": "v1.36.3", "versions": versions})).as_deref(),
-        Some("v1.35.4")
-    );
-    // Nodes of a later patch than their machines.
-    let later = json!([{"version": "v1.35.9", "replicas": 3}]);
-    assert_eq!(
-        of(json!({"version": "v1.35.4", "versions": later})).as_deref(),
-        Some("v1.35.4")
-    );
-    assert_eq!(of(json!({"version": "v1.36.3"})).as_deref(), Some("v1.36.3"));
-    assert_eq!(of(json!({})), None);
-    assert_eq!(
-        of(json!({"version": "v1.36.3", "versions": null})).as_deref(),
-        Some("v1.36.3")
-    );
-    assert_eq!(of(json!("running")), None);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
     let server = Server::new(Way::Answers);

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use kube::ResourceExt;
 use sluice_crds::{
-    foreign::{Cluster, cluster::Topology},
+    foreign::{
+        Cluster,
+        cluster::{ObjectReference, Topology},
+    },
     labels::annotation,
     run::{ClusterBootstrap, TanzuKubernetesRelease, UpgradeRecord},
 };
@@ -13,7 +16,7 @@ use crate::{
     bootstrap::{Catalogue, ResolvedRelease},
     build::Owner,
     cluster::is_paused,
-    hold::Hold,
+    hold::{Hold, GateReason},
     hop::{ControlPlaneFacts, Plan, WorkerFacts},
     record::{ClusterFacts, of_cluster},
 };
@@ -34,6 +37,18 @@ pub enum Unknown {
     Reading,
     /// Its kind cannot be read.
     Unreadable(Hold),
+}
+
+impl Unknown {
+    /// The kind of the control plane that a Cluster refers to cannot be read.
+    #[must_use]
+    pub fn unreadable(reference: &ObjectReference, why: &str) -> Self {
+        let (group, kind) = (reference.group(), &reference.kind);
+        Self::Unreadable(Hold::new(
+            GateReason::ControlPlaneKindUnreadable,
+            format!("control plane kind {kind} in group {group:?} of spec.controlPlaneRef: {why}"),
+        ))
+    }
 }
 
 /// One Cluster and what belongs to it.

@@ -1,0 +1,111 @@
+//! Control plane objects of any provider, reduced to their versions.
+
+use kube::core::Object;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::version::older;
+
+/// What is read of the control plane object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ControlPlaneFacts {
+    /// `spec.version`.
+    pub spec_version: Option<String>,
+    /// The older one of `status.version` and the first of `status.versions`.
+    pub status_version: Option<String>,
+}
+
+impl ControlPlaneFacts {
+    /// The facts of one control plane. While machines of several versions run, the oldest counts. Nodes may run a later patch than their
+    /// machines, also before these are replaced.
+    #[must_use]
+    pub fn of(control_plane: &ControlPlane) -> Self {
+        let status = control_plane.status.clone().unwrap_or_default();
+        Self {
+            spec_version: control_plane.spec.as_ref().and_then(|spec| spec.version.clone()),
+            status_version: match (status.oldest, status.version) {
+                (Some(oldest), Some(version)) => Some(older(oldest, version)),
+                (oldest, version) => oldest.or(version),
+            },
+        }
+    }
+}
+
+/// A control plane object as far as Cluster API's contract makes it readable for everybody. What does not fit is absent, so that
+/// one object hides no others of its kind.
+pub type ControlPlane = Object<Option<Spec>, Status>;
+
+/// What the control plane shall be.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Value")]
+pub struct Spec {
+    version: Option<String>,
+}
+
+/// What the control plane is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Value")]
+pub struct Status {
+    version: Option<String>,
+    /// Of its machines, while they run several.
+    oldest: Option<String>,
+}
+
+impl From<Value> for Spec {
+    fn from(spec: Value) -> Self {
+        Self {
+            version: text(&spec["version"]),
+        }
+    }
+}
+
+impl From<Value> for Status {
+    fn from(status: Value) -> Self {
+        Self {
+            version: text(&status["version"]),
+            // The list begins with it.
+            oldest: text(&status["versions"][0]["version"]),
+        }
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_version_of_its_machines_is_that_of_a_control_plane() {
+        let control_plane = |status: Value| -> ControlPlane {
+            serde_json::from_value(json!({
+                "apiVersion": "controlplane.example.com/v1", "kind": "Good", "metadata": {"name": "one"},
+                "spec": {"version": "v1.36.3"}, "status": status,
+            }))
+            .unwrap()
+        };
+        let versions = json!([{"version": "v1.35.4", "replicas": 1}, {"version": "v1.36.3", "replicas": 2}]);
+        let of = |status: Value| ControlPlaneFacts::of(&control_plane(status)).status_version;
+        assert_eq!(
+            of(json!({"version": "v1.36.3", "versions": versions})).as_deref(),
+            Some("v1.35.4")
+        );
+        // Nodes of a later patch than their machines.
+        let later = json!([{"version": "v1.35.9", "replicas": 3}]);
+        assert_eq!(
+            of(json!({"version": "v1.35.4", "versions": later})).as_deref(),
+            Some("v1.35.4")
+        );
+        assert_eq!(of(json!({"version": "v1.36.3"})).as_deref(), Some("v1.36.3"));
+        assert_eq!(of(json!({})), None);
+        assert_eq!(
+            of(json!({"version": "v1.36.3", "versions": null})).as_deref(),
+            Some("v1.36.3")
+        );
+        assert_eq!(of(json!("running")), None);
+    }
+}
