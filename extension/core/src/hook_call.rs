@@ -41,3 +41,19 @@ impl HookCall<'_> {
         }
     }
 }
+
+/// The name of the one handler of a hook, a DNS label.
+#[must_use]
+pub const fn handler(hook: Hook) -> &'static str {
+    match hook {
+        Hook::BeforeClusterCreate => "before-cluster-create",
+        Hook::AfterControlPlaneInitialized => "after-control-plane-initialized",
+        Hook::BeforeClusterUpgrade => "before-cluster-upgrade",
+        Hook::BeforeControlPlaneUpgrade => "before-control-plane-upgrade",
+        Hook::AfterControlPlaneUpgrade => "after-control-plane-upgrade",
+        Hook::BeforeWorkersUpgrade => "before-workers-upgrade",
+        Hook::AfterWorkersUpgrade => "after-workers-upgrade",
+        Hook::AfterClusterUpgrade => "after-cluster-upgrade",
+        Hook::BeforeClusterDelete => "before-cluster-delete",
+    }
+}

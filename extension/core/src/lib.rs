@@ -19,6 +19,7 @@ pub mod pass;
 pub mod proof;
 pub mod providers;
 pub mod record;
+pub mod retrigger;
 pub mod retry;
 pub mod step;
 pub mod stuck;

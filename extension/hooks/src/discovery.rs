@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::profile::{Profile, handler};
+use crate::handler;
+use crate::profile::Profile;
 use crate::{API_VERSION, Hook};
 
 /// Seconds that a caller waits for an answer. While it waits, one of its few workers does nothing else, so a server

@@ -16,12 +16,12 @@ mod router;
 pub use self::body::Peer;
 pub use self::discovery::{DiscoveryResponse, TIMEOUT_SECONDS};
 pub use self::gate::{Answer, Endpoint, Gate, Observer, Outcome};
-pub use self::profile::{Profile, handler};
+pub use self::profile::Profile;
 pub use self::repeats::Repeats;
 pub use self::reply::Reply;
 pub use self::request::{Request, RequestError, parse_discovery};
 pub use self::router::router;
-pub use sluice_core::hook_call::Hook;
+pub use sluice_core::hook_call::{Hook, handler};
 
 /// Group and version of the hooks, the first segments of every path.
 pub const GROUP_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
