@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod conditions;
 pub mod decision;
 pub mod digest;
+pub mod events;
 pub mod hold;
 pub mod hook_call;
 pub mod hop;

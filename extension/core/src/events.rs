@@ -1,0 +1,137 @@
+//! Events for people: one for each change of what an object waits for.
+
+use std::collections::HashMap;
+
+use crate::hold::{Hold, GateReason};
+
+/// What every upgrade waits for at some point; the record says it to all who ask.
+const PROGRESS: [GateReason; 6] = [
+    GateReason::BootstrapNotMerged,
+    GateReason::ControlPlaneCreating,
+    GateReason::ControlPlaneUpgrading,
+    GateReason::KappControllerRestarting,
+    GateReason::PackagesUnknown,
+    GateReason::WorkersUpgrading,
+];
+
+/// So many different texts of one object are counted when they are repeated.
+const COUNTED: usize = 16;
+
+/// What an event says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notice<'a> {
+    /// Whether something is wrong.
+    pub warns: bool,
+    /// Its reason.
+    pub reason: &'a str,
+    /// What happened, or what is waited for.
+    pub note: &'a str,
+}
+
+impl<'a> Notice<'a> {
+    /// That a Cluster waits, and for what. Steps that every upgrade goes through are no event.
+    #[must_use]
+    pub fn of_hold(hold: &'a Hold) -> Option<Self> {
+        let said = !PROGRESS.contains(&hold.reason);
+        said.then(|| Self {
+            warns: hold.reason != GateReason::PackagesNotReady,
+            reason: hold.reason.as_str(),
+            note: &hold.message,
+        })
+    }
+}
+
+/// What was published about each object, by UID. `C` counts how often one text is repeated.
+#[derive(Debug)]
+pub struct Published<C>(HashMap<String, Texts<C>>);
+
+/// What was published about one object.
+#[derive(Debug)]
+struct Texts<C> {
+    last: String,
+    /// By reason and note. What counts takes two events of one reason for the same and repeats the note of the first one, so
+    /// there is one for each text.
+    counters: HashMap<String, C>,
+}
+
+impl<C> Default for Published<C> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<C: Clone> Published<C> {
+    /// What counts the repetitions of a text about the object with this UID; none if it was published last.
+    pub fn counter(&mut self, uid: &str, notice: Notice<'_>, fresh: impl FnOnce() -> C) -> Option<C> {
+        let text = format!("{}: {}", notice.reason, notice.note);
+        let nothing = || Texts {
+            last: String::new(),
+            counters: HashMap::new(),
+        };
+        let texts = self.0.entry(uid.to_owned()).or_insert_with(nothing);
+        if texts.last == text {
+            return None;
+        }
+        texts.last.clone_from(&text);
+        if texts.counters.len() >= COUNTED {
+            texts.counters.clear();
+        }
+        Some(texts.counters.entry(text).or_insert_with(fresh).clone())
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&mut self, uid: &str) {
+        self.0.remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(note: &str) -> Notice<'_> {
+        Notice {
+            warns: true,
+            reason: "TKRNotFound",
+            note,
+        }
+    }
+
+    #[test]
+    fn steps_that_every_upgrade_goes_through_are_no_event() {
+        let warns = |reason| {
+            let hold = Hold::new(reason, "");
+            Notice::of_hold(&hold).map(|notice| notice.warns)
+        };
+        assert_eq!(warns(GateReason::WorkersUpgrading), None);
+        assert_eq!(warns(GateReason::PackagesNotReady), Some(false));
+        assert_eq!(warns(GateReason::TKRNotFound), Some(true));
+    }
+
+    #[test]
+    fn a_text_is_published_when_it_is_another_one_than_the_last() {
+        let (mut published, mut made) = (Published::default(), 0);
+        let mut publish = |published: &mut Published<u32>, uid, note| {
+            published.counter(uid, notice(note), || {
+                made += 1;
+                made
+            })
+        };
+        assert_eq!(publish(&mut published, "a", "one"), Some(1));
+        assert_eq!(publish(&mut published, "a", "one"), None);
+        assert_eq!(publish(&mut published, "b", "one"), Some(2), "of another object");
+        assert_eq!(publish(&mut published, "a", "two"), Some(3));
+        assert_eq!(publish(&mut published, "a", "one"), Some(1), "it is counted on");
+        published.forget("a");
+        assert_eq!(publish(&mut published, "a", "one"), Some(4));
+    }
+
+    #[test]
+    fn what_is_counted_has_a_limit() {
+        let mut published = Published::default();
+        for number in 0..=COUNTED {
+            published.counter("a", notice(&number.to_string()), || ());
+        }
+        assert!(published.0["a"].counters.len() <= COUNTED);
+    }
+}
