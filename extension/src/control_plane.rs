@@ -7,7 +7,7 @@ use std::{
 };
 
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client,
     api::ApiResource,
     runtime::{reflector::ObjectRef, watcher},
 };
@@ -15,7 +15,7 @@ use sluice_core::{
     hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
 };
-use sluice_crds::{foreign::cluster::ObjectReference, labels::label};
+use sluice_crds::foreign::cluster::ObjectReference;
 
 use crate::{
     contract::Contract,
@@ -123,12 +123,7 @@ impl ControlPlanes {
         let on = {
             let (triggers, kind) = (self.triggers.clone(), kind.clone());
             move |seen: &Seen<'_, ControlPlane>| match seen {
-                Seen::Touched(object) | Seen::Gone(object) => {
-                    if let Some(cluster) = object.labels().get(label::CAPI_CLUSTER_NAME) {
-                        triggers
-                            .wake(ObjectRef::new(cluster).within(&object.namespace().unwrap_or_default()));
-                    }
-                }
+                Seen::Touched(object) | Seen::Gone(object) => triggers.wake_of(*object),
                 Seen::Failed(error) => tracing::warn!(%error, kind, "Watching control planes"),
                 Seen::Synced | Seen::GivenUp(_) => {}
             }

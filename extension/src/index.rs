@@ -1,35 +1,26 @@
 //! What hooks are answered from: the stores of this replica, read without waiting for anything.
 
-mod answers;
-mod held;
-
 use std::{
     collections::HashMap,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use kube::{ResourceExt, runtime::reflector::ObjectRef};
 use sluice_core::{
-    cluster::is_legacy,
-    decision::{Decision, Knowledge, Known, decide},
+    decision::{Decision, Knowledge, decide},
     hold::Hold,
     hook_call::HookCall,
-    record::of_cluster,
-    retry::RetryPolicy,
-    stuck::{Counted, Standing, Standings, Stuck},
-    tkr::{template_not_found, tkr_not_found},
+    index::{self, Answers, Pace},
+    stuck::{Counted, Standings},
     unsynced::Unsynced,
 };
-use sluice_crds::{labels::annotation, run::UpgradeRecord};
 use sluice_hooks::Gate;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, field::display, info, warn};
 
-use self::answers::Answers;
 use crate::{leadership::Leadership, stores::Stores};
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.
@@ -56,7 +47,7 @@ struct Inner {
     leadership: OnceLock<Leadership>,
     /// Whether it was said last that no replica leads.
     leaderless: AtomicBool,
-    answers: Answers,
+    answers: Mutex<Answers>,
 }
 
 impl Index {
@@ -74,7 +65,7 @@ impl Index {
             notes: RwLock::default(),
             leadership: OnceLock::new(),
             leaderless: AtomicBool::new(false),
-            answers: Answers::default(),
+            answers: Mutex::default(),
         }))
     }
 
@@ -95,7 +86,7 @@ impl Index {
             // Says that the age is over its limit also when no call asks.
             self.unsynced(stores);
             self.is_leaderless();
-            let counted = standings.look(self.0.began.elapsed(), self.held_clusters(stores));
+            let counted = standings.look(self.0.began.elapsed(), self.over(stores).held());
             let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
             let before = std::mem::replace(&mut *held, counted);
             drop(held);
@@ -158,114 +149,61 @@ impl Index {
         missing
     }
 
-    /// What sets the wait of a Cluster: the policy for all, and where this one is stuck, if it is.
-    fn pace(&self, uid: &str) -> (RetryPolicy, Option<Stuck>) {
-        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
-        let policy = RetryPolicy {
-            stuck: u32::try_from(held.stuck.len()).unwrap_or(u32::MAX),
-            deletion_limit: self.0.deletion_limit,
-            ..RetryPolicy::with_held(held.moving)
-        };
-        (policy, held.stuck.get(uid).copied())
-    }
-
     fn judge(&self, call: &HookCall<'_>) -> Decision {
-        let (policy, stuck) = self.pace(call.uid);
-        let stores = match self.knowledge() {
-            Ok(stores) => stores,
-            Err(unsynced) => return decide(call, &Knowledge::Unsynced(unsynced), &policy),
-        };
-        let bootstrap = stores
-            .bootstraps
-            .get(&ObjectRef::new(call.name).within(call.namespace));
-        let cluster = stores
-            .clusters
-            .get(&ObjectRef::new(call.name).within(call.namespace));
-        let release = call
-            .label
-            .and_then(|label| stores.releases.get(&ObjectRef::new(label)));
-        let record = bootstrap
-            .as_ref()
-            .and_then(|b| b.status.as_ref()?.upgrade.as_ref());
-        let missing = self.missing(stores, call.label, call.uid, release.is_some());
-        // Not by the last look: the Cluster may have moved since.
-        let still = stuck.and_then(|stuck| {
-            let standing = standing(call, record, missing.as_ref())?;
-            Some(stuck.still(standing, self.0.began.elapsed()))
-        });
-        let known = Known {
-            record,
-            bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
-            legacy: release.as_deref().is_some_and(is_legacy),
-            custom: cluster.is_some_and(|cluster| {
-                cluster
-                    .annotations()
-                    .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
-            }),
-            missing,
-            leaderless: self.is_leaderless(),
-            still: still.unwrap_or_default(),
-        };
-        decide(call, &Knowledge::synced(call.label, known), &policy)
+        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+        let pace = Pace::of(call.uid, &held, self.0.deletion_limit, self.0.began.elapsed());
+        drop(held);
+        match self.knowledge() {
+            Ok(stores) => self.over(stores).decide(call, &pace, self.is_leaderless()),
+            Err(unsynced) => decide(call, &Knowledge::Unsynced(unsynced), &pace.policy),
+        }
     }
 
-    /// What keeps a record from being made at all.
-    fn missing(&self, stores: &Stores, label: Option<&str>, uid: &str, released: bool) -> Option<Hold> {
-        let label = label.filter(|label| !label.is_empty())?;
-        if !released {
-            return Some(tkr_not_found(label));
+    /// The stores, with what is noted.
+    fn over<'a>(&'a self, stores: &'a Stores) -> index::Index<'a, Stores, impl Fn(&str) -> Option<Hold>> {
+        index::Index {
+            stores,
+            system_namespace: &self.0.system_namespace,
+            note: |uid: &str| {
+                let notes = self.0.notes.read().unwrap_or_else(PoisonError::into_inner);
+                notes.get(uid).cloned()
+            },
         }
-        let namespace = &self.0.system_namespace;
-        let template = stores.templates.get(&ObjectRef::new(label).within(namespace));
-        if template.is_none() {
-            return Some(template_not_found(namespace, label));
-        }
-        self.0
-            .notes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(uid)
-            .cloned()
     }
-}
-
-/// How far the Cluster of a call is; see [`held`].
-fn standing(call: &HookCall<'_>, record: Option<&UpgradeRecord>, missing: Option<&Hold>) -> Option<Standing> {
-    if let Some(record) = of_cluster(record, call.uid) {
-        return Some(Standing::of_record(record));
-    }
-    missing.map(|hold| Standing::of_hold(call.label.unwrap_or_default(), hold))
 }
 
 impl Gate for Index {
     fn decide(&self, call: &HookCall<'_>) -> Decision {
         let decision = self.judge(call);
-        // Cluster API asks a held Cluster every few seconds, so a call that is answered as before is worth no line.
-        if self.0.answers.is_new(call, &decision) {
-            answered!(info, call, &decision);
-        } else {
-            answered!(debug, call, &decision);
-        }
+        let mut answers = self.0.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = answers.is_new(call, &decision);
+        drop(answers);
+        log(call, &decision, is_new);
         decision
     }
 }
 
-/// Logs one answered call.
-macro_rules! answered {
-    ($level:ident, $call:expr, $decision:expr) => {{
-        let HookCall { hook, namespace, name: cluster, .. } = $call;
-        match $decision {
-            Decision::Release => {
-                tracing::$level!(%hook, namespace, cluster, answer = "release", "answered hook");
-            }
-            Decision::Hold { retry_after, reason, .. } => tracing::$level!(
-                %hook, namespace, cluster, answer = "hold", %reason, retry_after = retry_after.seconds(),
-                "answered hook"
-            ),
-        }
-    }};
+/// Logs one answered call. Cluster API asks a held Cluster every few seconds, so a call that is answered as before is worth no line.
+fn log(call: &HookCall<'_>, decision: &Decision, is_new: bool) {
+    let HookCall {
+        hook,
+        namespace,
+        name: cluster,
+        ..
+    } = call;
+    let (answer, held) = match decision {
+        Decision::Release => ("release", None),
+        Decision::Hold {
+            retry_after, reason, ..
+        } => ("hold", Some((display(reason), retry_after.seconds()))),
+    };
+    let (reason, retry_after) = held.unzip();
+    if is_new {
+        info!(%hook, namespace, cluster, answer, reason, retry_after, "answered hook");
+    } else {
+        debug!(%hook, namespace, cluster, answer, reason, retry_after, "answered hook");
+    }
 }
-use answered;
 
 #[cfg(test)]
 mod tests;

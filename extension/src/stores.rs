@@ -1,32 +1,34 @@
 //! Everything of the management cluster that is kept in memory.
 
 use std::{
-    collections::HashMap,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
-use futures::future::{BoxFuture, FutureExt, select_all};
+use futures::future::{BoxFuture, FutureExt, Shared, join_all, select_all};
 use kube::{
     Api, Client, Resource, ResourceExt,
+    core::NamespaceResourceScope,
     runtime::{
         reflector::{ObjectRef, Store},
         watcher,
     },
 };
-use sluice_core::bootstrap::{Catalogue, PackageFacts};
+use sluice_core::{
+    bootstrap::{Catalogue, Digests},
+    stores::{self, OfCluster, Stored},
+};
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
-    labels::{annotation, label},
+    labels::label,
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
-use tokio::sync::OnceCell;
 
 use crate::{
     controllers::providers::Dependents,
     freshness::Freshness,
-    triggers::{ClusterRef, Triggers},
+    triggers::Triggers,
     watch::{Followed, Seen, follow, follow_dated},
 };
 
@@ -56,23 +58,15 @@ pub struct Stores {
     ages: Ages,
     /// The kind whose store is not kept up to date any more.
     ended: Arc<OnceLock<String>>,
-    /// Only one task may wait for a store: its waker is kept in a single place, and the last one to ask takes it from
-    /// the others, which are then never woken (kube-runtime 5.0, `utils/delayed_init.rs`).
-    filled: Arc<OnceCell<()>>,
-    /// The facts of each Package at a resourceVersion, by its name: its whole content is digested for them.
-    facts: Arc<Mutex<HashMap<String, Digested>>>,
+    /// Ends when every store is filled. Only one task may wait for a store itself: its waker is kept in a single place, and the last one
+    /// to ask takes it from the others, which are then never woken (kube-runtime 5.0, `utils/delayed_init.rs`).
+    filled: Shared<BoxFuture<'static, ()>>,
+    digests: Arc<Mutex<Digests>>,
 }
 
-/// A resourceVersion, and the facts of the Package at it.
-type Digested = (Option<String>, PackageFacts);
-
-/// The ages of the stores that hooks rest on. Templates, Packages, PackageInstalls and Apps are read again before a gate opens.
-#[derive(Debug, Clone, Default)]
-struct Ages {
-    clusters: Freshness,
-    bootstraps: Freshness,
-    releases: Freshness,
-}
+/// The ages of the stores that hooks rest on, by kind. Templates, Packages, PackageInstalls and Apps are read again before a gate
+/// opens.
+type Ages = [(&'static str, Freshness); 3];
 
 impl Stores {
     /// The stores and the future that keeps them up to date. Whatever concerns a Cluster wakes it.
@@ -86,71 +80,41 @@ impl Stores {
         triggers: &Triggers,
         dependents: &Dependents,
     ) -> (Self, BoxFuture<'static, ()>) {
-        let topology = || watcher::Config::default().labels(label::TOPOLOGY_OWNED);
-        let mut watches = Vec::new();
-
-        let ages = Ages::default();
-
-        let clusters = open_dated(client, &ages.clusters, &mut watches, {
+        let ages: Ages = ["Cluster", "ClusterBootstrap", "TanzuKubernetesRelease"]
+            .map(|kind| (kind, Freshness::default()));
+        let [(_, of_clusters), (_, of_bootstraps), (_, of_releases)] = &ages;
+        let mut opening = Opening {
+            client,
+            followed: Vec::new(),
+            filled: Vec::new(),
+        };
+        let clusters = opening.dated(of_clusters, {
             let (triggers, dependents) = (triggers.clone(), dependents.clone());
             move |cluster: &Cluster| {
-                triggers.wake(ObjectRef::from_obj(cluster));
+                triggers.wake_of(cluster);
                 dependents.cluster_changed(cluster);
             }
         });
-        let every = EveryCluster {
-            clusters: clusters.clone(),
-            triggers: triggers.clone(),
-        };
-        let (by_release, by_template, by_package) = (every.clone(), every.clone(), every.clone());
-        let by_class = every;
-
+        let topology = || watcher::Config::default().labels(label::TOPOLOGY_OWNED);
+        let system = || Some(system_namespace);
         let stores = Self {
-            bootstraps: open_dated(client, &ages.bootstraps, &mut watches, same_name(triggers)),
-            templates: open(
-                Api::namespaced(client.clone(), system_namespace),
-                all(),
-                &mut watches,
-                move |_| {
-                    by_template.wake();
-                },
-            ),
-            releases: open_dated(client, &ages.releases, &mut watches, move |_| {
-                by_release.wake();
-            }),
-            classes: open(Api::all(client.clone()), all(), &mut watches, move |_| {
-                by_class.wake();
-            }),
-            machine_deployments: open(
-                Api::all(client.clone()),
-                topology(),
-                &mut watches,
-                labelled(triggers),
-            ),
-            machine_pools: open(
-                Api::all(client.clone()),
-                topology(),
-                &mut watches,
-                labelled(triggers),
-            ),
-            packages: open(
-                Api::namespaced(client.clone(), system_namespace),
-                all(),
-                &mut watches,
-                move |_| {
-                    by_package.wake();
-                },
-            ),
-            installs: open(Api::all(client.clone()), all(), &mut watches, annotated(triggers)),
-            apps: open(Api::all(client.clone()), all(), &mut watches, installed(triggers)),
+            bootstraps: opening.dated(of_bootstraps, one(triggers)),
+            templates: opening.store(system(), all(), every(&clusters, triggers)),
+            releases: opening.dated(of_releases, every(&clusters, triggers)),
+            classes: opening.store(None, all(), every(&clusters, triggers)),
+            machine_deployments: opening.store(None, topology(), one(triggers)),
+            machine_pools: opening.store(None, topology(), one(triggers)),
+            packages: opening.store(system(), all(), every(&clusters, triggers)),
+            installs: opening.store(None, all(), one(triggers)),
+            apps: opening.store(None, all(), one(triggers)),
             clusters,
             ages,
             ended: Arc::default(),
-            filled: Arc::default(),
-            facts: Arc::default(),
+            filled: join_all(opening.filled).map(drop).boxed().shared(),
+            digests: Arc::default(),
         };
         let ended = Arc::clone(&stores.ended);
-        let following = select_all(watches).map(move |(kind, ..)| {
+        let following = select_all(opening.followed).map(move |(kind, ..)| {
             let _the_first_one_is_named = ended.set(kind);
         });
         (stores, following.boxed())
@@ -166,138 +130,109 @@ impl Stores {
     /// filled.
     #[must_use]
     pub fn ages(&self) -> [(&'static str, Option<Duration>); 3] {
-        let Ages {
-            clusters,
-            bootstraps,
-            releases,
-        } = &self.ages;
-        [
-            ("Cluster", clusters.age()),
-            ("ClusterBootstrap", bootstraps.age()),
-            ("TanzuKubernetesRelease", releases.age()),
-        ]
+        self.ages
+            .each_ref()
+            .map(|(kind, freshness)| (*kind, freshness.age()))
     }
 
-    /// Waits until every store holds every object of the server, and says how many kinds are missing meanwhile.
+    /// Waits until every store holds every object of the server.
     pub async fn synced(&self) {
-        self.filled.get_or_init(|| self.wait_for_each()).await;
+        self.filled.clone().await;
     }
+}
 
-    async fn wait_for_each(&self) {
-        let Self {
-            clusters,
-            bootstraps,
-            templates,
-            releases,
-            classes,
-            machine_deployments,
-            machine_pools,
-            packages,
-            installs,
-            apps,
-            ages: _,
-            ended: _,
-            filled: _,
-            facts: _,
-        } = self;
-        // A store that will never be ready belongs to a process that ends.
-        let _ended = tokio::join!(
-            clusters.wait_until_ready(),
-            bootstraps.wait_until_ready(),
-            templates.wait_until_ready(),
-            releases.wait_until_ready(),
-            classes.wait_until_ready(),
-            machine_deployments.wait_until_ready(),
-            machine_pools.wait_until_ready(),
-            packages.wait_until_ready(),
-            installs.wait_until_ready(),
-            apps.wait_until_ready(),
-        );
-    }
-
-    /// What the Packages of the system namespace say of themselves.
-    #[must_use]
-    pub fn catalogue(&self) -> Catalogue {
-        let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut facts = |package: &Package| {
-            let version = package.resource_version();
-            match known.get(&package.name_any()) {
-                Some((of, facts)) if *of == version => facts.clone(),
-                _ => {
-                    let facts = PackageFacts::of(package);
-                    known.insert(package.name_any(), (version, facts.clone()));
-                    facts
-                }
+/// Decisions look into them.
+macro_rules! stored {
+    ($($Kind:ty: $store:ident),+ $(,)?) => {
+        $(impl Stored<$Kind> for Stores {
+            fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<$Kind>> {
+                let key = ObjectRef::new(name);
+                self.$store.get(&match namespace {
+                    Some(namespace) => key.within(namespace),
+                    None => key,
+                })
             }
+
+            fn all(&self, wanted: impl Fn(&$Kind) -> bool) -> Vec<Arc<$Kind>> {
+                self.$store.state_filter(wanted)
+            }
+        })+
+    };
+}
+stored!(
+    Cluster: clusters,
+    ClusterBootstrap: bootstraps,
+    ClusterBootstrapTemplate: templates,
+    TanzuKubernetesRelease: releases,
+    ClusterClass: classes,
+    MachineDeployment: machine_deployments,
+    MachinePool: machine_pools,
+);
+
+impl stores::Stores for Stores {
+    fn catalogue(&self) -> Catalogue {
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        digests.catalogue(&self.packages.state())
+    }
+}
+
+/// Stores that are being opened.
+struct Opening<'a> {
+    client: &'a Client,
+    /// Each keeps one store up to date. Returns its kind when it does so no more.
+    followed: Vec<BoxFuture<'static, String>>,
+    /// Each ends when a store is filled.
+    filled: Vec<BoxFuture<'static, ()>>,
+}
+
+impl Opening<'_> {
+    fn store<K>(
+        &mut self,
+        namespace: Option<&str>,
+        config: watcher::Config,
+        touched: impl Fn(&K) + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Followed + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let client = self.client.clone();
+        let api = match namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
         };
-        let catalogue: Catalogue = self
-            .packages
-            .state()
-            .iter()
-            .map(|package| (package.name_any(), facts(package)))
-            .collect();
-        known.retain(|name, _| catalogue.contains_key(name));
-        catalogue
+        let (store, run) = follow(api, config, (), reporting(touched));
+        self.add(store, run)
     }
-}
 
-#[derive(Clone)]
-struct EveryCluster {
-    clusters: Store<Cluster>,
-    triggers: Triggers,
-}
-
-impl EveryCluster {
-    /// Releases, templates and packages change rarely, and a reconcile that finds nothing to do costs no request.
-    fn wake(&self) {
-        for cluster in self.clusters.state() {
-            if cluster.labels().contains_key(label::TKR) {
-                self.triggers.wake(ObjectRef::from_obj(cluster.as_ref()));
-            }
-        }
+    /// A store whose age is known.
+    fn dated<K>(&mut self, freshness: &Freshness, touched: impl Fn(&K) + Send + 'static) -> Store<K>
+    where
+        K: Followed + Resource<DynamicType = ()>,
+    {
+        let api = Api::all(freshness.client(self.client));
+        let (store, run) = follow_dated(api, all(), (), freshness.clone(), reporting(touched));
+        self.add(store, run)
     }
-}
 
-/// Keeps one store up to date. Returns its kind when it does so no more.
-type Watch = BoxFuture<'static, String>;
-
-/// `run` until it ends or panics.
-fn watch<K: Resource<DynamicType = ()>>(run: impl Future<Output = ()> + Send + 'static) -> Watch {
-    let ended = AssertUnwindSafe(run).catch_unwind();
-    ended.map(|_either_way| K::kind(&()).into_owned()).boxed()
+    fn add<K>(&mut self, store: Store<K>, run: impl Future<Output = ()> + Send + 'static) -> Store<K>
+    where
+        K: Followed + Resource<DynamicType = ()>,
+    {
+        let ended = AssertUnwindSafe(run).catch_unwind();
+        let kind = ended.map(|_either_way| K::kind(&()).into_owned());
+        self.followed.push(kind.boxed());
+        let waiting = store.clone();
+        let filled = async move {
+            // A store that will never be ready belongs to a process that ends.
+            let _ended = waiting.wait_until_ready().await;
+        };
+        self.filled.push(filled.boxed());
+        store
+    }
 }
 
 fn all() -> watcher::Config {
     watcher::Config::default()
-}
-
-fn open<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    watches: &mut Vec<Watch>,
-    touched: impl Fn(&K) + Send + 'static,
-) -> Store<K>
-where
-    K: Followed + Resource<DynamicType = ()>,
-{
-    let (store, run) = follow(api, config, (), reporting(touched));
-    watches.push(watch::<K>(run));
-    store
-}
-
-fn open_dated<K>(
-    client: &Client,
-    freshness: &Freshness,
-    watches: &mut Vec<Watch>,
-    touched: impl Fn(&K) + Send + 'static,
-) -> Store<K>
-where
-    K: Followed + Resource<DynamicType = ()>,
-{
-    let api = Api::all(freshness.client(client));
-    let (store, run) = follow_dated(api, all(), (), freshness.clone(), reporting(touched));
-    watches.push(watch::<K>(run));
-    store
 }
 
 fn reporting<K>(touched: impl Fn(&K) + Send + 'static) -> impl FnMut(Seen<'_, K>) + Send + 'static
@@ -311,44 +246,21 @@ where
     }
 }
 
-/// A ClusterBootstrap belongs to the Cluster of its name.
-fn same_name(triggers: &Triggers) -> impl Fn(&ClusterBootstrap) + Send + 'static {
+/// Wakes the Cluster that an object belongs to.
+fn one<K: OfCluster>(triggers: &Triggers) -> impl Fn(&K) + Send + 'static + use<K> {
     let triggers = triggers.clone();
-    move |object| triggers.wake(cluster(&object.name_any(), object.namespace()))
+    move |object| triggers.wake_of(object)
 }
 
-/// Workers carry the name of their Cluster in a label.
-fn labelled<K: Resource>(triggers: &Triggers) -> impl Fn(&K) + Send + 'static {
-    let triggers = triggers.clone();
-    move |object| {
-        if let Some(name) = object.labels().get(label::CAPI_CLUSTER_NAME) {
-            triggers.wake(cluster(name, object.namespace()));
+/// Wakes every Cluster with a release. Releases, templates and packages change rarely, and a reconcile that finds nothing to do costs
+/// no request.
+fn every<K>(clusters: &Store<Cluster>, triggers: &Triggers) -> impl Fn(&K) + Send + 'static + use<K> {
+    let (clusters, triggers) = (clusters.clone(), triggers.clone());
+    move |_| {
+        for cluster in clusters.state_filter(|cluster| cluster.labels().contains_key(label::TKR)) {
+            triggers.wake_of(cluster.as_ref());
         }
     }
-}
-
-/// PackageInstalls carry the name of their Cluster in an annotation.
-fn annotated(triggers: &Triggers) -> impl Fn(&PackageInstall) + Send + 'static {
-    let triggers = triggers.clone();
-    move |object| {
-        if let Some(name) = object.annotations().get(annotation::CLUSTER_NAME) {
-            triggers.wake(cluster(name, object.namespace()));
-        }
-    }
-}
-
-/// The App of a cluster's kapp-controller is named as its PackageInstall: `<cluster>-kapp-controller`.
-fn installed(triggers: &Triggers) -> impl Fn(&App) + Send + 'static {
-    let triggers = triggers.clone();
-    move |object| {
-        if let Some(name) = object.name_any().strip_suffix("-kapp-controller") {
-            triggers.wake(cluster(name, object.namespace()));
-        }
-    }
-}
-
-fn cluster(name: &str, namespace: Option<String>) -> ClusterRef {
-    ObjectRef::new(name).within(&namespace.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures::Stream;
 use kube::runtime::reflector::ObjectRef;
+use sluice_core::stores::OfCluster;
 use sluice_crds::foreign::Cluster;
 use tokio::sync::mpsc;
 
@@ -32,6 +33,13 @@ impl Triggers {
     pub fn wake(&self, cluster: ClusterRef) {
         if let Some(sender) = self.0.get() {
             let _gone_at_shutdown = sender.send(cluster);
+        }
+    }
+
+    /// Wakes the Cluster that an object belongs to.
+    pub fn wake_of(&self, object: &impl OfCluster) {
+        if let Some(name) = object.cluster_name() {
+            self.wake(ObjectRef::new(&name).within(&object.namespace().unwrap_or_default()));
         }
     }
 

@@ -22,6 +22,14 @@ pub fn is_legacy(release: &TanzuKubernetesRelease) -> bool {
     release.labels().contains_key(label::LEGACY_TKR)
 }
 
+/// Whether the Cluster waits for a ClusterBootstrap that a user makes.
+#[must_use]
+pub fn is_custom(cluster: &Cluster) -> bool {
+    cluster
+        .annotations()
+        .contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP)
+}
+
 /// Whether Cluster API does nothing for the Cluster: `spec.paused`, or the annotation `cluster.x-k8s.io/paused`.
 #[must_use]
 pub fn is_stopped(cluster: &Cluster) -> bool {

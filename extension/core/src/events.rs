@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::hold::{Hold, GateReason};
+use crate::hold::{GateReason, Hold};
 
 /// What every upgrade waits for at some point; the record says it to all who ask.
 const PROGRESS: [GateReason; 6] = [

@@ -3,7 +3,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::hook_call::Hook;
+use sluice_core::{hook_call::Hook, retry::RetryPolicy};
 use tokio::time::sleep;
 
 use sluice_core::hold::{CallReason, GateReason, HoldReason};

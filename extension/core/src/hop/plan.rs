@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use sluice_crds::foreign::{ClusterClass, cluster::ClusterStatus};
+
 use super::WorkerFacts;
 use crate::version::{KubernetesVersion, same};
 
@@ -29,6 +31,21 @@ pub enum Plan {
 }
 
 impl Plan {
+    /// The plan of a Cluster of this class, by the precedence of Cluster API.
+    #[must_use]
+    pub fn of(class: Option<&ClusterClass>, status: Option<&ClusterStatus>) -> Self {
+        match class.map(|class| &class.spec) {
+            Some(class) if class.is_planned_by_extension() => Self::Given {
+                control_plane: status.map(ClusterStatus::control_plane_steps).unwrap_or_default(),
+                workers: status.map(ClusterStatus::worker_steps).unwrap_or_default(),
+            },
+            Some(class) if !class.kubernetes_versions.is_empty() => {
+                Self::Listed(class.kubernetes_versions.clone())
+            }
+            _ => Self::Direct,
+        }
+    }
+
     /// The version that the control plane takes after `version` on its way to `to`; none while that is not known.
     pub(super) fn next_step(&self, version: &str, to: &str) -> Option<String> {
         match self {

@@ -5,20 +5,21 @@ use std::{sync::Arc, time::Duration};
 use kube::ResourceExt;
 use sluice_crds::{
     foreign::{
-        Cluster,
+        Cluster, ClusterClass, MachineDeployment, MachinePool,
         cluster::{ObjectReference, Topology},
     },
-    labels::annotation,
+    labels::{annotation, label},
     run::{ClusterBootstrap, TanzuKubernetesRelease, UpgradeRecord},
 };
 
 use crate::{
     bootstrap::{Catalogue, ResolvedRelease},
     build::Owner,
-    cluster::is_paused,
-    hold::{Hold, GateReason},
-    hop::{ControlPlaneFacts, Plan, WorkerFacts},
+    cluster::{is_legacy, is_managed, is_paused},
+    hold::{GateReason, Hold},
+    hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
     record::{ClusterFacts, of_cluster},
+    stores::{OfCluster, Stored, Stores},
 };
 
 /// What an operator has set.
@@ -81,6 +82,52 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// What is in memory of `cluster`; `None` when it is none of ours. `control_plane` looks up the object that is referred to.
+    pub fn of(
+        cluster: &Arc<Cluster>,
+        stores: &impl Stores,
+        settings: &Settings,
+        control_plane: impl FnOnce(&ObjectReference) -> Result<Option<ControlPlaneFacts>, Unknown>,
+    ) -> Option<Self> {
+        let owner = Owner {
+            name: cluster.name_any(),
+            namespace: cluster.namespace()?,
+            uid: cluster.uid()?,
+        };
+        let topology = cluster.spec.topology.clone()?;
+        let label = cluster.labels().get(label::TKR).cloned().unwrap_or_default();
+        let bootstrap: Option<Arc<ClusterBootstrap>> = stores.get(Some(&owner.namespace), &owner.name);
+        let release: Option<Arc<TanzuKubernetesRelease>> = stores.get(None, &label);
+        let legacy = release.as_deref().is_some_and(is_legacy);
+        if !is_managed(Some(&label), legacy, bootstrap.is_some()) {
+            return None;
+        }
+        let referred = cluster.spec.control_plane_ref.as_ref();
+        let (control_plane, unknown) = match referred.map(control_plane) {
+            None => (None, None),
+            Some(Ok(found)) => (found, None),
+            Some(Err(unknown)) => (None, Some(unknown)),
+        };
+        let class: Option<Arc<ClusterClass>> = topology.class_name().and_then(|name| {
+            let namespace = topology.class_namespace().unwrap_or(&owner.namespace);
+            stores.get(Some(namespace), name)
+        });
+        Some(Self {
+            settings: settings.clone(),
+            workers: workers(stores, &owner),
+            plan: Plan::of(class.as_deref(), cluster.status.as_ref()),
+            releases: stores.all(|_| true),
+            catalogue: stores.catalogue(),
+            cluster: Arc::clone(cluster),
+            owner,
+            label,
+            topology,
+            bootstrap,
+            control_plane,
+            unknown,
+        })
+    }
+
     /// The record of an earlier pass.
     #[must_use]
     pub fn record(&self) -> Option<&UpgradeRecord> {
@@ -123,5 +170,142 @@ impl Facts {
             .as_deref()
             .map(ResolvedRelease::of)
             .unwrap_or_default()
+    }
+}
+
+/// Workers of a topology, by their names.
+fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
+    fn of<K: Worker + OfCluster>(stores: &impl Stored<K>, owner: &Owner) -> Vec<WorkerFacts> {
+        let ours = |worker: &K| {
+            worker.namespace().as_ref() == Some(&owner.namespace)
+                && worker.cluster_name().as_ref() == Some(&owner.name)
+        };
+        let workers = stores.all(ours);
+        workers
+            .iter()
+            .filter_map(|worker| WorkerFacts::of(worker.as_ref()))
+            .collect()
+    }
+    let mut all = of::<MachineDeployment>(stores, owner);
+    all.extend(of::<MachinePool>(stores, owner));
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::stores::tests::{Given, object};
+
+    const LABEL: &str = "v1.36.3---sluice.1";
+
+    fn settings() -> Settings {
+        Settings {
+            system_namespace: "tkg-system".to_owned(),
+            sync_period: Duration::from_mins(10),
+        }
+    }
+
+    fn cluster(label: &str) -> Arc<Cluster> {
+        let class = json!({"name": "class"});
+        let spec = json!({
+            "topology": {"classRef": class, "version": "v1.36.3"}, "controlPlaneRef": {"kind": "Good", "name": "one"},
+        });
+        let labels = json!({label::TKR: label});
+        object(Some("team-a"), "one", &labels, &json!({"spec": spec}))
+    }
+
+    fn facts(cluster: &Arc<Cluster>, given: &Given) -> Option<Facts> {
+        Facts::of(cluster, given, &settings(), |_| Err(Unknown::Reading))
+    }
+
+    #[test]
+    fn nothing_is_known_of_clusters_that_are_none_of_ours() {
+        let given = Given::default();
+        assert!(facts(&cluster(""), &given).is_none());
+        let mut without_topology = cluster(LABEL);
+        Arc::make_mut(&mut without_topology).spec.topology = None;
+        assert!(facts(&without_topology, &given).is_none());
+        let bootstrap = object(Some("team-a"), "one", &Value::Null, &json!({"spec": {}}));
+        let with_bootstrap = Given {
+            bootstraps: vec![bootstrap],
+            ..Given::default()
+        };
+        assert!(facts(&cluster(""), &with_bootstrap).is_some_and(|facts| facts.bootstrap.is_some()));
+        let release = json!({"spec": {"version": "", "kubernetes": {"version": ""}}});
+        let legacy = Given {
+            releases: vec![object(None, LABEL, &json!({label::LEGACY_TKR: ""}), &release)],
+            ..Given::default()
+        };
+        assert!(facts(&cluster(LABEL), &legacy).is_none());
+    }
+
+    #[test]
+    fn an_unknown_control_plane_is_no_missing_one() {
+        let given = Given::default();
+        let unknown = facts(&cluster(LABEL), &given).unwrap();
+        assert_eq!(unknown.unknown, Some(Unknown::Reading));
+        let missing = Facts::of(&cluster(LABEL), &given, &settings(), |_| Ok(None)).unwrap();
+        assert_eq!((missing.unknown, missing.control_plane), (None, None));
+    }
+
+    #[test]
+    fn workers_are_those_of_the_cluster_in_its_namespace() {
+        fn worker<K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>>(
+            namespace: &str,
+            name: &str,
+            cluster: &str,
+        ) -> Arc<K> {
+            let labels = json!({label::CAPI_CLUSTER_NAME: cluster});
+            object(Some(namespace), name, &labels, &json!({"spec": {}}))
+        }
+        let given = Given {
+            machine_deployments: vec![
+                worker("team-a", "md-1", "one"),
+                worker("team-a", "md-2", "two"),
+                worker("team-b", "md-3", "one"),
+            ],
+            machine_pools: vec![worker("team-a", "a-pool", "one")],
+            ..Given::default()
+        };
+        let facts = facts(&cluster(LABEL), &given).unwrap();
+        let names: Vec<&str> = facts.workers.iter().map(|worker| worker.name.as_str()).collect();
+        assert_eq!(names, ["a-pool", "md-1"]);
+    }
+
+    #[test]
+    fn the_plan_is_that_of_the_class() {
+        let with = |spec: Value| Given {
+            classes: vec![object(
+                Some("team-a"),
+                "class",
+                &Value::Null,
+                &json!({"spec": spec}),
+            )],
+            ..Given::default()
+        };
+        let plan = |given: &Given| {
+            let mut cluster = cluster(LABEL);
+            let status = json!({"controlPlane": {"upgradePlan": [{"version": "v1.37.0"}]}});
+            Arc::make_mut(&mut cluster).status = serde_json::from_value(status).unwrap();
+            facts(&cluster, given).unwrap().plan
+        };
+        assert_eq!(plan(&Given::default()), Plan::Direct);
+        assert_eq!(plan(&with(json!({}))), Plan::Direct);
+        let listed = json!({"kubernetesVersions": ["v1.35.4", "v1.36.3"]});
+        assert_eq!(
+            plan(&with(listed)),
+            Plan::Listed(vec!["v1.35.4".into(), "v1.36.3".into()])
+        );
+        let external = json!({
+            "kubernetesVersions": ["v1.35.4"], "upgrade": {"external": {"generateUpgradePlanExtension": "plan"}},
+        });
+        let given = Plan::Given {
+            control_plane: vec!["v1.37.0".into()],
+            workers: Vec::new(),
+        };
+        assert_eq!(plan(&with(external)), given);
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     bootstrap::{
         self, Change, Draft, Inputs, KeptVersions, Release, ResolvedRelease, from_template, is_bound, merge,
     },
-    cluster::is_legacy,
+    cluster::{is_custom, is_legacy},
     hold::{GateReason, Hold},
     hop::{Progress, progress},
     record::pause,
@@ -103,8 +103,7 @@ fn needed_template<'a>(known: &'a Known<'_>, release: &str) -> Step<&'a ClusterB
 fn change(known: &Known<'_>, release: &str, progress: &Progress) -> Step<Option<Draft>> {
     let found = known.facts;
     let Some(bootstrap) = &found.bootstrap else {
-        let annotations = found.cluster.annotations();
-        if annotations.contains_key(annotation::CUSTOM_CLUSTER_BOOTSTRAP) {
+        if is_custom(&found.cluster) {
             return Ok(None);
         }
         let new = needed_template(known, release)?;

@@ -1,6 +1,5 @@
 //! The ClusterBootstrap controller: packages of a cluster follow its release, and the record says how far they are.
 
-mod dereference;
 mod reads;
 mod runner;
 mod troubles;
@@ -24,7 +23,7 @@ use kube::{
 };
 use sluice_core::{
     hold::{GateReason, Hold},
-    pass::{self, Close, Done, Failure, Memory, close, pass_failed},
+    pass::{self, Close, Done, Facts, Failure, Memory, close, pass_failed},
 };
 use sluice_crds::foreign::Cluster;
 use tokio::time::timeout;
@@ -365,7 +364,11 @@ fn ended_early(ctx: &Context, error: &Error) -> Hold {
 }
 
 async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error> {
-    let Some(facts) = dereference::run(cluster, ctx) else {
+    let control_plane = |reference: &_| {
+        let key = ObjectRef::from_obj(cluster.as_ref());
+        ctx.control_planes.get(&key, reference)
+    };
+    let Some(facts) = Facts::of(cluster, &ctx.stores, &ctx.settings.pass, control_plane) else {
         return Ok(unmanaged(ctx, cluster).await);
     };
     Ok(match runner::run(ctx, &facts).await? {

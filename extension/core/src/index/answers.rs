@@ -3,34 +3,32 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hash, RandomState},
-    sync::{Mutex, PoisonError},
 };
 
-use sluice_core::{decision::Decision, hook_call::HookCall};
+use crate::{decision::Decision, hook_call::HookCall};
 
 /// So many answers are remembered; then all are forgotten, which costs a line of the log each.
 const REMEMBERED: usize = 32 * 1024;
 
 /// The last answers, as hashes: 16 bytes for each hook, Cluster and version.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub struct Answers {
     hasher: RandomState,
-    last: Mutex<HashMap<u64, u64>>,
+    last: HashMap<u64, u64>,
 }
 
 impl Answers {
     /// Whether the call is answered otherwise than the one before, by reason and what is waited for.
-    pub(super) fn is_new(&self, call: &HookCall<'_>, decision: &Decision) -> bool {
+    pub fn is_new(&mut self, call: &HookCall<'_>, decision: &Decision) -> bool {
         let question = self.hasher.hash_one((call.uid, call.hook.as_str(), call.version));
         let answer = match decision {
             Decision::Release => self.hash(&"release"),
             Decision::Hold { message, .. } => self.hash(message),
         };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.len() >= REMEMBERED && !last.contains_key(&question) {
-            last.clear();
+        if self.last.len() >= REMEMBERED && !self.last.contains_key(&question) {
+            self.last.clear();
         }
-        last.insert(question, answer) != Some(answer)
+        self.last.insert(question, answer) != Some(answer)
     }
 
     fn hash(&self, what: &impl Hash) -> u64 {
@@ -41,13 +39,13 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use sluice_core::{
+
+    use super::*;
+    use crate::{
         hold::{GateReason, HoldReason},
         hook_call::Hook,
         retry::RetryPolicy,
     };
-
-    use super::*;
 
     fn call(uid: &str) -> HookCall<'_> {
         HookCall {
@@ -74,7 +72,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_new_once() {
-        let answers = Answers::default();
+        let mut answers = Answers::default();
         assert!(answers.is_new(&call("a"), &hold("antrea")));
         assert!(!answers.is_new(&call("a"), &hold("antrea")));
         assert!(answers.is_new(&call("b"), &hold("antrea")), "of another Cluster");
@@ -85,10 +83,10 @@ mod tests {
 
     #[test]
     fn what_is_remembered_has_a_limit() {
-        let answers = Answers::default();
+        let mut answers = Answers::default();
         for number in 0..=REMEMBERED {
             answers.is_new(&call(&number.to_string()), &Decision::Release);
         }
-        assert!(answers.last.lock().unwrap().len() <= REMEMBERED);
+        assert!(answers.last.len() <= REMEMBERED);
     }
 }

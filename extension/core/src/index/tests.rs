@@ -1,0 +1,195 @@
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+use sluice_crds::labels::annotation;
+
+use super::*;
+use crate::{
+    hold::{CallReason, GateReason, HoldReason},
+    hook_call::Hook,
+    stores::tests::{Given, object},
+    stuck::{STUCK_AFTER, Standings},
+};
+
+const LABEL: &str = "v1.35.4---sluice.1";
+const SYSTEM: &str = "tkg-system";
+
+/// A Cluster of a release that has its template.
+fn given() -> Given {
+    let spec = json!({"spec": {"version": "v1.35.4+sluice.1", "kubernetes": {"version": "v1.35.4"}}});
+    Given {
+        clusters: vec![object(
+            Some("team-a"),
+            "one",
+            &json!({label::TKR: LABEL}),
+            &json!({"spec": {}}),
+        )],
+        releases: vec![object(None, LABEL, &json!({}), &spec)],
+        templates: vec![object(Some(SYSTEM), LABEL, &json!({}), &json!({"spec": {}}))],
+        ..Given::default()
+    }
+}
+
+/// Its ClusterBootstrap, with a record in which the gate is open.
+fn bootstrap(outcome: &Value) -> Arc<ClusterBootstrap> {
+    let gate = json!({"hook": "BeforeClusterUpgrade", "version": "v1.35.4", "open": true});
+    let record = json!({
+        "schema": sluice_crds::run::SCHEMA, "clusterUID": "uid", "label": LABEL, "to": "v1.35.4", "outcome": outcome,
+        "observedClusterGeneration": 1, "observedBootstrapGeneration": 1, "gates": [gate],
+    });
+    let rest = json!({"spec": {}, "status": {"upgrade": record}});
+    object(Some("team-a"), "one", &json!({}), &rest)
+}
+
+fn legacy() -> Arc<TanzuKubernetesRelease> {
+    let mut release = given().releases.remove(0);
+    Arc::make_mut(&mut release)
+        .labels_mut()
+        .insert(label::LEGACY_TKR.to_owned(), String::new());
+    release
+}
+
+fn custom(mut given: Given) -> Given {
+    let custom = (annotation::CUSTOM_CLUSTER_BOOTSTRAP.to_owned(), String::new());
+    Arc::make_mut(&mut given.clusters[0])
+        .annotations_mut()
+        .extend([custom]);
+    given
+}
+
+fn index(stores: &Given) -> Index<'_, Given, impl Fn(&str) -> Option<Hold>> {
+    Index {
+        stores,
+        system_namespace: SYSTEM,
+        note: |uid: &str| (uid == "noted").then(|| Hold::new(GateReason::PackageNotFound, "antrea")),
+    }
+}
+
+fn call() -> HookCall<'static> {
+    HookCall {
+        hook: Hook::BeforeClusterUpgrade,
+        namespace: "team-a",
+        name: "one",
+        uid: "uid",
+        generation: 1,
+        label: Some(LABEL),
+        version: "v1.35.4",
+        first_step: Some("v1.35.4"),
+        deleted_at: None,
+        now: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn reason(stores: &Given, call: &HookCall<'_>, leaderless: bool) -> Option<HoldReason> {
+    let pace = Pace::of(call.uid, &Counted::default(), 600, Duration::ZERO);
+    match index(stores).decide(call, &pace, leaderless) {
+        Decision::Release => None,
+        Decision::Hold { reason, .. } => Some(reason),
+    }
+}
+
+#[test]
+fn a_record_in_memory_releases() {
+    let with = Given {
+        bootstraps: vec![bootstrap(&Value::Null)],
+        ..given()
+    };
+    assert_eq!(reason(&with, &call(), false), None);
+    assert_eq!(
+        reason(&with, &call(), true),
+        Some(HoldReason::Call(CallReason::NoLeader))
+    );
+    let another = HookCall {
+        namespace: "team-b",
+        ..call()
+    };
+    assert_eq!(
+        reason(&with, &another, false),
+        Some(HoldReason::Call(CallReason::RecordNotFound))
+    );
+}
+
+#[rstest]
+#[case::nothing(given(), "uid", HoldReason::Call(CallReason::RecordNotFound))]
+#[case::its_release(Given { releases: Vec::new(), ..given() }, "uid", HoldReason::Gate(GateReason::TKRNotFound))]
+#[case::its_template(Given { templates: Vec::new(), ..given() }, "uid", HoldReason::Gate(GateReason::TemplateNotFound))]
+#[case::what_is_noted(given(), "noted", HoldReason::Gate(GateReason::PackageNotFound))]
+fn what_keeps_a_cluster_from_having_a_record_is_said(
+    #[case] given: Given,
+    #[case] uid: &'static str,
+    #[case] missing: HoldReason,
+) {
+    assert_eq!(reason(&given, &HookCall { uid, ..call() }, false), Some(missing));
+}
+
+#[test]
+fn clusters_that_are_left_alone_are_released() {
+    let of_legacy = Given {
+        releases: vec![legacy()],
+        ..given()
+    };
+    assert_eq!(reason(&of_legacy, &call(), false), None);
+    let created = HookCall {
+        hook: Hook::BeforeClusterCreate,
+        ..call()
+    };
+    assert_eq!(
+        reason(&given(), &created, false),
+        Some(HoldReason::Call(CallReason::RecordNotFound))
+    );
+    assert_eq!(reason(&custom(given()), &created, false), None);
+}
+
+/// Whether each Cluster that is held has a record.
+fn held(given: &Given) -> Vec<bool> {
+    index(given).held().iter().map(|held| held.recorded).collect()
+}
+
+#[test]
+fn clusters_are_held_by_records_and_by_what_is_missing() {
+    let with = |outcome: Value| Given {
+        bootstraps: vec![bootstrap(&outcome)],
+        ..given()
+    };
+    let without_release = || Given {
+        releases: Vec::new(),
+        ..given()
+    };
+    assert_eq!(held(&with(Value::Null)), [true]);
+    assert_eq!(held(&with(json!("Completed"))), [false; 0], "its upgrade is over");
+    assert_eq!(held(&given()), [false; 0], "the first look is about to come");
+    assert_eq!(held(&without_release()), [false]);
+    assert_eq!(held(&custom(without_release())), [false; 0]);
+    let of_legacy = Given {
+        releases: vec![legacy()],
+        templates: Vec::new(),
+        ..given()
+    };
+    assert_eq!(held(&of_legacy), [false; 0]);
+}
+
+#[test]
+fn a_cluster_is_asked_rarely_while_it_is_where_it_was() {
+    let given = Given {
+        releases: Vec::new(),
+        ..given()
+    };
+    let (mut standings, mut counted) = (Standings::default(), Counted::default());
+    let later = STUCK_AFTER * 12;
+    for now in [Duration::ZERO, later] {
+        counted = standings.look(now, index(&given).held());
+    }
+    let wait = |given: &Given| {
+        let pace = Pace::of("uid", &counted, 600, later);
+        match index(given).decide(&call(), &pace, false) {
+            Decision::Hold { retry_after, .. } => retry_after.seconds(),
+            Decision::Release => panic!("released"),
+        }
+    };
+    assert!(wait(&given) > 200, "{} s", wait(&given));
+    let moved = Given {
+        templates: Vec::new(),
+        ..self::given()
+    };
+    assert_eq!(wait(&moved), 1, "it waits for something else");
+}

@@ -1,0 +1,168 @@
+//! What is in memory of the management cluster, as it is looked up: without waiting, and shared.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use sluice_crds::{
+    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, PackageInstall},
+    labels::{annotation, label},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
+};
+
+use crate::{bootstrap::Catalogue, hop::ControlPlane};
+
+/// The objects of one kind.
+pub trait Stored<K> {
+    /// The object of this name; kinds without namespaces have none.
+    fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>>;
+
+    /// All objects that are wanted.
+    fn all(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>>;
+}
+
+/// Every kind that decisions rest on.
+pub trait Stores:
+    Stored<Cluster>
+    + Stored<ClusterBootstrap>
+    + Stored<ClusterBootstrapTemplate>
+    + Stored<TanzuKubernetesRelease>
+    + Stored<ClusterClass>
+    + Stored<MachineDeployment>
+    + Stored<MachinePool>
+{
+    /// What the Packages of the system namespace say of themselves.
+    fn catalogue(&self) -> Catalogue;
+}
+
+/// A kind whose objects belong to Clusters of their namespace.
+pub trait OfCluster: ResourceExt {
+    /// The name of the Cluster that an object belongs to.
+    fn cluster_name(&self) -> Option<String>;
+}
+
+impl OfCluster for Cluster {
+    fn cluster_name(&self) -> Option<String> {
+        Some(self.name_any())
+    }
+}
+
+/// It has the name of its Cluster.
+impl OfCluster for ClusterBootstrap {
+    fn cluster_name(&self) -> Option<String> {
+        Some(self.name_any())
+    }
+}
+
+impl OfCluster for MachineDeployment {
+    fn cluster_name(&self) -> Option<String> {
+        labelled(self)
+    }
+}
+
+impl OfCluster for MachinePool {
+    fn cluster_name(&self) -> Option<String> {
+        labelled(self)
+    }
+}
+
+impl OfCluster for ControlPlane {
+    fn cluster_name(&self) -> Option<String> {
+        labelled(self)
+    }
+}
+
+fn labelled(object: &impl ResourceExt) -> Option<String> {
+    object.labels().get(label::CAPI_CLUSTER_NAME).cloned()
+}
+
+impl OfCluster for PackageInstall {
+    fn cluster_name(&self) -> Option<String> {
+        self.annotations().get(annotation::CLUSTER_NAME).cloned()
+    }
+}
+
+/// The App of a cluster's kapp-controller is named as its PackageInstall: `<cluster>-kapp-controller`.
+impl OfCluster for App {
+    fn cluster_name(&self) -> Option<String> {
+        let name = self.name_any();
+        name.strip_suffix("-kapp-controller").map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Stores that hold what they are given.
+    #[derive(Debug, Default)]
+    pub(crate) struct Given {
+        pub(crate) clusters: Vec<Arc<Cluster>>,
+        pub(crate) bootstraps: Vec<Arc<ClusterBootstrap>>,
+        pub(crate) templates: Vec<Arc<ClusterBootstrapTemplate>>,
+        pub(crate) releases: Vec<Arc<TanzuKubernetesRelease>>,
+        pub(crate) classes: Vec<Arc<ClusterClass>>,
+        pub(crate) machine_deployments: Vec<Arc<MachineDeployment>>,
+        pub(crate) machine_pools: Vec<Arc<MachinePool>>,
+    }
+
+    macro_rules! stored {
+        ($($Kind:ty: $store:ident),+) => {
+            $(impl Stored<$Kind> for Given {
+                fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<$Kind>> {
+                    let is_it = |object: &&Arc<$Kind>| object.namespace().as_deref() == namespace && object.name_any() == name;
+                    self.$store.iter().find(is_it).cloned()
+                }
+
+                fn all(&self, wanted: impl Fn(&$Kind) -> bool) -> Vec<Arc<$Kind>> {
+                    self.$store.iter().filter(|object| wanted(object)).cloned().collect()
+                }
+            })+
+        };
+    }
+    stored!(
+        Cluster: clusters, ClusterBootstrap: bootstraps, ClusterBootstrapTemplate: templates, TanzuKubernetesRelease: releases,
+        ClusterClass: classes, MachineDeployment: machine_deployments, MachinePool: machine_pools
+    );
+
+    impl Stores for Given {
+        fn catalogue(&self) -> Catalogue {
+            Catalogue::new()
+        }
+    }
+
+    /// An object of this name in namespace `namespace`, with these labels and with `rest` beside its metadata.
+    pub(crate) fn object<K>(namespace: Option<&str>, name: &str, labels: &Value, rest: &Value) -> Arc<K>
+    where
+        K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>,
+    {
+        let mut object = rest.clone();
+        object["apiVersion"] = json!(K::api_version(&()));
+        object["kind"] = json!(K::kind(&()));
+        object["metadata"] = json!({
+            "name": name, "namespace": namespace, "labels": labels, "uid": "uid", "generation": 1,
+            "annotations": {annotation::CLUSTER_NAME: "annotated"},
+        });
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    fn belongs<K>(name: &str) -> Option<String>
+    where
+        K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()> + OfCluster,
+    {
+        let labels = json!({label::CAPI_CLUSTER_NAME: "labelled"});
+        object::<K>(Some("team-a"), name, &labels, &json!({"spec": {}})).cluster_name()
+    }
+
+    #[test]
+    fn objects_belong_to_the_cluster_that_they_name() {
+        assert_eq!(belongs::<Cluster>("one").as_deref(), Some("one"));
+        assert_eq!(belongs::<ClusterBootstrap>("one").as_deref(), Some("one"));
+        assert_eq!(belongs::<MachineDeployment>("md").as_deref(), Some("labelled"));
+        assert_eq!(belongs::<MachinePool>("mp").as_deref(), Some("labelled"));
+        assert_eq!(belongs::<PackageInstall>("one").as_deref(), Some("annotated"));
+        assert_eq!(belongs::<App>("one-kapp-controller").as_deref(), Some("one"));
+        assert_eq!(belongs::<App>("one-antrea"), None);
+    }
+}
