@@ -10,6 +10,7 @@
 //! [`crds`] is what gets installed; `crds/yaml` holds the same as files.
 
 mod config_status;
+mod proxy_settings;
 mod schema;
 
 pub mod cni;
@@ -24,6 +25,7 @@ use kube::CustomResourceExt as _;
 
 pub use config_status::ConfigStatus;
 use labels::label;
+pub use proxy_settings::ProxySettings;
 
 /// Every CustomResourceDefinition that Sluice installs, in the order in which they are applied.
 ///

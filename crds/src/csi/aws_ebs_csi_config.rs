@@ -4,6 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::CloudCSIDriver;
 use crate::config_status::ConfigStatus;
 
 /// How the driver of EBS volumes is set up.
@@ -21,25 +22,5 @@ use crate::config_status::ConfigStatus;
 pub struct AwsEbsCSIConfigSpec {
     /// The driver.
     #[serde(rename = "awsEBSCSIDriver")]
-    pub driver: AwsEbsCSIDriver,
-}
-
-/// The driver of EBS volumes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AwsEbsCSIDriver {
-    /// Namespace of the driver.
-    pub namespace: String,
-    /// Proxy for plain connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http_proxy: Option<String>,
-    /// Proxy for TLS connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub https_proxy: Option<String>,
-    /// Hosts that are reached directly, comma separated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_proxy: Option<String>,
-    /// Replicas of the controller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deployment_replicas: Option<i32>,
+    pub driver: CloudCSIDriver<String>,
 }

@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{config_status::ConfigStatus, run::TypedLocalObjectReference, schema::is_false};
+use crate::{ProxySettings, config_status::ConfigStatus, run::TypedLocalObjectReference, schema::is_false};
 
 /// How the storage driver of vSphere is set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -100,15 +100,9 @@ pub struct VSphereCSISettings {
     /// Version of vSphere.
     #[serde(rename = "vSphereVersion", default, skip_serializing_if = "Option::is_none")]
     pub vsphere_version: Option<String>,
-    /// Proxy for plain connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http_proxy: Option<String>,
-    /// Proxy for TLS connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub https_proxy: Option<String>,
-    /// Hosts that are reached directly, comma separated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_proxy: Option<String>,
+    /// Proxies.
+    #[serde(flatten)]
+    pub proxies: ProxySettings,
     /// Replicas of the controller, between 1 and 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment_replicas: Option<i32>,

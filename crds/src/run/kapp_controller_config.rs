@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::config_status::ConfigStatus;
+use crate::{ProxySettings, config_status::ConfigStatus};
 
 /// How kapp-controller is set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -75,15 +75,9 @@ pub struct KappConfig {
     /// CA certificates to trust beyond those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_certs: Option<String>,
-    /// Proxy for plain connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http_proxy: Option<String>,
-    /// Proxy for TLS connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub https_proxy: Option<String>,
-    /// Hosts that are reached directly, comma separated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_proxy: Option<String>,
+    /// Proxies.
+    #[serde(flatten)]
+    pub proxies: ProxySettings,
     /// Hosts whose certificates are not verified, comma separated.
     #[serde(
         rename = "dangerousSkipTLSVerify",

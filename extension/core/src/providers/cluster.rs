@@ -4,6 +4,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_crds::{
+    ProxySettings,
     foreign::{Cluster, cluster::ObjectReference},
     labels::annotation,
 };
@@ -102,6 +103,16 @@ impl Proxies {
                 joined(variable(cluster, "skipTLSVerify"), ", "),
                 annotation::SKIP_TLS_VERIFY,
             ),
+        }
+    }
+
+    /// The same where a configuration gives no proxies of its own.
+    pub(super) fn under(self, own: &ProxySettings) -> Self {
+        Self {
+            http: given(own.http_proxy.as_ref(), &self.http),
+            https: given(own.https_proxy.as_ref(), &self.https),
+            no: given(own.no_proxy.as_ref(), &self.no),
+            ..self
         }
     }
 }

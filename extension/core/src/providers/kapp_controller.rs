@@ -37,7 +37,7 @@ impl Provider for KappController {
                 "createNamespace": own.create_namespace,
                 "globalNamespace": own.global_namespace,
                 "deployment": deployment(&own.deployment, cluster)?,
-                "config": settings(own.config.as_ref(), &Proxies::of(cluster)),
+                "config": settings(own.config.as_ref(), Proxies::of(cluster)),
             },
         }));
         // Beside the API server it talks to, and on a node that there is before any other.
@@ -79,14 +79,15 @@ fn deployment(own: &KappDeployment, cluster: &Cluster) -> Result<Value, Problem>
     }))
 }
 
-fn settings(own: Option<&KappConfig>, derived: &Proxies) -> Value {
+fn settings(own: Option<&KappConfig>, derived: Proxies) -> Value {
     let none = KappConfig::default();
     let own = own.unwrap_or(&none);
+    let proxies = derived.under(&own.proxies);
     json!({
-        "caCerts": given(own.ca_certs.as_ref(), &derived.ca_certs),
-        "httpProxy": given(own.http_proxy.as_ref(), &derived.http),
-        "httpsProxy": given(own.https_proxy.as_ref(), &derived.https),
-        "noProxy": given(own.no_proxy.as_ref(), &derived.no),
-        "dangerousSkipTLSVerify": given(own.dangerous_skip_tls_verify.as_ref(), &derived.skip_tls_verify),
+        "caCerts": given(own.ca_certs.as_ref(), &proxies.ca_certs),
+        "httpProxy": proxies.http,
+        "httpsProxy": proxies.https,
+        "noProxy": proxies.no,
+        "dangerousSkipTLSVerify": given(own.dangerous_skip_tls_verify.as_ref(), &proxies.skip_tls_verify),
     })
 }

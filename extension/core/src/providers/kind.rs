@@ -1,4 +1,4 @@
-//! The table of configuration kinds.
+//! What a configuration kind is.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,9 @@ use serde::de::DeserializeOwned;
 use sluice_crds::foreign::Cluster;
 
 use super::{
-    antrea::Antrea,
-    aws_ebs_csi::AwsEbsCsi,
-    azure_disk_csi::AzureDiskCsi,
-    azure_file_csi::AzureFileCsi,
-    calico::Calico,
-    kapp_controller::KappController,
-    kubevip_cpi::KubevipCpi,
-    oracle_cpi::OracleCpi,
     output::Output,
     problem::{Problem, Reason},
     source::{Sources, Stop},
-    vsphere_cpi::VSphereCpi,
-    vsphere_csi::VSphereCsi,
 };
 
 /// One kind of configuration.
@@ -75,23 +65,6 @@ pub struct Kind {
     /// Whether `status.message` repeats what is wrong.
     pub status_message: bool,
     values: fn(&DynamicObject, &Cluster, &Sources) -> Result<Output, Stop>,
-}
-
-/// Every kind that is turned into values. A new one is a file beside this one and a line here.
-#[must_use]
-pub fn kinds() -> Vec<Kind> {
-    vec![
-        Kind::of::<KappController>(),
-        Kind::of::<Antrea>(),
-        Kind::of::<Calico>(),
-        Kind::of::<VSphereCpi>(),
-        Kind::of::<OracleCpi>(),
-        Kind::of::<KubevipCpi>(),
-        Kind::of::<VSphereCsi>(),
-        Kind::of::<AwsEbsCsi>(),
-        Kind::of::<AzureDiskCsi>(),
-        Kind::of::<AzureFileCsi>(),
-    ]
 }
 
 impl Kind {

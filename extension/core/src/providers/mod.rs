@@ -5,7 +5,6 @@
 //! list to keep. [`kinds`] is the table that the controller runs.
 
 mod addresses;
-mod cloud_csi;
 mod cluster;
 mod credentials;
 mod kind;
@@ -13,15 +12,14 @@ mod output;
 mod problem;
 mod source;
 mod supervisor;
+mod table;
 mod vsphere;
 mod zeros;
 
 mod antrea;
 mod antrea_nsx;
-mod aws_ebs_csi;
-mod azure_disk_csi;
-mod azure_file_csi;
 mod calico;
+mod cloud_csi;
 mod kapp_controller;
 mod kubevip_cpi;
 mod oracle_cpi;
@@ -30,7 +28,8 @@ mod vsphere_cpi_paravirtual;
 mod vsphere_csi;
 mod vsphere_csi_paravirtual;
 
-pub use kind::{Config, Kind, OwnerBy, Provider, kinds};
+pub use kind::{Config, Kind, OwnerBy, Provider};
 pub use output::Output;
 pub use problem::{Problem, Reason};
 pub use source::{Source, Sources, Stop};
+pub use table::kinds;

@@ -48,7 +48,7 @@ fn towards_vcenter(
     let template = machine_template(cluster, sources)?;
     let in_template = |field: &str| text(template, &format!("/spec/template/spec/{field}"));
     let login = login(config, own, cluster, sources)?;
-    let derived = Proxies::of(cluster);
+    let proxies = Proxies::of(cluster).under(&own.proxies);
     let values = json!({
         "vsphereCSI": {
             "tlsThumbprint": given(own.tls_thumbprint.as_ref(), text(infrastructure, "/spec/thumbprint")),
@@ -67,9 +67,9 @@ fn towards_vcenter(
             "attachTimeout": given(own.attach_timeout.as_ref(), TIMEOUT),
             "resizerTimeout": given(own.resizer_timeout.as_ref(), TIMEOUT),
             "vSphereVersion": given(own.vsphere_version.as_ref(), ""),
-            "http_proxy": given(own.http_proxy.as_ref(), &derived.http),
-            "https_proxy": given(own.https_proxy.as_ref(), &derived.https),
-            "no_proxy": given(own.no_proxy.as_ref(), &derived.no),
+            "http_proxy": proxies.http,
+            "https_proxy": proxies.https,
+            "no_proxy": proxies.no,
             "deployment_replicas": replicas(own, cluster, sources)?,
             "windows_support": own.windows_support.unwrap_or(false),
             "netpermissions": own.net_permissions,
