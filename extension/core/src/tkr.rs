@@ -28,7 +28,7 @@ pub fn for_hop(
     known: &[TkrFacts],
 ) -> Result<String, Hold> {
     if let Some(name) = pinned {
-        let release = find(name, known)?;
+        let release = find(name, known).ok_or_else(|| not_found("TKR_DATA", name))?;
         if release.legacy {
             return Err(legacy("TKR_DATA", name));
         }
@@ -38,7 +38,7 @@ pub fn for_hop(
             Err(of_another_version(release, hop, "TKR_DATA names"))
         };
     }
-    let labelled = find(label, known)?;
+    let labelled = find(label, known).ok_or_else(|| tkr_not_found(label))?;
     if labelled.kubernetes_version == hop {
         return Ok(labelled.name.clone());
     }
@@ -85,13 +85,14 @@ pub fn for_progress(
 
 /// The release that a label names does not exist.
 #[must_use]
-pub fn tkr_not_found(label: &str) -> Hold {
+pub fn tkr_not_found(name: &str) -> Hold {
+    not_found(&format!("label {}", label::TKR), name)
+}
+
+fn not_found(by: &str, name: &str) -> Hold {
     Hold::new(
         GateReason::TKRNotFound,
-        format!(
-            "TanzuKubernetesRelease {label}, named by label {}, does not exist",
-            label::TKR
-        ),
+        format!("TanzuKubernetesRelease {name}, named by {by}, does not exist"),
     )
 }
 
@@ -120,13 +121,8 @@ fn legacy(by: &str, name: &str) -> Hold {
     )
 }
 
-fn find<'a>(name: &str, known: &'a [TkrFacts]) -> Result<&'a TkrFacts, Hold> {
-    known.iter().find(|release| release.name == name).ok_or_else(|| {
-        Hold::new(
-            GateReason::TKRNotFound,
-            format!("TanzuKubernetesRelease {name} does not exist"),
-        )
-    })
+fn find<'a>(name: &str, known: &'a [TkrFacts]) -> Option<&'a TkrFacts> {
+    known.iter().find(|release| release.name == name)
 }
 
 fn of_another_version(release: &TkrFacts, hop: &str, by: &str) -> Hold {
