@@ -21,9 +21,9 @@ pub use self::underway::{is_underway, last_moved};
 use crate::conditions::Summary;
 use crate::hold::{Hold, PackageReason};
 use clauses::{
-    CLAUSES, Clause, Evidence, asks_for_the_target, failure, observed_app, observed_install, stopped,
-    unfinished,
+    CLAUSES, Clause, Evidence, asks_for_the_target, failure, observed_install, stopped, unfinished,
 };
+use first_run::observed_app;
 
 /// The longest message that is taken over from kapp-controller, in bytes.
 const LONGEST_MESSAGE: usize = 1024;

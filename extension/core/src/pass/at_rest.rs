@@ -8,9 +8,7 @@ use std::{
 use kube::ResourceExt as _;
 use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, UpgradeRecord};
 
-use super::{
-    Known, after::After, packages::Packages, plan::Planned, status::is_current, validate::Validated,
-};
+use super::{Known, after::After, packages::Packages, plan::Planned, validate::Validated};
 use crate::{
     bootstrap::packages,
     proof::{Standing, standing},
@@ -40,7 +38,7 @@ pub(super) fn rests(
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Option<Duration> {
-    if !is_current(known.facts, validated, bootstrap) {
+    if !validated.is_current(known.facts, bootstrap) {
         return None;
     }
     let planned_from = planned_from(known, validated, bootstrap)?;

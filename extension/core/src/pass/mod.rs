@@ -103,7 +103,15 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
         return Ok(Done::After(left));
     }
     after.memory.wake();
-    let packages = packages::packages(known, after, &validated, &bootstrap, problem.as_ref())?;
+    let mut packages = packages::packages(known, after, &validated, &bootstrap, problem.as_ref())?;
+    if packages.may_write {
+        packages.record_first =
+            record_first::closes_a_gate(known, &after.memory, &validated, &bootstrap, &packages);
+        if !packages.record_first {
+            packages.install(known, after)?;
+            nudge::run(known, after, &packages)?;
+        }
+    }
     status::status(known, after, &validated, &bootstrap, packages)
 }
 

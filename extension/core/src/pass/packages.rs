@@ -14,10 +14,8 @@ use super::{
     failure::{refused, write_refused},
     install::install,
     memory::Need,
-    nudge,
     plan::{Plan, Planned, plan},
     provider,
-    record_first::closes_a_gate,
     stop::{in_order, together},
     validate::Validated,
     workload::{Reach, connect, reach},
@@ -48,6 +46,8 @@ pub(super) struct Packages {
     pub(super) problem: Option<Hold>,
     /// Whether a PackageInstall was written by another client since it was last seen; that write is on its way.
     pub(super) conflict: bool,
+    /// Whether something may be written for them.
+    pub(super) may_write: bool,
     /// Whether nothing was written because a gate has to be closed before.
     pub(super) record_first: bool,
     /// When the workload was asked last.
@@ -58,7 +58,7 @@ pub(super) struct Packages {
     pub(super) altered: Vec<String>,
 }
 
-/// Brings the packages of `bootstrap` to where they shall be, as far as that is possible now.
+/// The packages of `bootstrap`, planned and judged as they are.
 pub(super) fn packages(
     known: &Known<'_>,
     after: &mut After,
@@ -101,6 +101,7 @@ pub(super) fn packages(
         connected: false,
         problem: problem.cloned().or(missing),
         conflict: false,
+        may_write: false,
         record_first: false,
         moment: Moment::BeforeWrites,
         workload_uid: recorded.map(str::to_owned),
@@ -133,7 +134,7 @@ pub(super) fn packages(
         packages.problem = problem.cloned().or(there.problem);
         stops = there.stops;
     }
-    let may_write = validated.paused.is_none()
+    packages.may_write = validated.paused.is_none()
         && problem.is_none()
         && !stops
         && !packages.leaves_edits(known, after, record)
@@ -141,22 +142,19 @@ pub(super) fn packages(
         && packages.workload_uid.is_some()
         && packages.reach.uid().is_some();
     packages.judge(known, after)?;
-    if may_write {
-        packages.record_first = closes_a_gate(known, &after.memory, validated, bootstrap, &packages);
-        if packages.record_first {
-            return Ok(packages);
-        }
-        packages.write(known, after)?;
-        // It may have been lost meanwhile.
-        packages.moment = Moment::BeforeJudging;
-        packages.reach(known, after)?;
-        packages.judge(known, after)?;
-        nudge::run(known, after, &packages)?;
-    }
     Ok(packages)
 }
 
 impl Packages {
+    /// Brings them to where they shall be, as far as that is possible now, and judges them again.
+    pub(super) fn install(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
+        self.write(known, after)?;
+        // It may have been lost meanwhile.
+        self.moment = Moment::BeforeJudging;
+        self.reach(known, after)?;
+        self.judge(known, after)
+    }
+
     /// Asks the workload how it is.
     fn reach(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
         if self.connected {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Outcome, PackageRecord, UpgradeRecord};
 
 use super::{
-    AT_REST, Done, Facts, Known, Server, Step, Stop, UNWATCHED,
+    AT_REST, Done, Known, Server, Step, Stop, UNWATCHED,
     after::{After, Event},
     at_rest,
     confirm::confirm,
@@ -51,7 +51,7 @@ pub(super) fn status(
 ) -> Step<Done> {
     let found = known.facts;
     if let Some(again) = packages.settled
-        && is_current(found, validated, bootstrap)
+        && validated.is_current(found, bootstrap)
     {
         at_rest::rest(known, after, validated, bootstrap, again);
         return Ok(Done::After(again));
@@ -249,17 +249,6 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
         paused: bootstrap.spec.paused,
         resolved_tkr,
     }
-}
-
-/// Whether the record has seen everything that is there.
-pub(super) fn is_current(found: &Facts, validated: &Validated, bootstrap: &ClusterBootstrap) -> bool {
-    found.recorded(bootstrap).is_some_and(|record| {
-        validated.release.as_deref().ok() == record.tkr.as_deref()
-            && record.label == found.label
-            && record.to == found.topology.version
-            && Some(record.observed_cluster_generation) == found.cluster.metadata.generation
-            && Some(record.observed_bootstrap_generation) == bootstrap.metadata.generation
-    })
 }
 
 /// How long a change that nothing rests on still has to wait for its write.

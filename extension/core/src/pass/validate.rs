@@ -32,6 +32,19 @@ pub(super) struct Validated {
     pub(super) problem: Option<Hold>,
 }
 
+impl Validated {
+    /// Whether the record has seen everything that is there.
+    pub(super) fn is_current(&self, found: &Facts, bootstrap: &ClusterBootstrap) -> bool {
+        found.recorded(bootstrap).is_some_and(|record| {
+            self.release.as_deref().ok() == record.tkr.as_deref()
+                && record.label == found.label
+                && record.to == found.topology.version
+                && Some(record.observed_cluster_generation) == found.cluster.metadata.generation
+                && Some(record.observed_bootstrap_generation) == bootstrap.metadata.generation
+        })
+    }
+}
+
 /// Decides what shall be.
 pub(super) fn validate(known: &Known<'_>) -> Step<Validated> {
     let found = known.facts;

@@ -7,7 +7,7 @@ use sluice_crds::labels::annotation;
 use sluice_crds::run::{FirstSeenRun, Readiness};
 
 use super::applied::all_changes_applied;
-use super::first_run::is_later_run;
+use super::first_run::{is_later_run, observed_app};
 use super::{Target, app_version};
 use crate::conditions::Summary;
 use crate::hold::{Hold, PackageReason};
@@ -244,11 +244,6 @@ fn uses_the_values(app: &App, target: &Target<'_>) -> bool {
 /// The same for an App that reads no values: there nothing but the sync period differs.
 fn has_the_sync_period(app: &App, target: &Target<'_>) -> bool {
     target.sync_period.is_none() || app.spec.sync_period.as_deref() == target.sync_period
-}
-
-pub(super) fn observed_app(app: &App) -> bool {
-    let observed = app.status.as_ref().and_then(|status| status.observed_generation);
-    observed.is_some() && observed == app.metadata.generation
 }
 
 /// Whether somebody keeps kapp-controller from working on the package.

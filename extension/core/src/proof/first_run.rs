@@ -9,8 +9,6 @@ use jiff::Timestamp;
 use sluice_crds::foreign::App;
 use sluice_crds::run::FirstSeenRun;
 
-use super::clauses::observed_app;
-
 /// What is known of the first sight of an App at its present generation, after one more look at it: the earliest run that was
 /// seen at this UID and generation. An App that is not observed changes nothing: what was known stays.
 #[must_use]
@@ -31,6 +29,12 @@ pub(super) fn is_later_run(first: Option<&FirstSeenRun>, app: &App) -> bool {
     is_same_generation(first, &shown)
         && fetched(first) < fetched(&shown)
         && deployed(first) < deployed(&shown)
+}
+
+/// Whether kapp-controller has seen the latest App.
+pub(super) fn observed_app(app: &App) -> bool {
+    let observed = app.status.as_ref().and_then(|status| status.observed_generation);
+    observed.is_some() && observed == app.metadata.generation
 }
 
 fn shown(app: &App) -> Option<FirstSeenRun> {
