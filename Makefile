@@ -70,7 +70,7 @@ say-cost:
 	@test -x $(BUILT)/demo || echo "Nothing is built yet. On two cores this takes about 9 minutes for Sluice and its harness," \
 	  "then about 10 for Cluster API, API servers and kapp-controller, unless they are kept from an earlier run."
 
-demo: say-cost build ## One upgrade that waits for its packages, told as it happens
+demo: say-cost build ## One upgrade that waits for its packages, shown as it happens
 	$(BUILT)/demo
 
 demo-up: say-cost build ## Leave the demo's stack running and print how to look at it

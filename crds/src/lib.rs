@@ -2,10 +2,10 @@
 //!
 //! - [`run`]: the kinds of `run.tanzu.vmware.com/v1alpha3`, field for field as the Tanzu addons-manager served them,
 //!   with the evidence record and the upgrade policy added.
-//! - [`cni`], [`cpi`], [`csi`]: the configuration kinds of `<group>.tanzu.vmware.com/v1alpha1`, likewise; all of them, and
+//! - [`cni`], [`cpi`], [`csi`]: the configuration kinds of `<group>.tanzu.vmware.com/v1alpha1`, also field for field; all of them, and
 //!   KappControllerConfig, share [`ConfigStatus`].
 //! - [`foreign`]: Cluster API and Carvel kinds, reduced to what is read or written here.
-//! - [`labels`]: every label, annotation, finalizer and secret type that is a contract with other software.
+//! - [`labels`]: every label, annotation and secret type that is a contract with other software.
 //!
 //! [`crds`] is what gets installed; `crds/yaml` holds the same as files.
 

@@ -7,7 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::labels::{label, name};
 
-/// An object whose content is nobody's business but its reader's.
+/// An object whose content only its reader interprets.
 pub(crate) fn free_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }

@@ -68,7 +68,7 @@ pub struct Settings {
     pub environment: Vec<(String, String)>,
     /// How long the main process runs before it is kapp-controller, as a container that takes its time to start.
     pub starts_after: Duration,
-    /// Whether somebody starts it again when it ends, so that its end is no failure of the stack.
+    /// Whether a kubelet starts it again when it ends, so that its end is no failure of the stack.
     pub kept_alive: bool,
 }
 
@@ -185,7 +185,7 @@ impl KappController {
                 .await;
             match served {
                 Ok(()) => break main,
-                // It ends when somebody writes the APIService between its own read and write; a kubelet starts it again.
+                // It ends when another client writes the APIService between its own read and write; a kubelet starts it again.
                 Err(error) if main.exited().is_some() && attempt < ATTEMPTS => {
                     tracing::info!("{} is started again: {error:#}", self.settings.name);
                     attempt += 1;

@@ -97,7 +97,7 @@ mod tests {
         client(Config::new(address.parse().unwrap())).unwrap()
     }
 
-    /// The peer is not told that the connection ends well.
+    /// The peer does not learn that the connection ends well.
     fn reset(stream: &TcpStream) {
         stream.set_zero_linger().unwrap();
     }

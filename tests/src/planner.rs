@@ -1,4 +1,4 @@
-//! Somebody else's extension: it plans upgrades so that workers take every minor version that the control plane takes.
+//! An extension of another owner: plans upgrades so that workers take every minor version that the control plane takes.
 
 use anyhow::Result;
 use axum::body::Bytes;

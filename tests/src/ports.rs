@@ -1,4 +1,4 @@
-//! Ports for servers that are told their port before they bind it.
+//! Ports for servers that are given their port before they bind it.
 //!
 //! A port that the kernel hands out for `:0` is free only until it is released for the server; any outgoing
 //! connection of the machine may take it in between, or while an API server is being swapped. So ports come

@@ -185,7 +185,7 @@ impl RunDirectory {
         }
     }
 
-    /// Notes what ended though nobody stopped it. Once the directory is being closed everything may end.
+    /// Notes what ended without being stopped. Once the directory is being closed everything may end.
     pub(crate) fn report_unexpected_exit(&self, what: String) {
         if self.closing.load(Ordering::SeqCst) {
             return;
@@ -218,7 +218,7 @@ impl RunDirectory {
 }
 
 impl Drop for RunDirectory {
-    /// A directory that nobody has closed belongs to something that failed: by a panic, or by an error that was
+    /// A directory that was not closed belongs to something that failed: by a panic, or by an error that was
     /// handed on. Its logs are kept.
     fn drop(&mut self) {
         self.closing.store(true, Ordering::SeqCst);

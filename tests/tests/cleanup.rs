@@ -98,7 +98,7 @@ impl Owner {
     /// Runs `program`, this test program or a copy of it, behind `prefix`.
     fn start(prefix: &[&str], program: &Path, ending: &str, more: &[(&str, OsString)]) -> Result<Self> {
         let logs = tempfile::tempdir()?;
-        // Whoever runs the tests in the background may have interrupts ignored, and that is inherited.
+        // A shell that runs the tests in the background may have interrupts ignored, and that is inherited.
         let mut words: Vec<OsString> = ["env", "--default-signal"].map(OsString::from).into();
         words.extend(prefix.iter().map(OsString::from));
         words.push(program.into());

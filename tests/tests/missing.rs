@@ -1,4 +1,4 @@
-//! A machine that cannot build the stack is told in one line what is missing.
+//! One line says what a machine lacks that cannot build the stack.
 //!
 //! Each test runs this very test program again in such a surrounding; `asks_for_the_programs` is what runs
 //! there.

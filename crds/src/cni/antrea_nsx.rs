@@ -63,7 +63,7 @@ pub struct NsxInline {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NsxSettings {
-    /// Kind of infrastructure that NSX is told.
+    /// Kind of infrastructure, as NSX is given it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infra_type: Option<String>,
 }

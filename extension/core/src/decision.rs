@@ -233,7 +233,7 @@ fn of_another_schema(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldRea
     (known.record?.schema != SCHEMA).then(|| {
         held(
             CallReason::RecordSchemaUnknown,
-            "waiting for the record to be written anew",
+            "waiting for the record to be written again",
         )
     })
 }

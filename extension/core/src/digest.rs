@@ -198,7 +198,7 @@ mod tests {
     /// Found by a soak run: values of kapp-controller, edited while it deployed the other packages, restarted it, and it
     /// took them up again only ten minutes later.
     #[test]
-    fn another_kapp_controller_is_asked_anew_for_everything_it_installs() {
+    fn another_kapp_controller_is_asked_again_for_everything_it_installs() {
         let by = |version, digest| {
             let inputs = DigestInputs {
                 installer: Some(Installer { version, digest }),

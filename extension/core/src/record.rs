@@ -34,9 +34,9 @@ pub struct ClusterFacts<'a> {
     pub label: &'a str,
     /// `spec.topology.version`.
     pub topology_version: &'a str,
-    /// Whether `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set by somebody who is not the old manager.
+    /// Whether `spec.paused` or the annotation `cluster.x-k8s.io/paused` is set, and not by the old manager.
     pub paused: bool,
-    /// Whether an annotation of somebody keeps an upgrade from starting.
+    /// Whether an annotation `before-upgrade.hook.cluster.cluster.x-k8s.io…` keeps an upgrade from starting.
     pub start_held: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
@@ -176,7 +176,7 @@ pub fn advance(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> Upgrade
     if let Some(previous) = previous.filter(|previous| is_older(seen, previous)) {
         return previous.clone();
     }
-    // A hop that has just been proven is left in the same breath: what follows from a record is part of it.
+    // A hop that was just proven is left in the same step: what follows from a record is part of it.
     step(Some(&step(previous, seen)), seen)
 }
 
@@ -241,7 +241,7 @@ fn begins(previous: Option<&UpgradeRecord>, seen: &Observed<'_>, progress: &Prog
 }
 
 /// Whether a closed record says the same as before. A cancelled one may still have to answer hooks of the version that the
-/// control plane runs, unless that cannot be told at the moment.
+/// control plane runs, unless that is not known at the moment.
 fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
     match record.outcome {
         None => false,

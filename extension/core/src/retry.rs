@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::nobody(0, 1, 1)]
+    #[case::none(0, 1, 1)]
     #[case::one(1, 1, 1)]
     #[case::within_budget(20, 1, 1)]
     #[case::above_budget(21, 2, 3)]

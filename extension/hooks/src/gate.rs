@@ -26,13 +26,13 @@ impl<G: Gate + ?Sized> Gate for std::sync::Arc<G> {
     }
 }
 
-/// Is told of every request after it was answered.
+/// Hears of every request after it was answered.
 pub trait Observer: Send + Sync + 'static {
     /// One request.
     fn answered(&self, answer: &Answer);
 }
 
-/// Tells nobody.
+/// Ignores every request.
 impl Observer for () {
     fn answered(&self, _: &Answer) {}
 }

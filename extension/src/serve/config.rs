@@ -1,4 +1,4 @@
-//! What a listener is told: where, with which certificate, with which limits.
+//! What a listener is given: where, with which certificate, with which limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

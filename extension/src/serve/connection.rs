@@ -188,7 +188,7 @@ impl Lease {
     }
 }
 
-/// Runs a connection until it ends, is told to go, or takes longer than its peer is allowed.
+/// Runs a connection until it ends, is asked to go, or takes longer than its peer is allowed.
 async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: &Activity, lease: Lease) {
     let limits = &shared.limits;
     let mut connection = pin!(connection);

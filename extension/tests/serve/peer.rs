@@ -1,4 +1,4 @@
-//! A client that speaks TLS as told, and the listener under test.
+//! A client that speaks TLS as a test says, and the listener under test.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

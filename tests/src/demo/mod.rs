@@ -1,4 +1,4 @@
-//! The demo: one Cluster, one upgrade, told as it happens, and a report that a program can read.
+//! The demo: one Cluster, one upgrade, shown as it happens, and a report that a program can read.
 
 mod command;
 mod facts;

@@ -116,7 +116,7 @@ pub(super) async fn down(terminal: &Terminal) -> Result<()> {
     Ok(())
 }
 
-/// Holds the stack until it is told to end.
+/// Holds the stack until it is asked to end.
 pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
     let mut end = signal(SignalKind::terminate())?;
     let world = World::start("demo-up", &Hooks::AskedAbout(Scope::Everywhere)).await?;
@@ -142,7 +142,7 @@ pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
         workload_kubeconfig: file("demo.kubeconfig", cluster.workload()?.api.admin_kubeconfig())?,
         upgrade_patch: objects::upgrade(releases[2].kubernetes(), Some(&releases[2].name())).to_string(),
     };
-    // Renamed into place: whoever reads it reads all of it.
+    // Renamed into place: a reader reads all of it.
     let path = State::path()?;
     let unfinished = path.with_extension("json.new");
     fs::write(&unfinished, serde_json::to_string_pretty(&state)?)?;

@@ -32,7 +32,7 @@ impl Tone {
     }
 }
 
-/// Where the story is told.
+/// Where the story is printed.
 pub(super) struct Terminal {
     spinner: ProgressBar,
     colour: bool,
@@ -68,7 +68,7 @@ impl Terminal {
         };
         self.spinner.suspend(|| {
             let mut out = std::io::stdout().lock();
-            // Nobody listens any more: nothing to do about it.
+            // The reader is gone: nothing to do about it.
             drop(writeln!(out, "{painted}").and_then(|()| out.flush()));
         });
     }

@@ -1,4 +1,4 @@
-//! HarnessConfig: bootstrap data of a Machine, a Secret that nobody reads.
+//! HarnessConfig: bootstrap data of a Machine, a Secret that is never read.
 
 use std::sync::Arc;
 

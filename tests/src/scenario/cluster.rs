@@ -82,7 +82,7 @@ impl NewCluster {
             workers,
         } = self;
         let object = objects::cluster(scene.namespace(), &name, &version, tkr.as_deref(), workers);
-        // Cluster API may be restarted by somebody else, and nothing is admitted then.
+        // Cluster API may be restarted by another process, and nothing is admitted then.
         let what = format!("Cluster {name} to be accepted");
         wait::until(what, Duration::from_mins(2), || async {
             apply::apply(&scene.client(), &object).await.map_err(Into::into)

@@ -88,7 +88,7 @@ impl Cluster {
         Ok(Identity::of(&object).uid)
     }
 
-    /// Deletes the ClusterBootstrap without waiting for whoever has a finalizer on it.
+    /// Deletes the ClusterBootstrap without waiting for finalizers.
     pub async fn force_bootstrap_away(&self) -> Result<()> {
         edit::delete_by_force(&self.scene().client(), &self.bootstrap_path()).await
     }

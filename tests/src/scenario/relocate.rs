@@ -1,4 +1,4 @@
-//! `clusterctl move`, as its target sees it: the same Cluster and ClusterBootstrap with new UIDs, generations that begin anew
+//! `clusterctl move`, as its target sees it: the same Cluster and ClusterBootstrap with new UIDs, generations that begin again
 //! and no status.
 
 use anyhow::{Context as _, Result};

@@ -308,7 +308,7 @@ fn paint(text: &str, colour: u8) -> String {
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody listens any more: nothing to do about it.
+    // The reader is gone: nothing to do about it.
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
 

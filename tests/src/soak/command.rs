@@ -218,6 +218,6 @@ fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody listens any more: nothing to do about it.
+    // The reader is gone: nothing to do about it.
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }

@@ -39,7 +39,7 @@ pub enum Kind {
     ClusterPaused,
     /// The release label is taken away.
     LabelRemoved,
-    /// Somebody's annotation that holds the start of upgrades.
+    /// An annotation of another owner that holds the start of upgrades.
     StartHeld,
     /// The Cluster's manifest is applied again.
     ManifestReapplied,
@@ -132,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// Whether both may happen to one upgrade. A Cluster without label and without ClusterBootstrap is nobody's: by design it is
+    /// Whether both may happen to one upgrade. A Cluster without label and without ClusterBootstrap is not managed: by design it is
     /// not held at all.
     #[must_use]
     pub fn goes_with(self, other: Self) -> bool {

@@ -16,7 +16,7 @@ fn antrea(name: &str, config: &Value) -> Value {
         "metadata": {
             "name": name,
             "namespace": NAMESPACE,
-            // Nobody turns it into values.
+            // No controller turns it into values.
             "annotations": {"tkg.tanzu.vmware.com/template-config": "true"},
         },
         "spec": {"antrea": {"config": config}, "antreaNsx": {"enable": false}},

@@ -162,7 +162,7 @@ pub(crate) async fn remove(client: &Client, object: &Value) -> Result<()> {
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
         removed => drop(removed?),
     }
-    // Cluster API would wait for infrastructure that nobody removes.
+    // Cluster API would wait for infrastructure that no controller removes.
     let free = json!({"metadata": {"finalizers": null}});
     match api
         .patch(name, &PatchParams::default(), &Patch::Merge(&free))

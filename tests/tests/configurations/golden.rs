@@ -143,7 +143,7 @@ impl Case {
             }
             (outcome, _) => outcome,
         };
-        // What is in a namespace of the case's own disturbs nobody.
+        // What is in a namespace of the case's own disturbs no other.
         for object in &shared {
             remove(client, object).await?;
         }

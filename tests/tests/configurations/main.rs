@@ -1,5 +1,5 @@
 //! Configurations of packages on a real API server: the golden cases of every kind, what happens when one of their sources
-//! changes, and that no credential is told.
+//! changes, and that no credential is printed.
 
 mod admission;
 mod around;

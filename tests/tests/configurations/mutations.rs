@@ -176,7 +176,7 @@ async fn towards_a_supervisor(client: &Client) -> Result<()> {
     cpi.follows(client, service, &values)
         .await
         .context("cluster-info instead of a load balancer")?;
-    // An account that somebody removed is made again.
+    // An account that a user removed is made again.
     let account = json!({
         "apiVersion": "vmware.infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ProviderServiceAccount",
         "metadata": {"name": "c1-infra-ccm", "namespace": "mutated-pvcpi"},
@@ -259,7 +259,7 @@ async fn network_and_tolerations(client: &Client) -> Result<()> {
     kapp.follows(client, &kapp.cluster, &values)
         .await
         .context("a proxy in the topology")?;
-    // A Secret that somebody removed is written again when anything changes.
+    // A Secret that a user removed is written again when anything changes.
     remove(client, &secret("mutated-kapp", "c1-kapp-controller-data-values")).await?;
     patch(
         client,

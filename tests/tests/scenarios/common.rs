@@ -1,4 +1,4 @@
-//! The upgrade that most scenarios disturb: held by one package that gets ready when it is told to.
+//! The upgrade that most scenarios disturb: held by one package that gets ready when it is asked to.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};

@@ -134,7 +134,7 @@ async fn runs_with(
     Ok(())
 }
 
-/// The label follows the package, for whoever has to know its version.
+/// The label follows the package, for readers who need its version.
 async fn is_labelled(scene: &Scene, release: &Release) -> Result<()> {
     let package = release.packages().find(|package| package.short() == "antrea");
     let name = package.context("a release without antrea")?.name();

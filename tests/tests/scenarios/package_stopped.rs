@@ -1,4 +1,4 @@
-//! Somebody stops the work on a package by hand.
+//! A user stops the work on a package by hand.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn run_stopped(scene: Scene) -> Result<()> {
     ];
     for (work, field) in ways {
         let stop = |value: Value, by_hand: Value| {
-            // Without this annotation the PackageInstall takes back at once what somebody does to its App.
+            // Without this annotation the PackageInstall takes back at once what a user does to its App.
             let annotations = if work == Work::App {
                 json!({BY_HAND: by_hand})
             } else {

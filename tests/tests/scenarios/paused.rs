@@ -1,4 +1,4 @@
-//! Somebody wants the upgrade to stop.
+//! A user wants the upgrade to stop.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};

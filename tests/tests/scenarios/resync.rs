@@ -9,7 +9,7 @@ use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, are_expected};
 
 use crate::common::MidHold;
 
-/// Somebody else's hold. It keeps the release window open for as long as the test looks at it.
+/// The hold of another owner. It keeps the release window open for as long as the test looks at it.
 pub(crate) const ANOTHER: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/audit";
 
 pub(crate) fn scenario() -> Scenario {

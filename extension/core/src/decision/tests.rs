@@ -183,7 +183,7 @@ const WRONG: [(&str, Hook, Edit, HoldReason); 20] = [
         HoldReason::Call(CallReason::BootstrapNotObserved),
     ),
     (
-        "bootstrap made anew",
+        "bootstrap made again",
         Hook::BeforeControlPlaneUpgrade,
         |s| s.bootstrap_generation = Some(1),
         HoldReason::Call(CallReason::BootstrapNotObserved),

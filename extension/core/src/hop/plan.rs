@@ -21,7 +21,7 @@ pub enum Plan {
     /// Versions that the way may use, ascending: `spec.kubernetesVersions` of the ClusterClass.
     Listed(Vec<String>),
     /// Steps that an extension has planned, as Cluster API repeats them in `status.controlPlane.upgradePlan` and
-    /// `status.workers.upgradePlan` of the Cluster. They are of an earlier target until Cluster API has asked anew.
+    /// `status.workers.upgradePlan` of the Cluster. They are of an earlier target until Cluster API has asked again.
     Given {
         /// Versions that the control plane takes.
         control_plane: Vec<String>,

@@ -269,7 +269,7 @@ fn steps_that_an_extension_has_planned(
     );
     assert_eq!((found.hop.as_str(), found.course), (hop, course));
     let found = progress(Some(&at(version, version)), &[], V36, &plan, None);
-    assert_ne!(found.hop, version, "without workers nobody is waited for");
+    assert_ne!(found.hop, version, "without workers none is waited for");
 }
 
 proptest! {

@@ -246,7 +246,7 @@ fn has_the_sync_period(app: &App, target: &Target<'_>) -> bool {
     target.sync_period.is_none() || app.spec.sync_period.as_deref() == target.sync_period
 }
 
-/// Whether somebody keeps kapp-controller from working on the package.
+/// Whether a user keeps kapp-controller from working on the package.
 pub(super) fn stopped(seen: &Evidence<'_>) -> bool {
     let spec = &seen.install.spec;
     let app_stopped = |app: &App| app.spec.paused || app.spec.canceled || manually_controlled(app);
@@ -301,11 +301,11 @@ fn app_unfinished(seen: &Evidence<'_>) -> Hold<PackageReason> {
 }
 
 fn failure_message(useful: Option<&str>, conditions: &[Condition]) -> String {
-    let told =
+    let of_condition =
         || find(conditions, Summary::ReconcileFailed.as_str()).map(|condition| condition.message.as_str());
     useful
         .filter(|text| !text.is_empty())
-        .or_else(told)
+        .or_else(of_condition)
         .unwrap_or_default()
         .to_owned()
 }

@@ -117,7 +117,7 @@ fn is_ready(identity: &Value) -> bool {
         || conditions.is_some_and(|conditions| conditions.iter().any(ready))
 }
 
-/// An identity belongs to the namespaces that it selects, and to none when it selects nothing. Whoever may edit a Cluster
+/// An identity belongs to the namespaces that it selects, and to none when it selects nothing. A user who may edit a Cluster
 /// must not get at a password by naming it.
 fn allows(
     sources: &Sources,

@@ -29,7 +29,7 @@ pub trait Provider {
     /// What a configuration turns into.
     ///
     /// # Errors
-    /// Something has to be read first, or to be put right by somebody.
+    /// Something has to be read first, or to be corrected by a user.
     fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop>;
 }
 
@@ -38,7 +38,7 @@ pub trait Provider {
 pub enum OwnerBy {
     /// By the first of its owners that is a Cluster.
     Reference,
-    /// Likewise, and by its own name when it has no such owner.
+    /// The same, and by its own name when it has no such owner.
     ReferenceOrName,
 }
 
@@ -82,7 +82,7 @@ impl Kind {
     /// What a configuration of this kind turns into.
     ///
     /// # Errors
-    /// Something has to be read first, or to be put right by somebody.
+    /// Something has to be read first, or to be corrected by a user.
     pub fn values(
         &self,
         config: &DynamicObject,

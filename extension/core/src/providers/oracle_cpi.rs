@@ -43,7 +43,7 @@ impl Provider for OracleCpi {
                 "subnet2": given(balancer.subnet2.as_ref(), subnet),
             },
         });
-        // Only where somebody asks for them: packages from before these settings refuse what they do not know.
+        // Only where the configuration asks for them: packages from before these settings refuse what they do not know.
         if balancer.security_list_management_mode != SecurityListManagementMode::All {
             values["loadBalancer"]["securityListManagementMode"] =
                 json!(balancer.security_list_management_mode);

@@ -12,7 +12,7 @@ pub use crate::step::Source;
 pub enum Stop {
     /// This has to be read first.
     Unread(Source),
-    /// Somebody has to put this right.
+    /// A user has to correct this.
     Problem(Problem),
 }
 
@@ -22,7 +22,7 @@ impl From<Problem> for Stop {
     }
 }
 
-/// What was read for one computation. Whoever holds it begins with nothing, reads what the computation stops at, and
+/// What was read for one computation. Its holder begins with nothing, reads what the computation stops at, and
 /// tries again: in the end it holds exactly what the result depends on.
 #[derive(Debug, Default)]
 pub struct Sources {

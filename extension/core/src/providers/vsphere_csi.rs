@@ -19,7 +19,7 @@ use super::{
 
 const NAMESPACE: &str = "kube-system";
 const TIMEOUT: &str = "300s";
-/// The controller elects one of its replicas; more than three help nobody.
+/// The controller elects one of its replicas; more than three do not help.
 const MOST_REPLICAS: i64 = 3;
 
 pub(super) struct VSphereCsi;

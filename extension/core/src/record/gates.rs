@@ -133,7 +133,7 @@ impl<'a> View<'a> {
         versions
     }
 
-    /// The gates of a version below the hop. They were open before the hop moved on, unless nobody recorded it or the
+    /// The gates of a version below the hop. They were open before the hop moved on, unless that was not recorded or the
     /// target moved. Then the packages of the hop, proven on the running version, are as good a proof.
     fn of_passed<'v>(&self, version: &'v str) -> Vec<Answer<'v>> {
         let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]

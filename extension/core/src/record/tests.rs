@@ -188,7 +188,7 @@ pub(super) fn held_by(reason: GateReason) -> Result<(), String> {
 const BEFORE: [Hook; 2] = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade];
 
 fn hold(reason: GateReason) -> Hold {
-    Hold::new(reason, "told by the controller")
+    Hold::new(reason, "given by the controller")
 }
 
 fn silent_for(seconds: i64) -> Workload<'static> {

@@ -19,7 +19,7 @@ pub enum Verb {
     Patch,
     /// The same of its status.
     PatchStatus,
-    /// A forced server-side apply, which creates the object where there is none: of what nobody else writes.
+    /// A forced server-side apply, which creates the object where there is none: of what no other client writes.
     Apply,
     /// DELETE of exactly the object with the UID of `body`; 404 is fine.
     Delete,

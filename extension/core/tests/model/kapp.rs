@@ -49,7 +49,7 @@ pub(crate) fn start_app(package: &mut Package, api_server: u8) {
 }
 
 /// The running attempt of a package ends. What it deployed is the wish that it began with. When it was kapp-controller
-/// itself that changed, its process begins anew and no other attempt goes on.
+/// itself that changed, its process begins again and no other attempt goes on.
 pub(crate) fn finish_app(world: &mut World, package: usize, succeeds: bool) {
     let own = &mut world.packages[package];
     let Some((wish, on)) = own.app.running.take() else {

@@ -5,7 +5,7 @@
 //! controller's writes ([`leader`]). Nothing here stands for them in a test that claims to run them.
 //!
 //! Two things are checked in every reachable state:
-//! - **safety**: a version was written only after what [`truth`] demands, told by what is really deployed;
+//! - **safety**: a version was written only after what [`truth`] demands, judged by what is really deployed;
 //! - **liveness**: with every input made good, a fair schedule completes the upgrade within a bound. No state holds for
 //!   ever.
 //!
@@ -25,7 +25,7 @@
 //! | old-manifest, kept-package | `an_old_manifest_that_is_applied_again`, `an_old_manifest_in_a_chain`; what is kept is a table of `below_release` |
 //! | paused-by-hand | `pauses_of_every_kind` |
 //! | back-and-forth | `target_moved_back_and_forth`, `target_moved_in_a_chain`, `a_label_that_is_taken_away` |
-//! | deletion, namespace-deletion | `a_cluster_that_is_deleted`, `a_cluster_that_is_made_anew_under_its_name` |
+//! | deletion, namespace-deletion | `a_cluster_that_is_deleted`, `a_cluster_that_is_made_again_under_its_name` |
 //! | moved | `a_cluster_that_is_moved`, `a_cluster_that_is_moved_in_a_chain_before_a_replica_sees_it`, `a_record_that_is_lost` |
 //! | only-workers, control-plane-unhealthy | any: a rollout that has not ended is a step that is not taken |
 //! | resync | `one_minor_with_failure_and_resync`, `chained_with_workers_at_every_step` |
@@ -35,7 +35,7 @@
 //! - A leader writes nothing to a workload after the ClusterBootstrap that it read has changed. It may: a PackageInstall is only
 //!   refused if it was written itself meanwhile. The next pass judges by the new digests, and installs what they ask for.
 //! - The release label is not moved away and back faster than a replica's watch. Two edits of the label, or of an annotation of
-//!   the ClusterBootstrap, within one watch delay cannot be told apart by a record, since neither has a generation.
+//!   the ClusterBootstrap, within one watch delay look the same to a record, since neither has a generation.
 //! - What a Package contains, repairs, what is deleted or edited on the workload, gates that failed passes close, a template that is
 //!   missing, releases that `TKR_DATA` pins: tables, whole passes over fake servers and scenarios only.
 //! - Readiness `Applied`, phase `AfterControlPlane`, packages that take no values, kept versions, empty sets, the age of a
@@ -268,7 +268,7 @@ fn a_cluster_that_is_moved_in_a_chain_before_a_replica_sees_it() {
 }
 
 #[test]
-fn a_cluster_that_is_made_anew_under_its_name() {
+fn a_cluster_that_is_made_again_under_its_name() {
     let edits = &[
         Edit::Version(1),
         Edit::Label(1),
@@ -276,7 +276,7 @@ fn a_cluster_that_is_made_anew_under_its_name() {
         Edit::DeleteBootstrap,
     ];
     check(
-        "made anew",
+        "made again",
         Upgrade {
             packages: 2,
             ..Upgrade::new(Plan::None, edits)

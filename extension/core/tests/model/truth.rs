@@ -1,4 +1,4 @@
-//! What must never happen, told by what is really deployed and not by what any object says.
+//! What must never happen, judged by what is really deployed and not by what any object says.
 
 use crate::world::{NO_LABEL, Package, RELEASES, SERVERS, Stop, UIDS, Wish, World, packages_of, version_of};
 
@@ -36,7 +36,7 @@ fn is_of(wish: Wish, passes: impl Fn(u8) -> bool) -> bool {
         .any(|(_, release)| packages_of(release) == wish.package)
 }
 
-/// Whether the Cluster is one that nobody is asked about.
+/// Whether the Cluster is one that is never asked about.
 fn unmanaged(world: &World) -> bool {
     world.cluster.label == NO_LABEL && !world.bootstrap.exists
 }

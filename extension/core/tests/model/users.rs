@@ -49,7 +49,7 @@ pub(crate) enum Edit {
     LoseStatus,
     /// The ClusterBootstrap is gone, its finalizer forced off.
     DeleteBootstrap,
-    /// A new UID, generations that begin anew and no status, as `clusterctl move` leaves them.
+    /// A new UID, generations that begin again and no status, as `clusterctl move` leaves them.
     Move,
     /// The Cluster is deleted and made again under its name, with the same spec, before anything of it is cleaned up.
     MakeAnew,

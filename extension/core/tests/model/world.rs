@@ -22,7 +22,7 @@ pub(crate) const RELEASES: [(&str, u8); 6] = [
 /// The version of every package of a release. The last has those of the first.
 pub(crate) const PACKAGE_VERSIONS: [&str; 6] = ["1.0.0", "2.0.0", "3.0.0", "2.1.0", "3.1.0", "1.0.0"];
 
-/// What the label of a Cluster is when somebody took it away.
+/// What the label of a Cluster is when a user took it away.
 pub(crate) const NO_LABEL: u8 = u8::MAX;
 
 /// The Kubernetes version of a release; none of no label.
@@ -237,7 +237,7 @@ impl Hash for Record {
 /// The ClusterBootstrap object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bootstrap {
-    /// How often it was made anew; it stands for its UID.
+    /// How often it was made again; it stands for its UID.
     pub(crate) incarnation: u8,
     pub(crate) exists: bool,
     pub(crate) generation: u8,
@@ -292,7 +292,7 @@ impl Wish {
     };
 }
 
-/// Whether somebody stopped a package by hand.
+/// Whether a user stopped a package by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stop {
     No,
@@ -333,7 +333,7 @@ pub(crate) struct App {
     pub(crate) running: Option<(Wish, u8)>,
 }
 
-/// The last successful deployment of a package: the truth that nobody reads.
+/// The last successful deployment of a package: the truth that no client reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Deployed {
     pub(crate) wish: Wish,
