@@ -103,8 +103,9 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
         return Ok(Done::After(left));
     }
     after.memory.wake();
-    let mut packages = packages::packages(known, after, &validated, &bootstrap, problem.as_ref())?;
-    if packages.may_write {
+    let (mut packages, may_write) =
+        packages::packages(known, after, &validated, &bootstrap, problem.as_ref())?;
+    if may_write {
         packages.record_first =
             record_first::closes_a_gate(known, &after.memory, &validated, &bootstrap, &packages);
         if !packages.record_first {

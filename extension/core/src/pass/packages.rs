@@ -46,8 +46,6 @@ pub(super) struct Packages {
     pub(super) problem: Option<Hold>,
     /// Whether a PackageInstall was written by another client since it was last seen; that write is on its way.
     pub(super) conflict: bool,
-    /// Whether something may be written for them.
-    pub(super) may_write: bool,
     /// Whether nothing was written because a gate has to be closed before.
     pub(super) record_first: bool,
     /// When the workload was asked last.
@@ -58,14 +56,14 @@ pub(super) struct Packages {
     pub(super) altered: Vec<String>,
 }
 
-/// The packages of `bootstrap`, planned and judged as they are.
+/// The packages of `bootstrap`, planned and judged as they are, and whether something may be written for them.
 pub(super) fn packages(
     known: &Known<'_>,
     after: &mut After,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     problem: Option<&Hold>,
-) -> Step<Packages> {
+) -> Step<(Packages, bool)> {
     let record = known.facts.record();
     let stage = validated.progress.stage();
     let plan = |workload: Option<&str>| {
@@ -101,7 +99,6 @@ pub(super) fn packages(
         connected: false,
         problem: problem.cloned().or(missing),
         conflict: false,
-        may_write: false,
         record_first: false,
         moment: Moment::BeforeWrites,
         workload_uid: recorded.map(str::to_owned),
@@ -111,7 +108,7 @@ pub(super) fn packages(
     if packages.settled.is_some() {
         after.memory.settled();
         after.close = true;
-        return Ok(packages);
+        return Ok((packages, false));
     }
     if stage.is_some() {
         match connect(known) {
@@ -134,7 +131,7 @@ pub(super) fn packages(
         packages.problem = problem.cloned().or(there.problem);
         stops = there.stops;
     }
-    packages.may_write = validated.paused.is_none()
+    let may_write = validated.paused.is_none()
         && problem.is_none()
         && !stops
         && !packages.leaves_edits(known, after, record)
@@ -142,7 +139,7 @@ pub(super) fn packages(
         && packages.workload_uid.is_some()
         && packages.reach.uid().is_some();
     packages.judge(known, after)?;
-    Ok(packages)
+    Ok((packages, may_write))
 }
 
 impl Packages {
