@@ -1,6 +1,11 @@
 //! Growing, jittered delays between tries.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
@@ -56,6 +61,41 @@ impl Backoff {
     }
 }
 
+/// The delays of several things, each of its own.
+#[derive(Debug)]
+pub struct Backoffs<K> {
+    min: Duration,
+    max: Duration,
+    failed: Mutex<HashMap<K, Backoff>>,
+}
+
+impl<K: Eq + Hash> Backoffs<K> {
+    /// Delays from `min` to `max`. Nothing has failed yet.
+    #[must_use]
+    pub fn new(min: Duration, max: Duration) -> Self {
+        Self {
+            min,
+            max,
+            failed: Mutex::default(),
+        }
+    }
+
+    /// How long to wait after `what` has failed.
+    pub fn failed(&self, what: K) -> Duration {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let backoff = failed
+            .entry(what)
+            .or_insert_with(|| Backoff::new(self.min, self.max));
+        backoff.failed()
+    }
+
+    /// The next failure of `what` is the first one.
+    pub fn forget(&self, what: &K) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.remove(what);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::sleep;
@@ -94,5 +134,16 @@ mod tests {
         delays(&mut backoff, Duration::ZERO).await;
         sleep(HEALTHY).await;
         assert!(backoff.failed() <= MIN * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_has_growing_delays_of_its_own() {
+        let backoffs = Backoffs::new(MIN, MAX);
+        let last = (0..40).map(|_| backoffs.failed("a")).last();
+        assert!(last >= Some(MAX / 2));
+        assert!(backoffs.failed("b") <= MIN * 2);
+
+        backoffs.forget(&"a");
+        assert!(backoffs.failed("a") <= MIN * 2, "begins again");
     }
 }

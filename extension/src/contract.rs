@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt, core::ApiResource};
 
-use crate::controllers::served;
+use crate::runner::reads::served;
 
 /// Looks at definitions before kinds are read. Clones share what is allowed.
 #[derive(Clone)]

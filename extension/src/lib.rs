@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod remote;
 pub mod retrigger;
 pub mod run;
+pub mod runner;
 pub mod serve;
 pub mod stores;
 pub mod telemetry;

@@ -14,7 +14,7 @@ const EDGE: &str = "reads, watches, writes, reports";
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 4] = [
     (EDGE, &[
-        "contract", "control_plane", "controllers", "events", "freshness", "index", "kind_watch", "retrigger", "remote", "stores", "triggers",
+        "contract", "control_plane", "controllers", "events", "freshness", "index", "kind_watch", "retrigger", "remote", "runner", "stores", "triggers",
         "watch",
     ]),
     ("serves", &["health", "metrics", "serve", "telemetry"]),

@@ -45,7 +45,7 @@ const MADE: [(&str, &[(&str, usize)]); 27] = [
     ("Recorder :: new", &[("events.rs", 1)]),
     ("watcher (", &[("watch.rs", 3)]),
     ("finalizer (", &[]),
-    ("discovery :: group", &[("controllers/mod.rs", 1)]),
+    ("discovery :: group", &[("runner/reads.rs", 1)]),
     ("discovery :: pinned_group", &[]),
     ("discovery :: pinned_kind", &[]),
     ("Discovery :: new", &[]),

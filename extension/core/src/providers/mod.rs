@@ -2,13 +2,15 @@
 //!
 //! A kind is one file: a [`Provider`] whose `values` is a function of the configuration, its Cluster and the objects it
 //! asks [`Sources`] for. What it asked for is at the same time what has to be watched for it, so that there is no second
-//! list to keep. [`kinds`] is the table that the controller runs.
+//! list to keep. [`kinds`] is the table that the controller runs, and [`pass`] what it does with one configuration.
 
 mod addresses;
 mod cluster;
 mod credentials;
+mod dependencies;
 mod kind;
 mod output;
+mod pass;
 mod problem;
 mod source;
 mod supervisor;
@@ -28,8 +30,10 @@ mod vsphere_cpi_paravirtual;
 mod vsphere_csi;
 mod vsphere_csi_paravirtual;
 
+pub use dependencies::Dependencies;
 pub use kind::{Config, Kind, OwnerBy, Provider};
 pub use output::Output;
+pub use pass::{After, Configuration, Known, pass, reason};
 pub use problem::{Problem, Reason};
 pub use source::{Source, Sources, Stop};
 pub use table::kinds;

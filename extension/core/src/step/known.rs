@@ -11,7 +11,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Done, Failure, Step, Stop,
+    Done, Failure, Source, Step, Stop,
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
@@ -184,6 +184,20 @@ impl<'a, S: Subject> Known<'a, S> {
         }
     }
 
+    /// A Cluster, as the watch shows it.
+    pub(crate) fn cluster(&self, namespace: &str, name: &str) -> Step<Option<&Cluster>, S::Hold> {
+        match self.answer(Ask::Cluster(namespace.to_owned(), name.to_owned()))? {
+            Answer::Cluster(cluster) => Ok(Some(cluster)),
+            Answer::Absent => Ok(None),
+            _ => Err(unexpected(Server::Management)),
+        }
+    }
+
+    /// What watches were asked for so far.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = Source> {
+        self.answers.keys().filter_map(Ask::source)
+    }
+
     /// The template of a release, as the watch shows it.
     pub(crate) fn template(&self, release: &str) -> Step<Option<&ClusterBootstrapSpec>, S::Hold> {
         match self.answer(Ask::Template(release.to_owned()))? {
@@ -228,6 +242,12 @@ impl<'a, S: Subject> Known<'a, S> {
         }
     }
 
+    /// The object of `key` as it was after it was written so in this pass.
+    pub(crate) fn made(&self, key: &Key, verb: Verb) -> Option<&Value> {
+        let written = self.outcomes.get(&(key.clone(), verb))?.as_ref().ok()?;
+        Some(&written.0)
+    }
+
     /// Creates an object; `false` when there was one.
     pub(crate) fn create(&self, write: Write) -> Step<bool, S::Hold> {
         match self.write(write) {
@@ -244,6 +264,6 @@ pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> St
 }
 
 /// Only a bug of the process answers a question with something else.
-fn unexpected<H>(server: Server) -> Stop<H> {
+pub(crate) fn unexpected<H>(server: Server) -> Stop<H> {
     Stop::Failed(Failure::other(server, "the answer to another question"))
 }

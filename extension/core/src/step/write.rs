@@ -79,6 +79,30 @@ impl Write {
         }
     }
 
+    /// Creates the object of `key`.
+    pub(crate) fn post(key: Key, object: Value, why: &'static str) -> Self {
+        Self {
+            verb: Verb::Create,
+            ..Self::patch(key, object, why)
+        }
+    }
+
+    /// Applies the object of `key`.
+    pub(crate) fn apply(key: Key, object: Value, why: &'static str) -> Self {
+        Self {
+            verb: Verb::Apply,
+            ..Self::patch(key, object, why)
+        }
+    }
+
+    /// The same of its status.
+    pub(crate) fn patch_status(key: Key, patch: Value, why: &'static str) -> Self {
+        Self {
+            verb: Verb::PatchStatus,
+            ..Self::patch(key, patch, why)
+        }
+    }
+
     /// Deletes exactly the object of `key` that has this UID.
     pub(crate) fn delete(key: Key, uid: Option<String>, why: &'static str) -> Self {
         Self {

@@ -1,9 +1,7 @@
 //! The ClusterBootstrap controller: packages of a cluster follow its release, and the record says how far they are.
 
 mod reads;
-mod runner;
 mod troubles;
-mod writes;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,8 +20,9 @@ use kube::{
     },
 };
 use sluice_core::{
+    build::FIELD_MANAGER,
     hold::{GateReason, Hold},
-    pass::{self, Close, Done, Facts, Failure, Memory, close, pass_failed},
+    pass::{self, After, Close, Done, Event, Facts, Memory, close, pass_failed},
 };
 use sluice_crds::foreign::Cluster;
 use tokio::time::timeout;
@@ -32,13 +31,16 @@ use tracing::{debug, info, warn};
 
 use troubles::{SLOW, Troubles, Turn};
 
-use super::{
-    chain,
-    isolate::{PassError, isolated},
-};
 use crate::{
-    control_plane::ControlPlanes, events::Notifier, health::Heartbeat, index::Index, metrics::PassMetrics,
-    remote::Remotes, stores::Stores, triggers::ClusterRef,
+    control_plane::ControlPlanes,
+    events::Notifier,
+    health::Heartbeat,
+    index::Index,
+    metrics::PassMetrics,
+    remote::Remotes,
+    runner::{self, Error, PassError, action, chain, isolated, writes},
+    stores::Stores,
+    triggers::ClusterRef,
 };
 
 /// How soon a pass is repeated that ended in a conflict, at first.
@@ -182,26 +184,6 @@ impl Context {
     }
 }
 
-/// Why a reconcile ended early. It is tried again by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// An API server refused a request or did not answer.
-    #[error("talk to the {} API server", .0.server)]
-    Refused(#[source] Failure),
-    /// The pass was cut off or panicked.
-    #[error(transparent)]
-    Pass(#[from] PassError),
-    /// The pass does not know how to go on, which is a bug.
-    #[error("a pass does not go on: {0}")]
-    Unfinished(String),
-}
-
-impl Error {
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Refused(failure) if failure.is_conflict())
-    }
-}
-
 /// Reconciles until `stop`. The stores must be filled. `heart` beats with each pass that ends.
 pub async fn run(
     ctx: Arc<Context>,
@@ -288,12 +270,11 @@ async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> R
 /// Closes the gates of a Cluster of which no pass came to its end. Says whether that is done.
 async fn close_gates(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
     let closed = isolated(Box::pin(closed(ctx, cluster, hold))).await;
-    let error = closed.map_err(Error::from).flatten().err();
-    if let Some(error) = &error {
+    if let Err(error) = &closed {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         info!(namespace, name, error = %chain(error), "Closing gates");
     }
-    error.is_none()
+    closed.is_ok()
 }
 
 async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Error> {
@@ -308,7 +289,9 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
             Ok(())
         }
         Close::Recorded => Ok(()),
-        Close::Write(write) => writes::make(ctx, None, &write).await.map(|_| ctx.wrote(&uid)),
+        Close::Write(write) => writes::make(&ctx.client, None, FIELD_MANAGER, &write)
+            .await
+            .map(|_| ctx.wrote(&uid)),
     };
     ctx.events.held(cluster, hold).await;
     written.map_err(Error::Refused)
@@ -324,7 +307,7 @@ async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<
     {
         passing.brought_news();
     }
-    let error = match outcome.map_err(Error::from).flatten() {
+    let error = match outcome {
         Ok(action) => {
             ctx.troubles.passed(uid, began.elapsed());
             return Ok(action);
@@ -371,14 +354,33 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error
     let Some(facts) = Facts::of(cluster, &ctx.stores, &ctx.settings.pass, control_plane) else {
         return Ok(unmanaged(ctx, cluster).await);
     };
-    Ok(match runner::run(ctx, &facts).await? {
-        Done::After(time) => Action::requeue(time),
-        Done::Wait => Action::await_change(),
-        Done::Forget => {
-            ctx.forget(&facts.owner.uid);
-            Action::await_change()
+    let uid = &facts.owner.uid;
+    let (host, before) = (reads::Host { ctx, facts: &facts }, ctx.begin(&facts.cluster, uid));
+    let (outcome, after) = runner::run(&host, &facts, &before).await;
+    leave(ctx, &facts, after).await;
+    let done = outcome?;
+    if done == Done::Forget {
+        ctx.forget(uid);
+    }
+    Ok(action(done))
+}
+
+/// Takes over what a pass has left.
+async fn leave(ctx: &Context, facts: &Facts, after: After) {
+    let uid = &facts.owner.uid;
+    if after.close {
+        ctx.remotes.close(uid);
+    }
+    if let Some(note) = after.note {
+        ctx.index.note(uid, note);
+    }
+    ctx.remember(uid, after.memory);
+    for event in after.events {
+        match event {
+            Event::Held(hold) => ctx.events.held(&facts.cluster, &hold).await,
+            Event::Said(reason, note) => ctx.events.told(&facts.cluster, reason, &note).await,
         }
-    })
+    }
 }
 
 /// A Cluster that nothing is done for. One that was managed before has left, and its users can see that.

@@ -1,17 +1,17 @@
 //! Which configurations depend on which objects, so that a change wakes exactly them.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures::Stream;
 use kube::{
-    Resource, ResourceExt,
+    ResourceExt,
     core::{ApiResource, DynamicObject},
     runtime::reflector::ObjectRef,
 };
-use sluice_core::providers::Source;
+use sluice_core::providers::{Dependencies, Source};
 use sluice_crds::foreign::Cluster;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -24,47 +24,35 @@ pub struct Dependents(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    of: HashMap<Source, HashSet<ConfigRef>>,
-    sources: HashMap<ConfigRef, Vec<Source>>,
+    dependencies: Dependencies<ConfigRef>,
     wakes: HashMap<String, UnboundedSender<ConfigRef>>,
 }
 
 impl Dependents {
     /// Wakes whatever depends on a Cluster.
     pub fn cluster_changed(&self, cluster: &Cluster) {
-        self.changed(&of_cluster(
-            &cluster.namespace().unwrap_or_default(),
-            &cluster.name_any(),
-        ));
+        let namespace = cluster.namespace().unwrap_or_default();
+        self.changed(&Source::cluster(&namespace, &cluster.name_any()));
     }
 
     /// Wakes whatever depends on an object. Every kind has its own queue, which merges wakes of one configuration.
     pub(super) fn changed(&self, source: &Source) {
         let inner = self.lock();
-        for config in inner.of.get(source).into_iter().flatten() {
+        for config in inner.dependencies.on(source) {
             if let Some(wake) = inner.wakes.get(&config.dyntype.kind) {
                 let _gone_at_shutdown = wake.send(config.clone());
             }
         }
     }
 
-    /// Begins anew: a configuration depends on `sources` and nothing else.
+    /// A configuration depends on `sources` and nothing else.
     pub(super) fn set(&self, config: &ConfigRef, sources: &[Source]) {
-        let mut inner = self.lock();
-        inner.remove(config);
-        for source in sources {
-            inner.add(config, source);
-        }
+        self.lock().dependencies.set(config, sources);
     }
 
     /// Adds something that a configuration depends on. To be called before it is read, so that no change falls between.
     pub(super) fn add(&self, config: &ConfigRef, source: &Source) {
-        self.lock().add(config, source);
-    }
-
-    /// Forgets a configuration.
-    pub(super) fn forget(&self, config: &ConfigRef) {
-        self.lock().remove(config);
+        self.lock().dependencies.add(config, source);
     }
 
     /// The configurations of a kind that are woken.
@@ -79,33 +67,6 @@ impl Dependents {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Inner {
-    fn add(&mut self, config: &ConfigRef, source: &Source) {
-        if self.of.entry(source.clone()).or_default().insert(config.clone()) {
-            self.sources
-                .entry(config.clone())
-                .or_default()
-                .push(source.clone());
-        }
-    }
-
-    fn remove(&mut self, config: &ConfigRef) {
-        for source in self.sources.remove(config).into_iter().flatten() {
-            if let Some(configs) = self.of.get_mut(&source) {
-                configs.remove(config);
-                if configs.is_empty() {
-                    self.of.remove(&source);
-                }
-            }
-        }
-    }
-}
-
-/// A Cluster as something that configurations depend on.
-pub(super) fn of_cluster(namespace: &str, name: &str) -> Source {
-    Source::namespaced(&Cluster::group(&()), &Cluster::kind(&()), namespace, name)
 }
 
 #[cfg(test)]
@@ -133,7 +94,7 @@ mod tests {
         let dependents = Dependents::default();
         let mut antrea = Box::pin(dependents.wakes(&kind("Antrea")));
         let mut calico = Box::pin(dependents.wakes(&kind("Calico")));
-        let (one, two) = (of_cluster("ns", "one"), of_cluster("ns", "two"));
+        let (one, two) = (Source::cluster("ns", "one"), Source::cluster("ns", "two"));
         dependents.set(&config("Antrea", "a"), std::slice::from_ref(&one));
         dependents.set(&config("Calico", "b"), std::slice::from_ref(&one));
         dependents.add(&config("Calico", "b"), &two);
@@ -147,8 +108,9 @@ mod tests {
         assert_eq!(antrea.next().now_or_never(), Some(Some(config("Antrea", "a"))));
         assert_eq!(calico.next().now_or_never(), None);
 
-        dependents.forget(&config("Antrea", "a"));
-        dependents.forget(&config("Calico", "b"));
-        assert!(dependents.lock().of.is_empty(), "nothing is left behind");
+        dependents.set(&config("Antrea", "a"), &[]);
+        dependents.set(&config("Calico", "b"), &[]);
+        dependents.changed(&one);
+        assert_eq!(antrea.next().now_or_never(), None);
     }
 }

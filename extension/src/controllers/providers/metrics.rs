@@ -1,4 +1,4 @@
-//! How many configurations there are, and what is wrong with how many: read off their conditions when somebody asks.
+//! How many configurations there are, and what is wrong with how many: read off their conditions when metrics are asked for.
 
 use std::{
     collections::BTreeMap,
@@ -10,10 +10,7 @@ use kube::{core::DynamicObject, runtime::reflector::Store};
 use prometheus_client::{
     collector::Collector, encoding::DescriptorEncoder, metrics::MetricType, registry::Registry,
 };
-use serde_json::Value;
-use sluice_core::providers::Reason;
-
-use super::update_status::{READY, WRITTEN};
+use sluice_core::providers::reason;
 
 /// Counts configurations. Clones count the same ones.
 #[derive(Clone, Default)]
@@ -62,25 +59,13 @@ impl Collector for Configurations {
     }
 }
 
-/// How many configurations have which reason. Templates and what nobody has looked at yet have none.
+/// How many configurations have which reason.
 fn count(configurations: &[Arc<DynamicObject>]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for reason in configurations.iter().filter_map(|config| reason(&config.data)) {
         *counts.entry(reason).or_default() += 1;
     }
     counts
-}
-
-fn reason(config: &Value) -> Option<&'static str> {
-    let conditions = config.pointer("/status/conditions")?.as_array()?;
-    let ready = conditions.iter().find(|condition| condition["type"] == READY)?;
-    let spelled = ready["reason"].as_str().unwrap_or_default();
-    // Only known spellings become labels, so that their number stays bounded.
-    Some(if spelled == WRITTEN {
-        WRITTEN
-    } else {
-        Reason::parse(spelled).map_or("Other", Reason::as_str)
-    })
 }
 
 #[cfg(test)]
@@ -90,7 +75,7 @@ mod tests {
         runtime::{reflector::store::Writer, watcher::Event},
     };
     use prometheus_client::encoding::text::encode;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -1,21 +1,17 @@
 //! The controller of configuration kinds: what a user sets becomes the Secret that a package is installed with.
 //!
-//! One controller for all kinds of [`sluice_core::providers::kinds`]; a kind is a pure function there and has no code here.
+//! One controller for all kinds of [`sluice_core::providers::kinds`]; a kind is a pure function there and has no code here, and so is the
+//! [pass](sluice_core::providers::Configuration) over one configuration.
 
-mod apply;
 mod dependents;
-mod dereference;
-mod evaluate;
-mod failures;
 mod metrics;
-mod update_status;
 mod watches;
 
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource as _, ResourceExt,
     core::DynamicObject,
     runtime::{
         Controller,
@@ -24,24 +20,39 @@ use kube::{
         watcher,
     },
 };
-use sluice_core::providers::{Kind, Source};
+use sluice_core::{
+    providers::{After, Configuration, Kind},
+    step::{Answer, Ask},
+};
 use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use dependents::ConfigRef;
 pub use dependents::Dependents;
-use failures::Failures;
 pub use metrics::Configurations;
 use watches::Watches;
 
-use super::{
-    chain,
-    isolate::{PassError, isolated},
+use crate::{
+    backoff::Backoffs,
+    events::Notifier,
+    metrics::PassMetrics,
+    remote::Remote,
+    runner::{self, Error, PassError, action, chain, isolated, reads::Answered},
+    triggers::Triggers,
 };
-use crate::{events::Notifier, metrics::PassMetrics, triggers::Triggers};
 
-/// How soon a configuration is looked at again whose result depends on what no watch shows: Secrets are read by name.
-const UNWATCHED: Duration = Duration::from_secs(10);
+/// Field manager of everything that this controller writes.
+const FIELD_MANAGER: &str = "sluice-providers";
+
+/// The first delay before a pass that failed is repeated.
+const MIN_DELAY: Duration = Duration::from_secs(1);
+
+/// The longest one. What changes meanwhile wakes the configuration.
+const MAX_DELAY: Duration = Duration::from_mins(1);
+
+/// How soon a pass is repeated that ended in a conflict.
+const CONFLICT: Duration = Duration::from_millis(100);
 
 /// What every reconcile shares.
 pub struct Context {
@@ -55,7 +66,8 @@ pub struct Context {
     events: Notifier,
     /// How often a configuration is looked at when nothing happens.
     sync_period: Duration,
-    failures: Failures,
+    /// Of the configurations of which the last pass failed.
+    failures: Backoffs<ConfigRef>,
     passes: PassMetrics,
 }
 
@@ -79,7 +91,7 @@ impl Context {
             configurations,
             triggers,
             sync_period,
-            failures: Failures::default(),
+            failures: Backoffs::new(MIN_DELAY, MAX_DELAY),
             passes: PassMetrics::default(),
         }
     }
@@ -106,27 +118,9 @@ struct OfKind {
 }
 
 impl OfKind {
-    fn reference(&self, config: &DynamicObject) -> ObjectRef<DynamicObject> {
+    fn reference(&self, config: &DynamicObject) -> ConfigRef {
         ObjectRef::from_obj_with(config, self.kind.resource.clone())
     }
-
-    fn api(&self, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.shared.client.clone(), namespace, &self.kind.resource)
-    }
-}
-
-/// Why a reconcile ended early. It is tried again by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The management API server refused a request or did not answer.
-    #[error("talk to the management API server")]
-    Management(#[from] kube::Error),
-    /// A kind that values are computed from cannot be watched, and why.
-    #[error("watch {0}: {1}")]
-    Unreadable(Source, String),
-    /// The pass was cut off or panicked.
-    #[error(transparent)]
-    Pass(#[from] PassError),
 }
 
 /// Reconciles every kind of `kinds` until `stop`.
@@ -151,7 +145,7 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
                     Err(controller::Error::ObjectNotFound(gone)) => {
                         let mut config = ObjectRef::new_with(&gone.name, resource.clone());
                         config.namespace = gone.namespace;
-                        shared.dependents.forget(&config);
+                        shared.dependents.set(&config, &[]);
                         shared.failures.forget(&config);
                     }
                     Err(error) => debug!(%error, "Reconciling a configuration"),
@@ -165,11 +159,9 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
 fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action {
-    if let Error::Management(kube::Error::Api(status)) = error
-        && status.code == 409
-    {
-        // Somebody else wrote first; what they wrote is on its way through the watch.
-        return Action::requeue(Duration::from_millis(100));
+    if error.is_conflict() {
+        // Another one wrote first; what was written is on its way through the watch.
+        return Action::requeue(CONFLICT);
     }
     let (kind, name) = (&ctx.kind.resource.kind, config.name_any());
     let namespace = config.namespace().unwrap_or_default();
@@ -181,25 +173,81 @@ fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action
 async fn reconcile(config: Arc<DynamicObject>, ctx: Arc<OfKind>) -> Result<Action, Error> {
     let outcome = isolated(pass(&config, &ctx)).await;
     match &outcome {
-        Err(PassError::Panicked) => ctx.shared.passes.panicked(),
-        Ok(Ok(_)) => ctx.shared.failures.forget(&ctx.reference(&config)),
-        Err(PassError::TimedOut) | Ok(Err(_)) => {}
+        Err(Error::Pass(PassError::Panicked)) => ctx.shared.passes.panicked(),
+        Err(_) => {}
+        Ok(_) => ctx.shared.failures.forget(&ctx.reference(&config)),
     }
-    outcome?
+    outcome
 }
 
 async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error> {
-    let Some(found) = dereference::run(config, ctx) else {
-        return Ok(Action::await_change());
+    let (shared, reference) = (&ctx.shared, ctx.reference(config));
+    let configuration = Configuration {
+        kind: ctx.kind.clone(),
+        object: Arc::clone(config),
+        sync_period: shared.sync_period,
     };
-    let evaluated = evaluate::run(ctx, &found).await?;
-    let applied = apply::run(ctx, &found, &evaluated).await?;
-    update_status::run(ctx, &found, &applied).await?;
-    Ok(Action::requeue(if evaluated.unwatched {
-        UNWATCHED
-    } else {
-        ctx.shared.sync_period
-    }))
+    let host = Host {
+        shared,
+        reference: &reference,
+    };
+    let (outcome, after) = runner::run(&host, &configuration, &()).await;
+    shared.dependents.set(&reference, &after.sources);
+    leave(ctx, config, after).await;
+    outcome.map(action)
+}
+
+/// Takes over what a pass has left.
+async fn leave(ctx: &OfKind, config: &DynamicObject, after: After) {
+    let Context { triggers, events, .. } = &*ctx.shared;
+    if let Some((namespace, name)) = after.wake {
+        triggers.wake(ObjectRef::new(&name).within(&namespace));
+    }
+    match after.problem {
+        Some(Some(problem)) => {
+            let (object, reason) = (config.object_ref(&ctx.kind.resource), problem.reason.as_str());
+            events.problem(&object, reason, &problem.message).await;
+        }
+        Some(None) => events.forget(&config.uid().unwrap_or_default()),
+        None => {}
+    }
+}
+
+/// What one pass over a configuration is carried out with.
+struct Host<'a> {
+    shared: &'a Context,
+    reference: &'a ConfigRef,
+}
+
+impl runner::Host<Configuration> for Host<'_> {
+    fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    fn manager(&self) -> &'static str {
+        FIELD_MANAGER
+    }
+
+    fn subject(&self) -> (&str, &str) {
+        let namespace = self.reference.namespace.as_deref();
+        (namespace.unwrap_or_default(), &self.reference.name)
+    }
+
+    async fn answer(&self, _remote: Option<&Arc<Remote>>, ask: &Ask) -> Answered {
+        if let Some(source) = ask.source() {
+            // Before it is read, so that no change falls between.
+            self.shared.dependents.add(self.reference, &source);
+        }
+        let answer = match ask {
+            Ask::Cluster(namespace, name) => {
+                let found = self.shared.clusters.get(&ObjectRef::new(name).within(namespace));
+                found.map_or(Answer::Absent, Answer::Cluster)
+            }
+            Ask::Source(source) => self.shared.watches.read(source).await,
+            _ => Answer::Absent,
+        };
+        (answer, None)
+    }
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ async fn passes(server: &ObjectServer) -> Result<(), u16> {
     let config: DynamicObject = serde_json::from_value(server.get(CONFIG).unwrap()).unwrap();
     match pass(&Arc::new(config), &ctx).await {
         Ok(_) => Ok(()),
-        Err(Error::Management(kube::Error::Api(status))) => Err(status.code),
+        Err(Error::Refused(failure)) => Err(failure.code.unwrap()),
         Err(error) => panic!("{error}"),
     }
 }

@@ -2,20 +2,22 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     core::{ApiResource, DynamicObject},
     runtime::{reflector::ObjectRef, watcher},
 };
-use sluice_core::providers::Source;
+use sluice_core::{
+    providers::Source,
+    step::{Answer, Object},
+};
 use tracing::warn;
 
-use super::{Error, dependents::Dependents, evaluate::Read};
+use super::dependents::Dependents;
 use crate::{
     contract::Contract,
-    controllers::{chain, served},
     kind_watch::{KindWatch, NamedKinds},
+    runner::{chain, reads::served},
     watch::Seen,
 };
 
@@ -51,56 +53,27 @@ impl Watches {
         self.contract = Contract::new(self.client.clone(), groups);
     }
 
-    /// What is there. Secrets are asked for by name; everything else is watched from the first time on. A kind that is not
-    /// served has no objects, and is asked for again.
-    pub(super) async fn read(&self, source: &Source) -> Result<Read, Error> {
-        if let Source::Object {
-            namespace: Some(namespace),
-            name,
-            ..
-        } = source
-            && source.is_secret()
-        {
-            return self.secret(namespace, name).await;
-        }
-        let settled = self.watch(source).settled().await;
-        let settled = settled.map_err(|why| Error::Unreadable(source.clone(), why))?;
-        let Some((resource, store)) = settled else {
-            return Ok(Read {
-                objects: Vec::new(),
-                watched: false,
-            });
+    /// What is there, watched from the first time on.
+    pub(super) async fn read(&self, source: &Source) -> Answer {
+        let (resource, store) = match self.watch(source).settled().await {
+            Ok(Some(settled)) => settled,
+            Ok(None) => return Answer::Absent,
+            Err(why) => return Answer::Unwatchable(why),
         };
-        let as_value = |object: &DynamicObject| {
-            let mut value = serde_json::to_value(object).unwrap_or_default();
+        let as_value = |object: &Arc<DynamicObject>| {
+            let mut value = serde_json::to_value(object.as_ref()).unwrap_or_default();
             // Objects of a list do not say what they are.
             value["apiVersion"] = resource.api_version.as_str().into();
             value["kind"] = resource.kind.as_str().into();
-            value
+            Object(value)
         };
-        let objects = match source {
-            Source::Every { .. } => store.state().iter().map(|object| as_value(object)).collect(),
+        Answer::Listed(match source {
+            Source::Every { .. } => store.state().iter().map(as_value).collect(),
             Source::Object { namespace, name, .. } => {
                 let mut key = ObjectRef::new_with(name, resource.clone());
                 key.namespace.clone_from(namespace);
-                store.get(&key).iter().map(|object| as_value(object)).collect()
+                store.get(&key).iter().map(as_value).collect()
             }
-        };
-        Ok(Read {
-            objects,
-            watched: true,
-        })
-    }
-
-    async fn secret(&self, namespace: &str, name: &str) -> Result<Read, Error> {
-        let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
-        let found = api.get_opt(name).await?;
-        Ok(Read {
-            objects: found
-                .iter()
-                .filter_map(|secret| serde_json::to_value(secret).ok())
-                .collect(),
-            watched: false,
         })
     }
 
@@ -223,13 +196,13 @@ mod tests {
         let server = Server::new(Way::Answers);
         let watches = Watches::new(server.client(), Dependents::default());
         let (good, deployment) = (reference(GROUP, "Good"), reference("apps", "Deployment"));
-        assert_eq!(watches.read(&good).await.unwrap().objects.len(), 1);
-        let read = watches.read(&deployment).await.map(|read| read.objects);
-        assert!(matches!(read, Err(Error::Unreadable(..))), "{read:?}");
+        assert!(matches!(watches.read(&good).await, Answer::Listed(found) if found.len() == 1));
+        let read = watches.read(&deployment).await;
+        assert!(matches!(read, Answer::Unwatchable(_)), "{read:?}");
         let secret = watches.read(&reference("", "Secret")).await;
         assert!(
-            secret.is_ok_and(|read| read.objects.is_empty()),
-            "nothing is known of it"
+            matches!(secret, Answer::Absent),
+            "nothing is known of it: {secret:?}"
         );
         assert!(!server.asked_for("/api/v1/namespaces/team-a/secrets/one"));
         assert!(!server.asked_for("/apis/apps/v1/deployments"));
@@ -247,9 +220,9 @@ mod tests {
         server.set(|state| state.labelled = false);
         let mut watches = Watches::new(server.client(), Dependents::default());
         let good = reference(GROUP, "Good");
-        assert!(watches.read(&good).await.is_err());
+        assert!(matches!(watches.read(&good).await, Answer::Unwatchable(_)));
         watches.watched = Mutex::default();
         watches.allow(vec![GROUP.to_owned()]);
-        assert!(watches.read(&good).await.is_ok());
+        assert!(matches!(watches.read(&good).await, Answer::Listed(_)));
     }
 }

@@ -22,12 +22,20 @@ pub enum PassError {
 /// Runs `pass` to its end, or to the limit of its time, or to its panic.
 ///
 /// What a pass shares with others is behind locks whose poison is ignored, and each change of it is complete at once.
-pub(super) async fn isolated<T>(pass: impl Future<Output = T>) -> Result<T, PassError> {
-    match AssertUnwindSafe(timeout(PASS_TIMEOUT, pass)).catch_unwind().await {
-        Ok(Ok(outcome)) => Ok(outcome),
-        Ok(Err(_elapsed)) => Err(PassError::TimedOut),
-        Err(_panic) => Err(PassError::Panicked),
-    }
+pub(crate) async fn isolated<T, E>(pass: impl Future<Output = Result<T, E>>) -> Result<T, E>
+where
+    E: From<PassError>,
+{
+    let timed = async {
+        let elapsed = |_| E::from(PassError::TimedOut);
+        timeout(PASS_TIMEOUT, pass).await.map_err(elapsed).flatten()
+    };
+    let panicked = |_| E::from(PassError::Panicked);
+    AssertUnwindSafe(timed)
+        .catch_unwind()
+        .await
+        .map_err(panicked)
+        .flatten()
 }
 
 #[cfg(test)]
@@ -38,12 +46,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pass_ends() {
-        assert_eq!(isolated(async { 7 }).await, Ok(7));
-        assert_eq!(isolated(pending::<u8>()).await, Err(PassError::TimedOut));
+        type Outcome = Result<u8, PassError>;
+        assert_eq!(isolated(async { Outcome::Ok(7) }).await, Ok(7));
+        assert_eq!(isolated(pending::<Outcome>()).await, Err(PassError::TimedOut));
         let empty: Vec<u8> = Vec::new();
         let panics = async move {
             tokio::task::yield_now().await;
-            empty.iter().copied().max().expect("an element")
+            Outcome::Ok(empty.iter().copied().max().expect("an element"))
         };
         assert_eq!(isolated(panics).await, Err(PassError::Panicked));
     }

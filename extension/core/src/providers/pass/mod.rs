@@ -1,0 +1,167 @@
+//! One pass over one configuration: a pure function of what is known.
+//!
+//! What the package needs is written first, the Secret with its values last; then the status says what came of it.
+
+mod objects;
+mod owner;
+mod secret;
+mod status;
+mod values;
+
+use std::{fmt, iter, sync::Arc, time::Duration};
+
+use kube::{ResourceExt, core::DynamicObject};
+use sluice_crds::{foreign::Cluster, labels::annotation};
+
+pub use status::reason;
+
+use super::{Kind, Problem, Source};
+use crate::step::{
+    self, Done, Key, Server, Subject,
+    stop::{in_order, together},
+};
+
+/// How soon a configuration is looked at again whose result depends on what no watch shows: Secrets are read by name.
+const UNWATCHED: Duration = Duration::from_secs(10);
+
+/// One configuration.
+pub struct Configuration {
+    /// Its kind.
+    pub kind: Kind,
+    /// The configuration itself.
+    pub object: Arc<DynamicObject>,
+    /// How often it is looked at when nothing happens.
+    pub sync_period: Duration,
+}
+
+/// What a pass leaves.
+#[derive(Debug, Clone, Default)]
+pub struct After {
+    /// What the configuration depends on.
+    pub sources: Vec<Source>,
+    /// What is wrong; `Some(None)` is nothing any more.
+    pub problem: Option<Option<Problem>>,
+    /// Namespace and name of the Cluster that is to be looked at, because what it waits for may be there.
+    pub wake: Option<(String, String)>,
+}
+
+/// All that is known to one pass over a configuration.
+pub type Known<'a> = step::Known<'a, Configuration>;
+
+type Stop = step::Stop<Problem>;
+type Step<T> = step::Step<T, Problem>;
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Self::Held(problem)
+    }
+}
+
+impl fmt::Debug for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named())
+    }
+}
+
+impl Configuration {
+    /// `AntreaConfig ns1/c1-antrea-package`.
+    fn named(&self) -> String {
+        let (kind, namespace) = (&self.kind.resource.kind, self.namespace());
+        format!("{kind} {namespace}/{}", self.object.name_any())
+    }
+
+    fn namespace(&self) -> String {
+        self.object.namespace().unwrap_or_default()
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            server: Server::Management,
+            resource: (&self.kind.resource).into(),
+            namespace: self.object.namespace(),
+            name: self.object.name_any(),
+        }
+    }
+}
+
+impl Subject for Configuration {
+    type Memory = ();
+    type After = After;
+    type Hold = Problem;
+
+    fn after((): &()) -> After {
+        After::default()
+    }
+
+    fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
+        pass(known, after)
+    }
+}
+
+/// The pass, as far as it comes with what is known. `after` is what it leaves, also where it does not come to its end.
+///
+/// # Errors
+/// What has to be read or written before it goes on; or why it cannot.
+pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
+    let Configuration {
+        object, sync_period, ..
+    } = known.facts;
+    let is_template = object.annotations().contains_key(annotation::TEMPLATE_CONFIG);
+    if is_template || object.metadata.deletion_timestamp.is_some() {
+        return Ok(Done::Forget);
+    }
+    after.sources = known.sources().collect();
+    let (mut cluster, mut unwatched) = (None, false);
+    let outcome = match owner::cluster(known) {
+        Ok(found) if owner::is_at_rest(found) => return Ok(Done::Wait),
+        Ok(found) => written(known, after, cluster.insert(found), &mut unwatched),
+        Err(stop) => Err(stop),
+    };
+    let (secret, problem) = match outcome {
+        Ok(secret) => (Some(secret), None),
+        Err(stop) => (None, Some(stop.held()?)),
+    };
+    after.problem = Some(problem.clone());
+    if status::write(known, secret, problem.as_ref())? {
+        // An upgrade may wait for nothing else.
+        after.wake = cluster.map(named);
+    }
+    Ok(Done::After(if unwatched { UNWATCHED } else { *sync_period }))
+}
+
+/// Writes all that follows from a configuration. Says the name of the Secret with the values.
+fn written(known: &Known<'_>, after: &mut After, cluster: &Cluster, unwatched: &mut bool) -> Step<String> {
+    let config = known.facts;
+    let (output, sources) = values::values(known, cluster, unwatched)?;
+    let secret = secret::wanted(config, cluster, &output)?;
+    // One that was found by its name is made one of its Cluster.
+    let adopted = iter::once_with(|| objects::adopt(known, cluster, config.key(), &config.object.metadata));
+    let extra = output.objects.iter().map(|wanted| objects::extra(known, wanted));
+    let removed = output
+        .obsolete
+        .iter()
+        .map(|source| objects::remove(known, source));
+    let owned = output
+        .owned
+        .iter()
+        .map(|source| objects::adopt_secret(known, cluster, &sources, source));
+    let values = iter::once_with(|| {
+        if secret::write(known, &secret)? {
+            after.wake = Some(named(cluster));
+        }
+        Ok(())
+    });
+    // All of it is read at once, and written in this order.
+    in_order(together(
+        adopted.chain(extra).chain(removed).chain(owned).chain(values),
+    )?)?;
+    Ok(secret.name_any())
+}
+
+/// Namespace and name.
+fn named(cluster: &Cluster) -> (String, String) {
+    (cluster.namespace().unwrap_or_default(), cluster.name_any())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! What belongs to a package beside its values: owners, extra objects, and what is not needed any more.
+
+use k8s_openapi::{
+    api::core::v1::Secret,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::ResourceExt as _;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use sluice_crds::foreign::Cluster;
+
+use super::{Known, Step, Stop, values::found};
+use crate::{
+    build::{self, Owner},
+    providers::{Source, Sources, source::text},
+    step::{Ask, Failure, Key, Server, Write},
+};
+
+/// The Cluster as an owner.
+pub(super) fn reference(cluster: &Cluster) -> OwnerReference {
+    let cluster = Owner {
+        name: cluster.name_any(),
+        namespace: cluster.namespace().unwrap_or_default(),
+        uid: cluster.uid().unwrap_or_default(),
+    };
+    build::owner(&cluster, false)
+}
+
+/// `found` and those of `wanted` that are missing; `None` when none is.
+pub(super) fn with_owners(
+    found: &[OwnerReference],
+    wanted: &[OwnerReference],
+) -> Option<Vec<OwnerReference>> {
+    let missing = wanted
+        .iter()
+        .filter(|wanted| found.iter().all(|found| found.uid != wanted.uid));
+    let all: Vec<_> = found.iter().chain(missing).cloned().collect();
+    (all.len() > found.len()).then_some(all)
+}
+
+/// Adds the Cluster to the owners of an object, if it is none of them.
+pub(super) fn adopt(known: &Known<'_>, cluster: &Cluster, key: Key, object: &ObjectMeta) -> Step<()> {
+    let found = object.owner_references.as_deref().unwrap_or_default();
+    let Some(owners) = with_owners(found, &[reference(cluster)]) else {
+        return Ok(());
+    };
+    let metadata =
+        json!({"uid": object.uid, "resourceVersion": object.resource_version, "ownerReferences": owners});
+    let patch = json!({ "metadata": metadata });
+    known
+        .write(Write::patch(key, patch, "it goes with its Cluster"))
+        .map(drop)
+}
+
+/// A Secret that a configuration names goes with its Cluster.
+pub(super) fn adopt_secret(
+    known: &Known<'_>,
+    cluster: &Cluster,
+    sources: &Sources,
+    source: &Source,
+) -> Step<()> {
+    let Ok(Some(secret)) = sources.find(source) else {
+        return Ok(());
+    };
+    let Ok(secret) = Secret::deserialize(secret) else {
+        return Ok(());
+    };
+    let namespace = secret.namespace();
+    let key = Key::of::<Secret>(Server::Management, namespace.as_deref(), &secret.name_any());
+    adopt(known, cluster, key, &secret.metadata)
+}
+
+/// Makes an object that the package needs what it has to be.
+///
+/// Objects of the whole cluster are roles of names that Sluice may write. A POST does not say a name to an authorizer, so one that is
+/// missing is applied; only Sluice writes it, and it is the same for all Clusters.
+pub(super) fn extra(known: &Known<'_>, wanted: &Value) -> Step<()> {
+    const WHY: &str = "a package needs it";
+    let source = source_of(wanted);
+    let current = found(known, &source)?.into_iter().flatten().next();
+    let mut next = wanted.clone();
+    if let Some(current) = current {
+        let owners =
+            |object: &Value| Vec::deserialize(&object["metadata"]["ownerReferences"]).unwrap_or_default();
+        let owners = with_owners(&owners(current), &owners(wanted));
+        match owners {
+            Some(owners) => next["metadata"]["ownerReferences"] = json!(owners),
+            // Those of others stay.
+            None => drop(
+                next["metadata"]
+                    .as_object_mut()
+                    .map(|metadata| metadata.remove("ownerReferences")),
+            ),
+        }
+        if contains(current, &next) {
+            return Ok(());
+        }
+        for field in ["uid", "resourceVersion"] {
+            next["metadata"][field] = current["metadata"][field].clone();
+        }
+    }
+    let key = key(known, &source)?.ok_or_else(|| {
+        let text = format!("write {source}: the API server does not serve its kind");
+        Stop::Failed(Failure::other(Server::Management, &text))
+    })?;
+    let write = match (current, &key.namespace) {
+        (Some(_), _) => Write::patch(key, next, WHY),
+        (None, Some(_)) => Write::post(key, next, WHY),
+        (None, None) => Write::apply(key, next, WHY),
+    };
+    known.write(write).map(drop)
+}
+
+/// Removes an object that is not needed any more.
+pub(super) fn remove(known: &Known<'_>, source: &Source) -> Step<()> {
+    let Some(current) = found(known, source)?.into_iter().flatten().next() else {
+        return Ok(());
+    };
+    let uid = current["metadata"]["uid"].as_str().map(str::to_owned);
+    let Some(key) = key(known, source)? else {
+        return Ok(());
+    };
+    known
+        .write(Write::delete(key, uid, "no package needs it any more"))
+        .map(drop)
+}
+
+/// The object that `source` names, as requests name it; `None` when its kind is not served.
+fn key(known: &Known<'_>, source: &Source) -> Step<Option<Key>> {
+    let Source::Object {
+        group,
+        kind,
+        namespace,
+        name,
+        ..
+    } = source
+    else {
+        return Ok(None);
+    };
+    let served = known.served(Ask::Served {
+        group: group.clone(),
+        kind: kind.clone(),
+    })?;
+    Ok(served.map(|resource| Key {
+        server: Server::Management,
+        resource,
+        namespace: namespace.clone(),
+        name: name.clone(),
+    }))
+}
+
+fn source_of(object: &Value) -> Source {
+    let api_version = text(object, "/apiVersion");
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+    match text(object, "/metadata/namespace") {
+        "" => Source::cluster_wide(group, kind, name),
+        namespace => Source::namespaced(group, kind, namespace, name),
+    }
+}
+
+/// Whether `found` says everything that `wanted` says. Lists are equal or not.
+fn contains(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, wanted)| found.get(name).is_some_and(|found| contains(found, wanted))),
+        (found, wanted) => found == wanted,
+    }
+}

@@ -1,0 +1,95 @@
+//! The Secret with the values of a configuration.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use sluice_crds::{
+    foreign::Cluster,
+    labels::{label, secret_type},
+};
+
+use super::{
+    Configuration, Known, Step,
+    objects::{reference, with_owners},
+};
+use crate::{
+    names,
+    providers::{Output, Problem, Reason},
+    step::{Key, Server, Sight, Write},
+};
+
+/// The Secret as it has to be.
+pub(super) fn wanted(config: &Configuration, cluster: &Cluster, output: &Output) -> Result<Secret, Problem> {
+    let name = names::provider_values_secret(&cluster.name_any(), output.addon)
+        .map_err(|error| Problem::new(Reason::NameTooLong, format!("Secret with values: {error}")))?;
+    let package = config.object.labels().get(label::PACKAGE_NAME).cloned();
+    let package = package.map(|package| (label::PACKAGE_NAME.to_owned(), package));
+    let labels = [(label::CLUSTER_NAME.to_owned(), cluster.name_any())];
+    let data = output.document().into_iter();
+    Ok(Secret {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(config.namespace()),
+            labels: Some(labels.into_iter().chain(package).collect()),
+            owner_references: Some(vec![reference(cluster)]),
+            ..ObjectMeta::default()
+        },
+        type_: Some(secret_type::OPAQUE.to_owned()),
+        data: Some(data.map(|(key, content)| (key, ByteString(content))).collect()),
+        ..Secret::default()
+    })
+}
+
+/// Writes the Secret, if it is another one. What another leader has written since it was read stays: 409 says so.
+pub(super) fn write(known: &Known<'_>, wanted: &Secret) -> Step<bool> {
+    const WHY: &str = "it holds the values of a configuration";
+    let namespace = wanted.namespace();
+    let (server, name) = (Server::Management, wanted.name_any());
+    let write = match known.read::<Secret>(&name, (server, namespace.as_deref()), Sight::First)? {
+        None => Write::create(server, wanted, WHY),
+        Some(found) => {
+            let patch = patch(wanted, &found);
+            let Some(patch) = patch else {
+                return Ok(false);
+            };
+            Write::patch(Key::of::<Secret>(server, namespace.as_deref(), &name), patch, WHY)
+        }
+    };
+    known.write(write).map(|_| true)
+}
+
+/// What makes `found` say what `wanted` says; `None` when it does. Labels and owners of others stay.
+fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
+    let within = |wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
+        wanted.iter().all(|(key, value)| found.get(key) == Some(value))
+    };
+    let owners = with_owners(found.owner_references(), wanted.owner_references());
+    if wanted.data == found.data && within(wanted.labels(), found.labels()) && owners.is_none() {
+        return None;
+    }
+    // A merge keeps the keys that it does not name.
+    let mut data: BTreeMap<&String, Value> = found
+        .data
+        .iter()
+        .flatten()
+        .map(|(key, _)| (key, Value::Null))
+        .collect();
+    data.extend(
+        wanted
+            .data
+            .iter()
+            .flatten()
+            .map(|(key, content)| (key, json!(content))),
+    );
+    let mut metadata = json!({
+        "uid": found.metadata.uid,
+        "resourceVersion": found.metadata.resource_version,
+        "labels": wanted.metadata.labels,
+    });
+    if let Some(owners) = owners {
+        metadata["ownerReferences"] = json!(owners);
+    }
+    Some(json!({"metadata": metadata, "type": wanted.type_, "data": data}))
+}

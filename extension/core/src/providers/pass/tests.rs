@@ -1,0 +1,303 @@
+//! Whole passes over one configuration.
+
+mod server;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use server::{ACCOUNT, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, owner};
+
+const SYNC: Done = Done::After(Duration::from_mins(10));
+
+/// A configuration that asks for everything, of which nothing is there yet but a Secret.
+fn everything() -> World {
+    let mut world = World::new(&json!({"text": "a", "login": "login", "account": true}));
+    let login = json!({
+        "apiVersion": "v1", "kind": "Secret", "data": {"login": "eA=="},
+        "metadata": {"ownerReferences": [owner("other", "other")]},
+    });
+    world.put(LOGIN, login);
+    world
+}
+
+fn passes(world: &mut World) -> (Outcome, After) {
+    world.pass().unwrap()
+}
+
+fn text(world: &World) -> String {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    let encoded = world.get(VALUES).unwrap()["data"]["values.yaml"]
+        .as_str()
+        .unwrap();
+    String::from_utf8(BASE64_STANDARD.decode(encoded).unwrap()).unwrap()
+}
+
+#[test]
+fn everything_is_written_once_and_in_order() {
+    let mut world = everything();
+    let (outcome, after) = passes(&mut world);
+    assert_eq!(outcome, Ok(Done::After(UNWATCHED)), "no watch shows the Secret");
+    assert_eq!(
+        world.written,
+        [
+            "Patch CalicoConfig one",
+            "Apply ClusterRole accounts",
+            "Create Account one",
+            "Patch Secret login",
+            "Create Secret one-made-up-data-values",
+            "PatchStatus CalicoConfig one",
+        ]
+    );
+    assert_eq!(after.wake, Some(("team-a".to_owned(), "one".to_owned())));
+    assert_eq!(after.problem, Some(None));
+    let mut sources: Vec<String> = after.sources.iter().map(ToString::to_string).collect();
+    sources.sort();
+    assert_eq!(
+        sources,
+        ["Account team-a/one", "Cluster team-a/one", "ClusterRole accounts"]
+    );
+    assert_eq!(world.reason(), Some("ValuesWritten"));
+    assert_eq!(
+        world.get(CONFIG).unwrap()["status"]["secretRef"],
+        "one-made-up-data-values"
+    );
+    assert_eq!(text(&world), "login: eA==\ntext: a\n");
+
+    let (outcome, after) = passes(&mut world);
+    assert_eq!(outcome, Ok(Done::After(UNWATCHED)));
+    assert_eq!(world.written, Vec::<String>::new());
+    assert_eq!(world.read.len(), 2, "what no watch shows: {:?}", world.read);
+    assert_eq!(after.wake, None);
+}
+
+#[test]
+fn a_configuration_that_depends_on_no_secret_is_looked_at_rarely() {
+    let mut world = World::new(&json!({"text": "a"}));
+    assert_eq!(passes(&mut world).0, Ok(SYNC));
+    assert_eq!(passes(&mut world).0, Ok(SYNC));
+    assert_eq!(world.read, ["Secret one-made-up-data-values"]);
+    assert_eq!(world.written, Vec::<String>::new());
+}
+
+#[test]
+fn owners_of_others_stay() {
+    let mut world = everything();
+    passes(&mut world).0.unwrap();
+    let owners = |world: &World, place| {
+        let owners = world.get(place).unwrap()["metadata"]["ownerReferences"].clone();
+        let owners = owners.as_array().unwrap().clone();
+        owners
+            .into_iter()
+            .map(|owner| owner["uid"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(owners(&world, LOGIN), ["other", "uid"]);
+    assert_eq!(owners(&world, CONFIG), ["uid"]);
+    world.edit(ACCOUNT, |account| {
+        account["metadata"]["ownerReferences"] = json!([owner("other", "other")]);
+        account["spec"]["may"] = json!(["write"]);
+    });
+    world.edit(VALUES, |secret| {
+        secret["metadata"]["ownerReferences"] = json!([owner("other", "other")]);
+    });
+    passes(&mut world).0.unwrap();
+    assert_eq!(
+        world.written,
+        ["Patch Account one", "Patch Secret one-made-up-data-values"]
+    );
+    assert_eq!(owners(&world, ACCOUNT), ["other", "infrastructure"]);
+    assert_eq!(owners(&world, VALUES), ["other", "uid"]);
+    assert_eq!(world.get(ACCOUNT).unwrap()["spec"]["may"], json!(["read"]));
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.written, Vec::<String>::new());
+}
+
+#[test]
+fn a_secret_holds_the_values_and_nothing_else() {
+    let mut world = everything();
+    passes(&mut world).0.unwrap();
+    world.edit(VALUES, |secret| {
+        secret["data"] = json!({"values.yaml": "b2xk", "more.yaml": "b2xk"});
+        secret["metadata"]["labels"]["theirs"] = json!("stays");
+    });
+    passes(&mut world).0.unwrap();
+    let secret = world.get(VALUES).unwrap();
+    assert!(secret["data"].get("more.yaml").is_none(), "{secret}");
+    assert_eq!(secret["metadata"]["labels"]["theirs"], "stays");
+    assert_eq!(text(&world), "login: eA==\ntext: a\n");
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.written, Vec::<String>::new());
+}
+
+/// Another leader, which knows more, writes while this one does.
+#[rstest]
+#[case::changed(json!({"metadata": {"uid": "same"}, "data": {"values.yaml": "bmV3"}}), true)]
+#[case::made_again(json!({"metadata": {"uid": "another"}, "data": {"values.yaml": "bmV3"}}), true)]
+#[case::created(json!({"metadata": {}, "data": {"values.yaml": "bmV3"}}), false)]
+fn what_was_written_since_it_was_read_stays(#[case] newer: Value, #[case] there: bool) {
+    let mut world = everything();
+    if there {
+        world.put(
+            VALUES,
+            json!({"metadata": {"uid": "same"}, "data": {"values.yaml": "b2xk"}}),
+        );
+    }
+    world.later = Some((VALUES, newer));
+    let (outcome, after) = passes(&mut world);
+    assert_eq!(outcome, Err(Some(409)));
+    assert_eq!(after.wake, None);
+    assert_eq!(world.get(VALUES).unwrap()["data"]["values.yaml"], "bmV3");
+    assert_eq!(world.reason(), None, "nothing is said to be written");
+    // It is read again.
+    passes(&mut world).0.unwrap();
+    assert_eq!(text(&world), "login: eA==\ntext: a\n");
+}
+
+#[rstest]
+#[case::the_owner("CalicoConfig", 1)]
+#[case::a_role("ClusterRole", 2)]
+#[case::an_account("Account", 3)]
+#[case::the_values("Secret", 4)]
+fn nothing_is_written_after_a_refusal(#[case] kind: &'static str, #[case] writes: usize) {
+    let mut world = everything();
+    world.refuses = Some((kind, 403));
+    assert_eq!(passes(&mut world).0, Err(Some(403)));
+    assert_eq!(world.written.len(), writes, "{:?}", world.written);
+    assert_eq!(world.reason(), None);
+    world.refuses = None;
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.reason(), Some("ValuesWritten"));
+}
+
+#[test]
+fn what_is_not_needed_any_more_is_removed() {
+    let mut world = everything();
+    passes(&mut world).0.unwrap();
+    world.edit(CONFIG, |config| config["spec"]["account"] = json!(false));
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.written, ["Delete Account one"]);
+    assert!(world.get(ACCOUNT).is_none());
+    assert!(world.get(ROLE).is_some(), "other Clusters need it");
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.written, Vec::<String>::new());
+}
+
+#[test]
+fn a_crash_after_any_write_converges() {
+    let mut edited = everything();
+    passes(&mut edited).0.unwrap();
+    edited.edit(CONFIG, |config| {
+        config["spec"] = json!({"text": "b", "login": "login"});
+    });
+    for begin in [everything(), edited] {
+        let mut undisturbed = begin.clone();
+        passes(&mut undisturbed).0.unwrap();
+        let writes = undisturbed.written.len();
+        assert!(writes > 1);
+        for made in 0..writes {
+            let mut world = begin.clone();
+            world.ends_after = Some(made);
+            assert!(world.pass().is_none(), "it ends");
+            world.ends_after = None;
+            passes(&mut world).0.unwrap();
+            assert_eq!(world.end(), undisturbed.end(), "after {made} writes");
+            passes(&mut world).0.unwrap();
+            assert_eq!(world.written, Vec::<String>::new(), "after {made} writes");
+        }
+    }
+}
+
+#[rstest]
+#[case::no_cluster(|world: &mut World| world.edit(CONFIG, |config| {
+    config["metadata"]["ownerReferences"] = json!([owner("gone", "uid")]);
+}), "ClusterNotFound", SYNC)]
+#[case::another_cluster_of_the_name(|world: &mut World| world.edit(CONFIG, |config| {
+    config["metadata"]["ownerReferences"] = json!([owner("one", "earlier")]);
+}), "ClusterNotFound", SYNC)]
+#[case::no_credentials(|world: &mut World| world.edit(CONFIG, |config| {
+    config["spec"]["login"] = json!("missing");
+}), "CredentialsNotFound", Done::After(UNWATCHED))]
+#[case::a_spec_of_another_release(|world: &mut World| world.edit(CONFIG, |config| {
+    config["spec"] = json!({});
+}), "ConfigUnreadable", SYNC)]
+#[case::a_kind_of_the_cluster_that_cannot_be_read(|world: &mut World| {
+    world.unwatchable = Some("Infrastructure");
+    world.edit(CONFIG, |config| config["spec"] = json!({"text": "a", "infrastructure": true}));
+}, "ControlPlaneKindUnreadable", SYNC)]
+fn what_is_wrong_is_said_and_values_stay(
+    #[case] wrong: fn(&mut World),
+    #[case] reason: &str,
+    #[case] then: Done,
+) {
+    let mut world = everything();
+    passes(&mut world).0.unwrap();
+    wrong(&mut world);
+    let (outcome, after) = passes(&mut world);
+    assert_eq!(outcome, Ok(then));
+    let problem = after.problem.flatten().unwrap();
+    assert_eq!(problem.reason.as_str(), reason);
+    assert_eq!(world.written, ["PatchStatus CalicoConfig one"]);
+    assert_eq!(world.reason(), Some(reason));
+    let status = &world.get(CONFIG).unwrap()["status"];
+    assert_eq!(status["secretRef"], "one-made-up-data-values");
+    assert_eq!(status["message"], problem.message);
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.written, Vec::<String>::new());
+}
+
+#[test]
+fn a_kind_that_is_not_served_has_no_objects_and_is_asked_for_again() {
+    let mut world = World::new(&json!({"text": "a", "infrastructure": true}));
+    world.unserved = Some("Infrastructure");
+    assert_eq!(passes(&mut world).0, Ok(Done::After(UNWATCHED)));
+}
+
+#[rstest]
+#[case::unwatchable(|world: &mut World| world.unwatchable = Some("Account"))]
+#[case::unserved(|world: &mut World| world.unserved = Some("Account"))]
+fn an_object_that_is_needed_and_cannot_be_read_is_a_failure(#[case] away: fn(&mut World)) {
+    let mut world = everything();
+    away(&mut world);
+    let (outcome, _) = passes(&mut world);
+    assert_eq!(outcome, Err(None));
+    assert!(world.get(VALUES).is_none(), "{:?}", world.written);
+}
+
+#[rstest]
+#[case::paused(Done::Wait, |world: &mut World| world.edit(("Cluster", "team-a", "one"), |cluster| {
+    cluster["metadata"]["annotations"] = json!({"cluster.x-k8s.io/paused": ""});
+}))]
+#[case::deleted(Done::Wait, |world: &mut World| world.edit(("Cluster", "team-a", "one"), |cluster| {
+    cluster["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+}))]
+#[case::a_template(Done::Forget, |world: &mut World| world.edit(CONFIG, |config| {
+    config["metadata"]["annotations"] = json!({annotation::TEMPLATE_CONFIG: ""});
+}))]
+#[case::a_deleted_configuration(Done::Forget, |world: &mut World| world.edit(CONFIG, |config| {
+    config["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+}))]
+fn what_rests_is_left_alone(#[case] done: Done, #[case] rest: fn(&mut World)) {
+    let mut world = everything();
+    rest(&mut world);
+    let (outcome, after) = passes(&mut world);
+    assert_eq!(outcome, Ok(done));
+    assert_eq!((world.written.len(), world.read.len()), (0, 0));
+    assert_eq!(after.problem, None);
+    assert_eq!(
+        after.sources.len(),
+        usize::from(done == Done::Wait),
+        "its Cluster"
+    );
+}
+
+#[test]
+fn a_configuration_does_not_show_what_it_holds() {
+    let config = json!({"metadata": {"name": "one", "namespace": "ns"}, "spec": {"password": "canary"}});
+    let config = Configuration {
+        kind: super::super::kinds().remove(0),
+        object: Arc::new(serde_json::from_value(config).unwrap()),
+        sync_period: Duration::ZERO,
+    };
+    assert!(!format!("{config:?}").contains("canary"));
+}

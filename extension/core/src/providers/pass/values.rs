@@ -1,0 +1,57 @@
+//! Values, from whatever they are computed from.
+
+use serde_json::Value;
+use sluice_crds::foreign::Cluster;
+
+use super::{Known, Step, Stop};
+use crate::{
+    providers::{self, Output, Problem, Reason, Source, Sources},
+    step::{Answer, Ask, Failure, Key, Server, Sight, known::unexpected},
+};
+
+/// What a configuration turns into, and what it was computed from. Sets `unwatched` where that is something that no watch shows.
+pub(super) fn values(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<(Output, Sources)> {
+    let config = known.facts;
+    let mut sources = Sources::default();
+    loop {
+        match config.kind.values(&config.object, cluster, &sources) {
+            Ok(output) => return Ok((output, sources)),
+            Err(providers::Stop::Problem(problem)) => return Err(problem.into()),
+            Err(providers::Stop::Unread(source)) => {
+                let found = found(known, &source)?;
+                *unwatched |= source.is_secret() || found.is_none();
+                sources.insert(source, found.into_iter().flatten().cloned().collect());
+            }
+        }
+    }
+}
+
+/// The objects that `source` names; `None` where their kind is not served. Secrets are asked for by name, everything else is watched.
+pub(super) fn found<'a>(known: &'a Known<'_>, source: &Source) -> Step<Option<Vec<&'a Value>>> {
+    if let Source::Object {
+        namespace: Some(namespace),
+        name,
+        ..
+    } = source
+        && source.is_secret()
+    {
+        let key = Key::of::<k8s_openapi::api::core::v1::Secret>(Server::Management, Some(namespace), name);
+        return Ok(Some(known.object(key, Sight::First)?.into_iter().collect()));
+    }
+    match known.answer(Ask::Source(source.clone()))? {
+        Answer::Listed(objects) => Ok(Some(objects.iter().map(|object| &object.0).collect())),
+        Answer::Absent => Ok(None),
+        // A kind that the Cluster names is its user's to put right, and no matter of others.
+        Answer::Unwatchable(why) if source.kind_is_given() => {
+            let (group, kind) = source.group_kind();
+            let message =
+                format!("control plane kind {kind} in group {group:?} of spec.controlPlaneRef: {why}");
+            Err(Problem::new(Reason::ControlPlaneKindUnreadable, message).into())
+        }
+        Answer::Unwatchable(why) => {
+            let failure = Failure::other(Server::Management, &format!("watch {source}: {why}"));
+            Err(Stop::Failed(failure))
+        }
+        _ => Err(unexpected(Server::Management)),
+    }
+}
