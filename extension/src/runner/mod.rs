@@ -1,11 +1,9 @@
 //! Carries out passes: reads what a pass asks for, makes the writes that it says, and calls it again until it has come to its end.
 
-mod chain;
 mod isolate;
 pub(crate) mod reads;
 pub(crate) mod writes;
 
-pub(crate) use chain::chain;
 pub use isolate::PassError;
 pub(crate) use isolate::isolated;
 
@@ -14,7 +12,7 @@ use std::{collections::HashSet, fmt::Display, sync::Arc};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use kube::{Client, runtime::controller::Action};
-use sluice_core::step::{Answer, Ask, Clock, Done, Failure, Known, Stop, Subject, Write};
+use sluice_core::step::{Ask, Clock, Done, Failure, Known, Stop, Subject, Write};
 use tokio::time::Instant;
 
 use crate::remote::Remote;
@@ -22,9 +20,6 @@ use reads::Answered;
 
 /// So many requests of a pass are under way at once. A workload whose control plane rolls has to serve as many connections.
 const AT_ONCE: usize = 4;
-
-/// About how many bytes the answers of a workload may take that one pass knows: as many as a single one may.
-const LARGEST_PASS: usize = 32 * 1024 * 1024;
 
 /// Why a pass ended early. It is made again by itself.
 #[derive(Debug, thiserror::Error)]
@@ -70,8 +65,6 @@ struct Runner<'a, H> {
     host: &'a H,
     /// The connection to the workload, once the pass has asked for it.
     remote: Option<Arc<Remote>>,
-    /// About how many bytes the answers of the workload take that the pass knows.
-    size: usize,
 }
 
 /// Makes one pass. Says what came of it, and what it has left.
@@ -85,11 +78,7 @@ where
         instant: Instant::now().into_std(),
     };
     let mut known = Known::new(facts, memory, began);
-    let mut runner = Runner {
-        host,
-        remote: None,
-        size: 0,
-    };
+    let mut runner = Runner { host, remote: None };
     loop {
         let mut after = S::after(memory);
         let outcome = match S::pass(&known, &mut after) {
@@ -136,13 +125,6 @@ impl<H> Runner<'_, H> {
         let mut answers = stream::iter(read).buffer_unordered(AT_ONCE);
         while let Some(((answer, remote), ask)) = answers.next().await {
             self.remote = remote.or(self.remote.take());
-            let more = reads::size_on_workload(&ask, &answer);
-            self.size += more;
-            let answer = if more > 0 && self.size > LARGEST_PASS {
-                Answer::Failed(reads::too_much())
-            } else {
-                answer
-            };
             known.learn(ask, answer);
         }
         Ok(())

@@ -9,10 +9,13 @@ use kube::{
     discovery,
 };
 use serde_json::Value;
-use sluice_core::step::{Answer, Ask, Contact, Failure, Key, Object, Resource, Server, Subject};
+use sluice_core::{
+    chain::chain,
+    step::{Answer, Ask, Contact, Failure, Key, Object, Resource, Server, Subject},
+};
 use tracing::{debug, warn};
 
-use super::{Host, chain};
+use super::Host;
 use crate::{bounded::is_too_long, remote::Remote};
 
 /// An answer, and the connection to the workload if it is one.
@@ -43,38 +46,6 @@ pub(super) async fn answer<S: Subject>(
         }
     }
     answered
-}
-
-/// About how many bytes an answer of the workload takes.
-pub(super) fn size_on_workload(ask: &Ask, answer: &Answer) -> usize {
-    if ask.server() != Server::Workload {
-        return 0;
-    }
-    match answer {
-        Answer::Found(Object(found)) => size(found),
-        Answer::Listed(objects) => objects.iter().map(|Object(object)| size(object)).sum(),
-        _ => 0,
-    }
-}
-
-fn size(value: &Value) -> usize {
-    /// What a value takes beside its content, with its share of the list or the map that it is in.
-    const BESIDE: usize = 64;
-    let content = match value {
-        Value::String(text) => text.len(),
-        Value::Array(values) => values.iter().map(size).sum(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    };
-    BESIDE + content
-}
-
-/// What a pass learns of answers that are too large together.
-pub(super) fn too_much() -> Failure {
-    Failure {
-        too_long: true,
-        ..Failure::other(Server::Workload, "all answers of a pass together are too large")
-    }
 }
 
 /// The client of a server.

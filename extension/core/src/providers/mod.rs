@@ -35,5 +35,5 @@ pub use kind::{Config, Kind, OwnerBy, Provider};
 pub use output::Output;
 pub use pass::{After, Configuration, Known, pass, reason};
 pub use problem::{Problem, Reason};
-pub use source::{Source, Sources, Stop};
+pub use source::{Single, Source, Sources, Stop};
 pub use table::kinds;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::problem::Problem;
-pub use crate::step::Source;
+pub use crate::step::{Single, Source};
 
 /// Why a computation stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]

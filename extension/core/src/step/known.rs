@@ -1,20 +1,23 @@
 //! What is known to a pass, and how it asks for more. Nothing here is read: the process reads what a pass asks for.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{collections::HashMap, time::Instant};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_crds::{
     foreign::{Cluster, Package},
-    run::{ClusterBootstrapSpec, ClusterBootstrapTemplate},
+    run::ClusterBootstrapSpec,
 };
 
 use super::{
-    Done, Failure, Source, Step, Stop,
+    Answer, Done, Failure, Object, Source, Step, Stop,
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
+
+/// About how many bytes the answers of a workload may take that one pass knows: as many as a single one may.
+const LARGEST: usize = 32 * 1024 * 1024;
 
 /// What time it is.
 #[derive(Debug, Clone, Copy)]
@@ -55,48 +58,8 @@ pub struct Known<'a, S: Subject> {
     pub began: Clock,
     answers: HashMap<Ask, Answer>,
     outcomes: HashMap<(Key, Verb), Result<Object, Failure>>,
-}
-
-/// An object as an API server has it. Its text is not shown: it may be a Secret.
-#[derive(Clone)]
-pub struct Object(pub Value);
-
-impl std::fmt::Debug for Object {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let metadata = &self.0["metadata"];
-        write!(f, "{} at {}", metadata["name"], metadata["resourceVersion"])
-    }
-}
-
-/// What became of an [`Ask`].
-#[derive(Debug, Clone)]
-pub enum Answer {
-    /// The object.
-    Found(Object),
-    /// Several objects.
-    Listed(Vec<Object>),
-    /// A Cluster.
-    Cluster(Arc<Cluster>),
-    /// A Package of the catalogue.
-    Package(Arc<Package>),
-    /// The template of a release.
-    Template(Arc<ClusterBootstrapTemplate>),
-    /// There is none; of a kind that is not served there are none.
-    Absent,
-    /// Its kind cannot be watched, and why.
-    Unwatchable(String),
-    /// How a kind is served.
-    Served(Resource),
-    /// An API server refused the request or did not answer.
-    Failed(Failure),
-    /// What the watches of PackageInstalls and Apps show of one name.
-    Watched(Box<Watched>),
-    /// A connection to the workload, by its number.
-    Connected(u64),
-    /// No connection can be made; why, without anything that the kubeconfig holds.
-    NotConnected(String),
-    /// How the workload answers.
-    Contact(Contact),
+    /// About how many bytes the answers of the workload take.
+    size: usize,
 }
 
 impl<'a, S: Subject> Known<'a, S> {
@@ -109,6 +72,7 @@ impl<'a, S: Subject> Known<'a, S> {
             began,
             answers: HashMap::new(),
             outcomes: HashMap::new(),
+            size: 0,
         }
     }
 
@@ -124,8 +88,22 @@ impl<'a, S: Subject> Known<'a, S> {
         self.outcomes.contains_key(&(write.key.clone(), write.verb))
     }
 
-    /// Takes what was answered.
+    /// Takes what was answered. Answers of the workload that are too large together are left.
     pub fn learn(&mut self, ask: Ask, answer: Answer) {
+        let size = if ask.server() == Server::Workload {
+            answer.size()
+        } else {
+            0
+        };
+        self.size += size;
+        let answer = if size > 0 && self.size > LARGEST {
+            Answer::Failed(Failure {
+                too_long: true,
+                ..Failure::other(Server::Workload, "all answers of a pass together are too large")
+            })
+        } else {
+            answer
+        };
         self.answers.insert(ask, answer);
     }
 

@@ -3,6 +3,7 @@
 //! A pass is a function that is called again and again from its beginning. Where an answer is missing it stops and says which; where
 //! a write has not been made it stops and says which. The process reads or writes that.
 
+mod answer;
 pub(crate) mod ask;
 mod failure;
 pub(crate) mod known;
@@ -10,9 +11,10 @@ mod source;
 pub(crate) mod stop;
 pub(crate) mod write;
 
+pub use answer::{Answer, Object};
 pub use ask::{Ask, Contact, Key, Moment, ParsedKubeconfig, Resource, Server, Sight, Watched};
 pub use failure::Failure;
-pub use known::{Answer, Clock, Known, Object, Subject};
-pub use source::Source;
+pub use known::{Clock, Known, Subject};
+pub use source::{Single, Source};
 pub use stop::{Done, Step, Stop};
 pub use write::{Verb, Write};

@@ -31,6 +31,9 @@ pub enum Source {
     },
 }
 
+/// Namespace and name of one object.
+pub type Single = (Option<String>, String);
+
 impl Source {
     /// An object of a namespace.
     #[must_use]
@@ -98,6 +101,24 @@ impl Source {
                 ..
             }
         )
+    }
+
+    /// The one object that is watched, where many others of its kind are asked for by none. Namespaces are few and small, and
+    /// every tenant asks for another one.
+    #[must_use]
+    pub fn single(&self) -> Option<Single> {
+        match self {
+            Self::Object {
+                group,
+                kind,
+                namespace,
+                name,
+                ..
+            } if (group.is_empty() && kind != "Namespace") || group == "rbac.authorization.k8s.io" => {
+                Some((namespace.clone(), name.clone()))
+            }
+            _ => None,
+        }
     }
 
     /// Whether it is a Secret of a known purpose: those are read by name and never watched.

@@ -21,6 +21,7 @@ use kube::{
 };
 use sluice_core::{
     build::FIELD_MANAGER,
+    chain::chain,
     hold::{GateReason, Hold},
     pass::{self, After, Close, Done, Event, Facts, Memory, close, pass_failed},
 };
@@ -38,7 +39,7 @@ use crate::{
     index::Index,
     metrics::PassMetrics,
     remote::Remotes,
-    runner::{self, Error, PassError, action, chain, isolated, writes},
+    runner::{self, Error, PassError, action, isolated, writes},
     stores::Stores,
     triggers::ClusterRef,
 };

@@ -21,6 +21,7 @@ use kube::{
     },
 };
 use sluice_core::{
+    chain::chain,
     providers::{After, Configuration, Kind},
     step::{Answer, Ask},
 };
@@ -38,7 +39,7 @@ use crate::{
     events::Notifier,
     metrics::PassMetrics,
     remote::Remote,
-    runner::{self, Error, PassError, action, chain, isolated, reads::Answered},
+    runner::{self, Error, PassError, action, isolated, reads::Answered},
     triggers::Triggers,
 };
 

@@ -8,7 +8,8 @@ use kube::{
     runtime::{reflector::ObjectRef, watcher},
 };
 use sluice_core::{
-    providers::Source,
+    chain::chain,
+    providers::{Single, Source},
     step::{Answer, Object},
 };
 use tracing::warn;
@@ -17,7 +18,7 @@ use super::dependents::Dependents;
 use crate::{
     contract::Contract,
     kind_watch::{KindWatch, NamedKinds},
-    runner::{chain, reads::served},
+    runner::reads::served,
     watch::Seen,
 };
 
@@ -31,12 +32,6 @@ pub(super) struct Watches {
 }
 
 type Key = (String, String, bool, Option<Single>);
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Single {
-    namespace: Option<String>,
-    name: String,
-}
 
 impl Watches {
     pub(super) fn new(client: Client, dependents: Dependents) -> Self {
@@ -84,7 +79,7 @@ impl Watches {
             group.to_owned(),
             kind.to_owned(),
             source.kind_is_given(),
-            single(source),
+            source.single(),
         );
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = |watch: &Arc<_>| KindWatch::state(watch).standing();
@@ -111,12 +106,12 @@ impl Watches {
             }
         };
         let scope = {
-            let single = single(source);
+            let single = source.single();
             move |client: Client, resource: &ApiResource| {
                 let everything = || Api::<DynamicObject>::all_with(client.clone(), resource);
                 match &single {
                     None => (everything(), watcher::Config::default()),
-                    Some(Single { namespace, name }) => (
+                    Some((namespace, name)) => (
                         namespace.as_ref().map_or_else(everything, |namespace| {
                             Api::namespaced_with(client.clone(), namespace, resource)
                         }),
@@ -154,26 +149,6 @@ impl Watches {
             }
         };
         KindWatch::open(self.client.clone(), find, scope, on, changed)
-    }
-}
-
-/// The one object that is watched, where there are many others of its kind that nobody asks for. Namespaces are few and
-/// small, and every tenant asks for another one.
-fn single(source: &Source) -> Option<Single> {
-    match source {
-        Source::Object {
-            group,
-            kind,
-            namespace,
-            name,
-            ..
-        } if (group.is_empty() && kind != "Namespace") || group == "rbac.authorization.k8s.io" => {
-            Some(Single {
-                namespace: namespace.clone(),
-                name: name.clone(),
-            })
-        }
-        _ => None,
     }
 }
 

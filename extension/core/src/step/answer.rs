@@ -1,0 +1,76 @@
+//! What a pass is answered.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_crds::{
+    foreign::{Cluster, Package},
+    run::ClusterBootstrapTemplate,
+};
+
+use super::{Contact, Failure, Resource, Watched};
+
+/// An object as an API server has it. Its text is not shown: it may be a Secret.
+#[derive(Clone)]
+pub struct Object(pub Value);
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let metadata = &self.0["metadata"];
+        write!(f, "{} at {}", metadata["name"], metadata["resourceVersion"])
+    }
+}
+
+/// What became of an [`Ask`](super::Ask).
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// The object.
+    Found(Object),
+    /// Several objects.
+    Listed(Vec<Object>),
+    /// A Cluster.
+    Cluster(Arc<Cluster>),
+    /// A Package of the catalogue.
+    Package(Arc<Package>),
+    /// The template of a release.
+    Template(Arc<ClusterBootstrapTemplate>),
+    /// There is none; of a kind that is not served there are none.
+    Absent,
+    /// Its kind cannot be watched, and why.
+    Unwatchable(String),
+    /// How a kind is served.
+    Served(Resource),
+    /// An API server refused the request or did not answer.
+    Failed(Failure),
+    /// What the watches of PackageInstalls and Apps show of one name.
+    Watched(Box<Watched>),
+    /// A connection to the workload, by its number.
+    Connected(u64),
+    /// No connection can be made; why, without anything that the kubeconfig holds.
+    NotConnected(String),
+    /// How the workload answers.
+    Contact(Contact),
+}
+
+impl Answer {
+    /// About how many bytes its objects take.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Found(Object(found)) => size(found),
+            Self::Listed(objects) => objects.iter().map(|Object(object)| size(object)).sum(),
+            _ => 0,
+        }
+    }
+}
+
+fn size(value: &Value) -> usize {
+    /// What a value takes beside its content, with its share of the list or the map that it is in.
+    const BESIDE: usize = 64;
+    let content = match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(size).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    BESIDE + content
+}
