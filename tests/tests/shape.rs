@@ -26,10 +26,10 @@ const PARTS: [(&str, &[&str]); 4] = [
 const PURE: [&str; 3] = ["core/src/", "crds/src/", "hooks/src/"];
 
 /// So many lines [`EDGE`] has at most.
-const MOST: usize = 5_460;
+const MOST: usize = 4_870;
 
 /// So many of a thousand lines are of [`PURE`] at least.
-const LEAST_PURE: usize = 650;
+const LEAST_PURE: usize = 685;
 
 const COUNTED: &str =
     "Lines of product code, with comments and empty lines; without items and modules under #[cfg(test)].";
