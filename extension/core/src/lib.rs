@@ -8,6 +8,7 @@ pub mod build;
 pub mod chain;
 pub mod cluster;
 pub mod conditions;
+pub mod contract;
 pub mod decision;
 pub mod digest;
 pub mod events;
@@ -29,5 +30,6 @@ pub mod stuck;
 pub mod tkr;
 pub mod unsynced;
 pub mod version;
+pub mod walls;
 
 mod reasons;

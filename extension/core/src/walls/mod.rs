@@ -1,0 +1,26 @@
+//! What keeps the trouble of one server or kind its own: how soon a failure is tried again, whether a server is asked at all, how much
+//! of what it says is kept, and for how long that is believed. The binary asks, waits and keeps; what comes next is said here.
+
+mod age;
+mod backoff;
+mod breaker;
+mod cap;
+mod connection;
+mod followed_kind;
+mod identity;
+mod named;
+mod pace;
+mod runs;
+mod sign;
+
+pub use age::{Age, RELIST_AFTER, WATCH_SECONDS};
+pub use backoff::Backoff;
+pub use breaker::Breaker;
+pub use cap::{Cap, GivenUp, memory_of};
+pub use connection::{Connection, Contact};
+pub use followed_kind::{Attempts, Ended, FollowedKind, LISTING, Next};
+pub use identity::{Identity, Served};
+pub use named::{NamedKinds, Standing};
+pub use pace::{MAX_REST, MIN_REST, Pace};
+pub use runs::FirstSeenRuns;
+pub use sign::{Failure, Sign};
