@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     error::Error,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,19 +13,14 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use kube::{Client, client::Body};
+use sluice_core::walls::memory_of;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tower::{BoxError, service_fn};
+use tower::BoxError;
 
-use crate::freshness::is_watch;
+use crate::{freshness::is_watch, layer::over, lock::lock};
 
 /// A watch is opened at most this often, also when the server ends it at once.
 const BETWEEN_WATCHES: Duration = Duration::from_millis(500);
-
-/// What an item with fields takes in memory, empty or not.
-const ITEM: usize = 128;
-
-/// What any other element of a list takes.
-const ELEMENT: usize = 32;
 
 /// Bytes of an answer that refuses. Its message is logged and shown.
 const REFUSAL: usize = 64 * 1024;
@@ -62,27 +57,24 @@ pub struct TooLong(usize);
 /// `client` that opens each watch at a bounded pace.
 #[must_use]
 pub fn paced(client: Client) -> Client {
-    let namespace = client.default_namespace().to_owned();
     let watches = Watches::default();
-    let service = service_fn(move |request: Request<Body>| {
-        let (client, watches) = (client.clone(), watches.clone());
+    over(client, move |client, request| {
+        let watches = watches.clone();
         async move {
             if is_watch(&request) {
                 sleep(watches.wait(request.uri().path())).await;
             }
-            client.send(request).await
+            Ok(client.send(request).await?)
         }
-    });
-    Client::new(service, namespace)
+    })
 }
 
 /// `client` with `bounds` on each request.
 #[must_use]
 pub fn bounded(client: Client, bounds: Bounds) -> Client {
-    let namespace = client.default_namespace().to_owned();
-    let (client, pages) = (paced(client), Pages::default());
-    let service = service_fn(move |request: Request<Body>| {
-        let (client, pages) = (client.clone(), pages.clone());
+    let pages = Pages::default();
+    over(paced(client), move |client, request| {
+        let pages = pages.clone();
         async move {
             let page = Page::of(&request);
             let answer = if is_watch(&request) {
@@ -121,8 +113,7 @@ pub fn bounded(client: Client, bounds: Bounds) -> Client {
                 Err(_) => Err(NoAnswer(bounds.time).into()),
             }
         }
-    });
-    Client::new(service, namespace)
+    })
 }
 
 fn too_long(error: BoxError, limit: usize) -> BoxError {
@@ -195,16 +186,6 @@ impl Open {
     }
 }
 
-/// About how many bytes JSON takes when it is read: its own, and what items of lists and maps take beside their content.
-pub(crate) fn memory_of(json: &[u8]) -> usize {
-    let structure = json.iter().map(|byte| match byte {
-        b'{' | b'[' => ITEM,
-        b',' => ELEMENT,
-        _ => 0,
-    });
-    json.len() + structure.sum::<usize>()
-}
-
 /// Which part of which list a request asks for.
 struct Page {
     path: String,
@@ -231,7 +212,7 @@ struct Watches(Arc<Mutex<HashMap<String, Instant>>>);
 impl Watches {
     /// How long to wait before a watch is opened now.
     fn wait(&self, path: &str) -> Duration {
-        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&self.0);
         let now = Instant::now();
         let next = opened
             .get(path)
@@ -248,7 +229,7 @@ struct Pages(Arc<Mutex<HashMap<String, usize>>>);
 impl Pages {
     /// Adds a page, which counts as `least` bytes unless it is the first. Returns the bytes of all that came so far.
     fn add(&self, page: Page, bytes: usize, least: usize) -> usize {
-        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = lock(&self.0);
         let total = lists.entry(page.path).or_default();
         *total = if page.first {
             bytes
@@ -263,13 +244,15 @@ impl Pages {
 mod tests {
     use std::{convert::Infallible, future::ready};
 
+    use tower::service_fn;
+
     use super::*;
     use rstest::rstest;
 
     const BOUNDS: Bounds = Bounds {
         time: Duration::from_secs(10),
         answer: 1000,
-        memory: 1000 * (1 + ITEM),
+        memory: 1000 * (1 + 128),
         list: 1500,
         page: 0,
         pace: usize::MAX,

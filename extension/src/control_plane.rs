@@ -14,12 +14,14 @@ use kube::{
 use sluice_core::{
     hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
+    walls::{NamedKinds, Standing},
 };
 use sluice_crds::foreign::cluster::ObjectReference;
 
 use crate::{
+    clock::now,
     contract::Contract,
-    kind_watch::{KindWatch, NamedKinds, Standing, State},
+    kind_watch::{KindWatch, State},
     triggers::{ClusterRef, Triggers},
     watch::Seen,
 };
@@ -90,9 +92,9 @@ impl ControlPlanes {
         let key = (reference.group().to_owned(), reference.kind.clone());
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         if !kinds.knows(&key) {
-            kinds.forget_unasked(KEPT);
+            kinds.forget_unasked(KEPT, now());
         }
-        let kind = kinds.ask(key, Kind::standing, |key| self.watch(key));
+        let kind = kinds.ask(key, now(), Kind::standing, |key| self.watch(key));
         let mut state = kind.watch.state();
         if !matches!(state, State::Readable { .. }) {
             kind.waiting.add(cluster.clone());

@@ -6,15 +6,13 @@
 //! ClusterBootstraps, PackageInstalls and Secrets of configurations carry one.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
-use futures::future::BoxFuture;
-use http::{Request, Response};
-use kube::{Client, client::Body};
-use tower::Service;
+use kube::Client;
+
+use crate::{layer::over, lock::lock};
 
 /// Why a request was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -57,13 +55,13 @@ impl Fence {
     }
 
     fn set(&self, open: Open) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = open;
+        *lock(&self.0) = open;
     }
 
     /// Whether a write may be sent at `now`.
     #[must_use]
     pub fn lets_write(&self, now: Instant) -> bool {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match *lock(&self.0) {
             Open::Always => true,
             Open::Until(then) => then.is_some_and(|then| now < then),
         }
@@ -72,36 +70,17 @@ impl Fence {
     /// A client that refuses to send writes while the fence is closed. Reads and watches pass.
     #[must_use]
     pub fn guard(&self, client: Client) -> Client {
-        let namespace = client.default_namespace().to_owned();
-        let guarded = Guarded {
-            fence: self.clone(),
-            client,
-        };
-        Client::new(guarded, namespace)
-    }
-}
-
-#[derive(Clone)]
-struct Guarded {
-    fence: Fence,
-    client: Client,
-}
-
-impl Service<Request<Body>> for Guarded {
-    type Response = Response<Body>;
-    type Error = tower::BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, tower::BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if !request.method().is_safe() && !self.fence.lets_write(Instant::now()) {
-            return Box::pin(std::future::ready(Err(NotLeading.into())));
-        }
-        let client = self.client.clone();
-        Box::pin(async move { client.send(request).await.map_err(Into::into) })
+        let fence = self.clone();
+        over(client, move |client, request| {
+            let writes = !request.method().is_safe();
+            let held = writes && !fence.lets_write(Instant::now());
+            async move {
+                if held {
+                    return Err(NotLeading.into());
+                }
+                Ok(client.send(request).await?)
+            }
+        })
     }
 }
 
@@ -109,10 +88,12 @@ impl Service<Request<Body>> for Guarded {
 mod tests {
     use std::{convert::Infallible, time::Duration};
 
+    use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::{
         Api,
         api::{DeleteParams, Patch, PatchParams, PostParams},
+        client::Body,
     };
 
     use super::*;

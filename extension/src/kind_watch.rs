@@ -2,56 +2,30 @@
 //!
 //! Each has a task of its own, so that a kind that cannot be read is the matter of the objects that name it.
 
-mod answers;
-mod named;
-
-use std::{
-    panic::AssertUnwindSafe,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, pin::pin, time::Duration};
 
 use futures::FutureExt;
 use kube::{
     Api, Client, Resource,
     core::ApiResource,
-    runtime::{
-        reflector::Store,
-        watcher::{self, Error},
-    },
+    runtime::{reflector::Store, watcher},
 };
-use sluice_core::{pass, unsynced::CURRENT_FOR};
+use sluice_core::walls::{Attempts, Ended, Failure, FollowedKind, LISTING, Next, Sign, Standing};
 use tokio::{
-    sync::{Notify, watch},
-    task::AbortHandle,
+    sync::watch,
     time::{sleep, timeout},
 };
-
-pub use named::{NamedKinds, Standing};
-
-use answers::Answers;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    backoff::Backoff,
+    clock::{later, now},
+    freshness::{Watched, noting},
     metrics::watch_panicked,
-    watch::{Followed, Seen, follow_at},
+    watch::{Followed, Manner, Seen, follow},
 };
 
 /// How long the API server may take to say how a kind is served.
 const FINDING: Duration = Duration::from_secs(10);
-
-/// How long the first list of a kind may take until those that ask are given a reason.
-const LISTING: Duration = Duration::from_secs(10);
-
-/// A kind of which nothing has shown for so long that no change of it was missed is listed again. Longer than two watches last: one
-/// that brings nothing shows at its end what was not missed until it began.
-const UNPROVEN: Duration = Duration::from_secs(75);
-
-/// The first delay before a kind that cannot be read is tried again.
-const MIN_DELAY: Duration = Duration::from_secs(1);
-
-/// The longest one.
-const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// What is said of a kind whose watch panicked.
 const PANICKED: &str = "its watch ended in a bug of Sluice; the log of Sluice says where";
@@ -107,7 +81,7 @@ where
     K: Resource<DynamicType = ApiResource> + 'static,
 {
     state: watch::Receiver<State<K>>,
-    task: AbortHandle,
+    _task: AbortOnDropHandle<()>,
 }
 
 impl<K> KindWatch<K>
@@ -140,16 +114,14 @@ where
             }
         };
         let task = async move {
-            let mut backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
-            let mut doubted = false;
+            let mut attempts = Attempts::default();
             loop {
                 let attempt = async {
                     match timeout(FINDING, find()).await {
                         Ok(Ok(Some(resource))) => {
-                            let answers = Answers::default();
-                            let scope = scope(answers.client(&client), &resource);
-                            return follow_until_refused(scope, &resource, &answers, doubted, &on, &set)
-                                .await;
+                            let kind = watch::Sender::new(attempts.begin(now()));
+                            let scope = scope(noting_answers(&client, &kind), &resource);
+                            return follow_kind(scope, &resource, &kind, &on, &set).await;
                         }
                         Ok(Ok(None)) => set(State::Unserved),
                         Ok(Err(why)) => set(State::Unreadable(why)),
@@ -160,29 +132,19 @@ where
                     }
                     Ended::Unread
                 };
-                match AssertUnwindSafe(attempt).catch_unwind().await {
-                    Ok(Ended::Unread) => {}
-                    Ok(Ended::Refused) => {
-                        backoff.reset();
-                        doubted = true;
-                    }
-                    Ok(Ended::Unproven) => {
-                        backoff.reset();
-                        doubted = false;
-                    }
+                let ended = AssertUnwindSafe(attempt).catch_unwind().await;
+                let ended = ended.unwrap_or_else(|_panic| {
                     // The store of this attempt goes with it.
-                    Err(_panic) => {
-                        watch_panicked();
-                        set(State::Unreadable(PANICKED.to_owned()));
-                        doubted = true;
-                    }
-                }
-                sleep(backoff.failed()).await;
+                    watch_panicked();
+                    set(State::Unreadable(PANICKED.to_owned()));
+                    Ended::Panicked
+                });
+                sleep(attempts.ended(ended, now())).await;
             }
         };
         Self {
             state,
-            task: tokio::spawn(task).abort_handle(),
+            _task: AbortOnDropHandle::new(tokio::spawn(task)),
         }
     }
 
@@ -214,137 +176,74 @@ where
     }
 }
 
-impl<K> Drop for KindWatch<K>
-where
-    K: Resource<DynamicType = ApiResource> + 'static,
-{
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// The client that a kind is to be followed with.
+fn noting_answers(client: &Client, kind: &watch::Sender<FollowedKind>) -> Client {
+    let kind = kind.clone();
+    noting(client.clone(), move |watched| {
+        kind.send_modify(|kind| match watched {
+            Watched::Begun => kind.watch_answered(now()),
+            Watched::Ended { asked } => kind.watch_ended(asked, now()),
+        });
+    })
 }
 
-/// How following a kind has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    /// It was not readable.
-    Unread,
-    /// It was readable, and is not any more.
-    Refused,
-    /// It is readable, but may have missed changes.
-    Unproven,
-}
-
-/// Follows `resource` until the API server refuses that, or shows nothing of it. A kind that is `doubted` is readable once it was listed
-/// and a watch of it is answered: lists alone were answered before.
-async fn follow_until_refused<K>(
+/// Follows what is in `scope` until the API server refuses that, or shows nothing of it.
+async fn follow_kind<K>(
     (api, config): (Api<K>, watcher::Config),
     resource: &ApiResource,
-    answers: &Answers,
-    doubted: bool,
+    kind: &watch::Sender<FollowedKind>,
     on: &(impl Fn(&Seen<'_, K>) + Send + Sync),
     set: &(impl Fn(State<K>) + Send + Sync),
 ) -> Ended
 where
     K: Followed + Resource<DynamicType = ApiResource>,
 {
-    let backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
-    let (filled, refused) = (Notify::new(), Notify::new());
-    let (readable, listed, failed) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
-    let (store, run) = follow_at(backoff, api, config, resource.clone(), |seen| {
+    let manner = Manner {
+        backoff: FollowedKind::delays(),
+        ..Manner::default()
+    };
+    let unreadable = |failure: Failure| set(State::Unreadable(failure.why(resource)));
+    let (store, run) = follow(api, config, resource.clone(), manner, |seen| {
         on(&seen);
-        answers.note(&seen);
-        match &seen {
-            Seen::Synced => {
-                readable.fetch_or(!doubted, Ordering::Relaxed);
-                listed.store(true, Ordering::Relaxed);
-                filled.notify_one();
-            }
-            Seen::Failed(error) => {
-                failed.store(true, Ordering::Relaxed);
-                let status = status(error);
-                // An error of any other sort is no reason yet: what was listed is what was there a moment ago, and it is tried again.
-                if !readable.load(Ordering::Relaxed) || status.is_some() {
-                    set(State::Unreadable(refusal(resource, error)));
-                }
-                // After a refused watch kube-runtime lists no more once a later one succeeds, so that nothing would say that the
-                // store is readable again. And a kind that is not found may be served in another version.
-                if status.is_some() {
-                    refused.notify_one();
-                }
-            }
-            Seen::Touched(_) | Seen::Gone(_) | Seen::GivenUp(_) => {}
+        let sign = seen.sign();
+        kind.send_modify(|kind| kind.saw(sign, now()));
+        if let Sign::Failed(failure) = sign
+            && kind.borrow().tells(failure)
+        {
+            unreadable(failure);
         }
     });
-    let late = async {
-        sleep(LISTING).await;
-        if !listed.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
-            set(State::Unreadable(format!(
-                "nothing was listed within {} s",
-                LISTING.as_secs()
-            )));
-        }
-        std::future::pending::<()>().await;
-    };
-    let publish = async {
-        loop {
-            filled.notified().await;
-            if doubted {
-                answers.watched().await;
-            }
-            readable.store(true, Ordering::Relaxed);
-            set(State::Readable {
-                resource: resource.clone(),
-                store: store.clone(),
-            });
-        }
-    };
-    let unproven = tokio::select! {
-        biased;
-        () = run => false,
-        // Before what would say that it is readable.
-        () = refused.notified() => false,
-        () = answers.only_errors(CURRENT_FOR) => {
-            set(State::Unreadable(broken("watched", resource)));
+    let (mut run, mut answers) = (pin!(run), kind.subscribe());
+    loop {
+        answers.mark_unchanged();
+        let mut next = Next::Wait(None);
+        kind.send_if_modified(|kind| {
+            next = kind.next(now());
             false
-        }
-        () = answers.unproven(UNPROVEN) => true,
-        () = late => false,
-        () = publish => false,
-    };
-    match (readable.load(Ordering::Relaxed), unproven) {
-        (false, _) => Ended::Unread,
-        (true, false) => Ended::Refused,
-        (true, true) => Ended::Unproven,
-    }
-}
-
-/// The code with which the API server refused, if it did.
-fn status(error: &Error) -> Option<u16> {
-    match error {
-        Error::InitialListFailed(error) | Error::WatchStartFailed(error) | Error::WatchFailed(error) => {
-            match error {
-                kube::Error::Api(status) if (400..429).contains(&status.code) => Some(status.code),
-                _ => None,
+        });
+        let until = match next {
+            Next::Wait(until) => until,
+            Next::Readable => {
+                let (resource, store) = (resource.clone(), store.clone());
+                set(State::Readable { resource, store });
+                continue;
             }
+            Next::Late => {
+                let why = format!("nothing was listed within {} s", LISTING.as_secs());
+                set(State::Unreadable(why));
+                continue;
+            }
+            Next::Broken(ended) => {
+                unreadable(Failure::WATCH);
+                return ended;
+            }
+            Next::End(ended) => return ended,
+        };
+        tokio::select! {
+            biased;
+            () = &mut run => return kind.borrow().ended(),
+            _changed = answers.changed() => {}
+            () = later(until) => {}
         }
-        Error::WatchError(_) | Error::NoResourceVersion => None,
     }
-}
-
-fn refusal(resource: &ApiResource, error: &Error) -> String {
-    let ApiResource { group, plural, .. } = resource;
-    match status(error) {
-        Some(401 | 403) => format!(
-            "Sluice may not read {plural} in group {group}; {}",
-            pass::missing_rule("get, list and watch", &pass::Resource::from(resource))
-        ),
-        Some(code) => format!("the API server refuses to list {plural} in group {group} with {code}"),
-        None if matches!(error, Error::InitialListFailed(_)) => broken("listed", resource),
-        None => broken("watched", resource),
-    }
-}
-
-/// What is said of a kind that the API server does not refuse.
-fn broken(cannot_be: &str, ApiResource { group, plural, .. }: &ApiResource) -> String {
-    format!("{plural} in group {group} cannot be {cannot_be}; the log of Sluice says why")
 }

@@ -24,3 +24,7 @@ pub mod stores;
 pub mod telemetry;
 pub mod triggers;
 pub mod watch;
+
+mod clock;
+mod layer;
+mod lock;

@@ -29,7 +29,7 @@ use crate::{
     controllers::providers::Dependents,
     freshness::Freshness,
     triggers::Triggers,
-    watch::{Followed, Seen, follow, follow_dated},
+    watch::{Followed, Manner, Seen, follow},
 };
 
 /// The stores. All are filled before the first reconcile; see [`Stores::synced`].
@@ -200,7 +200,7 @@ impl Opening<'_> {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
         };
-        let (store, run) = follow(api, config, (), reporting(touched));
+        let (store, run) = follow(api, config, (), Manner::default(), reporting(touched));
         self.add(store, run)
     }
 
@@ -210,7 +210,11 @@ impl Opening<'_> {
         K: Followed + Resource<DynamicType = ()>,
     {
         let api = Api::all(freshness.client(self.client));
-        let (store, run) = follow_dated(api, all(), (), freshness.clone(), reporting(touched));
+        let manner = Manner {
+            freshness: Some(freshness.clone()),
+            ..Manner::default()
+        };
+        let (store, run) = follow(api, all(), (), manner, reporting(touched));
         self.add(store, run)
     }
 

@@ -1,8 +1,11 @@
-//! Keeps one kind in memory and tells who is interested when an object changed.
+//! Keeps one kind in memory and says what its watch has seen.
 
-mod cap;
-
-use std::{fmt::Debug, future::pending, hash::Hash, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    fmt::Debug,
+    hash::Hash,
+    panic::AssertUnwindSafe,
+    time::{Duration, Instant},
+};
 
 use futures::{FutureExt, Stream, StreamExt};
 use kube::{
@@ -13,25 +16,17 @@ use kube::{
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::{Instant, sleep_until};
-
-pub use cap::GivenUp;
-
-use cap::Cap;
+use sluice_core::walls::{Backoff, Cap, Failure, GivenUp, Sign, WATCH_SECONDS};
 
 use crate::{
-    backoff::Backoff,
     bounded::is_too_long,
-    freshness::{Freshness, RELIST_AFTER, WATCH_SECONDS},
+    clock::{later, now},
+    freshness::Freshness,
     metrics::watch_panicked,
 };
 
 /// A watch that is silent for this long is taken for dead; kube's own default would be five minutes.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
-
-/// A list that brings nothing for this long is asked for again, over another connection. kube-apiserver gives up one that it
-/// cannot answer after 60 s.
-const LIST_SILENCE: Duration = Duration::from_secs(70);
 
 /// The first delay before a watch that broke is tried again.
 const MIN_DELAY: Duration = Duration::from_millis(200);
@@ -49,6 +44,7 @@ const MAX_EMPTY: Duration = Duration::from_mins(1);
 pub trait Followed:
     Resource<DynamicType: Eq + Hash + Clone + Send + Sync>
     + Clone
+    + Serialize
     + DeserializeOwned
     + Debug
     + Send
@@ -59,7 +55,7 @@ pub trait Followed:
 
 impl<K> Followed for K
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
 }
@@ -67,7 +63,7 @@ where
 /// What a watch has just seen.
 #[derive(Debug)]
 pub enum Seen<'a, K> {
-    /// An object is new or changed, or the store was filled anew.
+    /// An object is new or changed, or the store was filled from a list.
     Touched(&'a K),
     /// An object is gone.
     Gone(&'a K),
@@ -79,6 +75,59 @@ pub enum Seen<'a, K> {
     GivenUp(GivenUp),
 }
 
+impl<K> Seen<'_, K> {
+    /// What it says of the server.
+    #[must_use]
+    pub fn sign(&self) -> Sign {
+        match self {
+            Self::Touched(_) | Self::Gone(_) => Sign::Changed,
+            Self::Synced => Sign::Filled,
+            Self::Failed(error) => Sign::Failed(failure(error)),
+            Self::GivenUp(why) => Sign::Emptied(*why),
+        }
+    }
+}
+
+fn failure(error: &watcher::Error) -> Failure {
+    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
+    let code = match error {
+        InitialListFailed(kube::Error::Api(status))
+        | WatchStartFailed(kube::Error::Api(status))
+        | WatchFailed(kube::Error::Api(status)) => Some(status.code),
+        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | WatchError(_) | NoResourceVersion => {
+            None
+        }
+    };
+    Failure {
+        of_list: matches!(error, InitialListFailed(_)),
+        answered: code.is_some() || matches!(error, WatchError(_)),
+        code,
+    }
+}
+
+/// How a store is followed; unless said otherwise, as those of the management API server are.
+#[derive(Debug)]
+pub struct Manner {
+    /// Delays before a watch that broke is tried again.
+    pub backoff: Backoff,
+    /// The age of the store is noted here; it has to be watched with this [client](Freshness::client). A store that is not proven
+    /// current is listed again before its memory is too old to be used.
+    pub freshness: Option<Freshness>,
+    /// The server is not trusted: a store that would take more than so many bytes, or whose answers make this process panic, is given
+    /// up.
+    pub limit: Option<usize>,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::new(MIN_DELAY, MAX_DELAY),
+            freshness: None,
+            limit: None,
+        }
+    }
+}
+
 /// A store that follows `api`, and the future that keeps it up to date for as long as it is polled.
 ///
 /// `on` is called after the store was changed, so a task that it wakes reads at least that state.
@@ -86,53 +135,28 @@ pub fn follow<K: Followed>(
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
+    manner: Manner,
     on: impl FnMut(Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send) {
-    follow_at(Backoff::new(MIN_DELAY, MAX_DELAY), api, config, dyntype, on)
-}
-
-/// The same with other delays between tries.
-pub fn follow_at<K: Followed>(
-    backoff: Backoff,
-    api: Api<K>,
-    config: watcher::Config,
-    dyntype: K::DynamicType,
-    on: impl FnMut(Seen<'_, K>) + Send,
-) -> (Store<K>, impl Future<Output = ()> + Send) {
-    let config = config.timeout(WATCH_TIMEOUT_SECONDS);
-    Following::of(api, config, dyntype, backoff, on).begin()
-}
-
-/// The same with a store whose age is known: `freshness` says it, and `api` has to use its [client](Freshness::client).
-///
-/// A store that is not proven current is listed again before its memory is too old to be used.
-pub fn follow_dated<K: Followed>(
-    api: Api<K>,
-    config: watcher::Config,
-    dyntype: K::DynamicType,
-    freshness: Freshness,
-    on: impl FnMut(Seen<'_, K>) + Send,
-) -> (Store<K>, impl Future<Output = ()> + Send) {
-    let backoff = Backoff::new(MIN_DELAY, MAX_DELAY);
-    let mut following = Following::of(api, config.timeout(WATCH_SECONDS), dyntype, backoff, on);
-    following.age = Some(Age::of(freshness));
-    following.begin()
-}
-
-/// The same for a server that is not trusted: a store that would take more than `limit` bytes, or whose answers make this process
-/// panic, is given up.
-pub fn follow_up_to<K: Followed + Serialize>(
-    limit: usize,
-    backoff: Backoff,
-    api: Api<K>,
-    config: watcher::Config,
-    dyntype: K::DynamicType,
-    on: impl FnMut(Seen<'_, K>) + Send,
-) -> (Store<K>, impl Future<Output = ()> + Send) {
-    let config = config.timeout(WATCH_TIMEOUT_SECONDS);
-    let mut following = Following::of(api, config, dyntype, backoff, on);
-    following.cap = Some(Cap::new(limit));
-    following.begin()
+    let is_dated = manner.freshness.is_some();
+    let writer = Writer::new(dyntype);
+    let store = writer.as_reader();
+    let following = Following {
+        api,
+        config: config.timeout(if is_dated {
+            WATCH_SECONDS
+        } else {
+            WATCH_TIMEOUT_SECONDS
+        }),
+        writer,
+        backoff: manner.backoff,
+        not_before: now(),
+        freshness: manner.freshness,
+        cap: manner.limit.map(Cap::new),
+        empty: Backoff::new(MIN_EMPTY, MAX_EMPTY),
+        on,
+    };
+    (store, following.run())
 }
 
 /// A store, and what keeps it up to date.
@@ -143,8 +167,8 @@ struct Following<K: Followed, F> {
     backoff: Backoff,
     /// Nothing is asked of the server before.
     not_before: Instant,
-    age: Option<Age>,
-    cap: Option<Cap<K>>,
+    freshness: Option<Freshness>,
+    cap: Option<Cap>,
     /// Delays before it is filled again.
     empty: Backoff,
     on: F,
@@ -155,24 +179,6 @@ where
     K: Followed,
     F: FnMut(Seen<'_, K>) + Send,
 {
-    fn of(api: Api<K>, config: watcher::Config, dyntype: K::DynamicType, backoff: Backoff, on: F) -> Self {
-        Self {
-            api,
-            config,
-            writer: Writer::new(dyntype),
-            backoff,
-            not_before: Instant::now(),
-            age: None,
-            cap: None,
-            empty: Backoff::new(MIN_EMPTY, MAX_EMPTY),
-            on,
-        }
-    }
-
-    fn begin(self) -> (Store<K>, impl Future<Output = ()> + Send) {
-        (self.writer.as_reader(), self.run())
-    }
-
     /// Ends in a panic where that would be the matter of every Cluster: see [`crate::stores`].
     async fn run(mut self) {
         loop {
@@ -197,37 +203,38 @@ where
 
     /// Returns why the store has to be given up. Without a reason nothing more will come.
     async fn until_given_up(&mut self) -> Option<GivenUp> {
-        let mut events = watcher(self.api.clone(), self.config.clone()).boxed();
+        // Each turn begins with a list.
         loop {
-            let event = tokio::select! {
-                biased;
-                event = next(&mut events, self.not_before) => event?,
-                () = overdue(self.age.as_ref()) => {
-                    self.age = self.age.take().map(|age| Age::of(age.freshness));
-                    events = watcher(self.api.clone(), self.config.clone()).boxed();
-                    continue;
-                }
-            };
-            match event {
-                Ok(event) => {
-                    let event = event.modify(|object| object.meta_mut().managed_fields = None);
-                    if let Some(cap) = &mut self.cap
-                        && !cap.lets_in(&event)
-                    {
-                        return Some(GivenUp::TooMuch(cap.limit()));
+            if let Some(freshness) = &self.freshness {
+                freshness.lock().list(now());
+            }
+            let mut events = watcher(self.api.clone(), self.config.clone()).boxed();
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    event = next(&mut events, self.not_before) => event?,
+                    () = overdue(self.freshness.as_ref()) => break,
+                };
+                match event {
+                    Ok(event) => {
+                        let event = event.modify(|object| object.meta_mut().managed_fields = None);
+                        let exceeded = self.cap.as_mut().and_then(|cap| exceeded(cap, &event));
+                        if exceeded.is_some() {
+                            return exceeded;
+                        }
+                        self.take_in(&event);
                     }
-                    self.take_in(&event);
-                }
-                Err(error) => {
-                    self.not_before = Instant::now() + self.backoff.failed();
-                    if is_too_long(&error) {
-                        // What it has brought so far fills the store. A list says what of it is there.
-                        events = watcher(self.api.clone(), self.config.clone()).boxed();
+                    Err(error) => {
+                        self.not_before = now() + self.backoff.failed(now());
+                        if let Some(freshness) = &self.freshness {
+                            freshness.lock().failed(now());
+                        }
+                        (self.on)(Seen::Failed(&error));
+                        if is_too_long(&error) {
+                            // What it has brought so far fills the store. A list says what of it is there.
+                            break;
+                        }
                     }
-                    if let Some(age) = &mut self.age {
-                        age.fail();
-                    }
-                    (self.on)(Seen::Failed(&error));
                 }
             }
         }
@@ -235,8 +242,14 @@ where
 
     fn take_in(&mut self, event: &Event<K>) {
         self.writer.apply_watcher_event(event);
-        if let Some(age) = &mut self.age {
-            age.note(event);
+        if let Some(freshness) = &self.freshness {
+            let mut age = freshness.lock();
+            match event {
+                // kube-runtime says so before it asks for the list.
+                Event::Init => age.list(now()),
+                Event::InitDone => age.filled(now()),
+                Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => age.heard(now()),
+            }
         }
         match event {
             Event::Apply(object) => (self.on)(Seen::Touched(object)),
@@ -260,73 +273,35 @@ where
         if let Some(cap) = &mut self.cap {
             cap.clear();
         }
-        self.not_before = Instant::now() + self.empty.failed();
+        self.not_before = now() + self.empty.failed(now());
     }
 }
 
 /// The next item, asked for `not_before` then: a watcher that failed tries again as soon as it is polled.
 async fn next<S: Stream + Unpin>(events: &mut S, not_before: Instant) -> Option<S::Item> {
-    sleep_until(not_before).await;
+    later(Some(not_before)).await;
     events.next().await
 }
 
-/// What the stream of a dated store has shown.
-struct Age {
-    freshness: Freshness,
-    /// Since when the store is being filled; none while it is watched.
-    filling: Option<Instant>,
-    /// When the stream said something last.
-    heard: Instant,
-    /// When the store was filled last.
-    filled: Instant,
-}
-
-impl Age {
-    fn of(freshness: Freshness) -> Self {
-        let now = Instant::now();
-        Self {
-            freshness,
-            filling: Some(now),
-            heard: now,
-            filled: now,
-        }
-    }
-
-    /// To be called when the event is in the store.
-    fn note<K>(&mut self, event: &Event<K>) {
-        self.heard = Instant::now();
-        match event {
-            // kube-runtime says so before it asks for the list.
-            Event::Init => self.filling = Some(self.heard),
-            Event::InitDone => {
-                self.filled = self.heard;
-                if let Some(asked) = self.filling.take() {
-                    self.freshness.proven(asked);
-                }
-            }
-            Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
-        }
-    }
-
-    fn fail(&mut self) {
-        self.heard = Instant::now();
-        self.freshness.doubted();
-    }
-
-    /// When to begin again with a list.
-    fn deadline(&self) -> Instant {
-        match (self.filling, self.freshness.proven_at()) {
-            // A list that took long proves an old age, and the watch that follows proves a young one.
-            (None, Some(proven)) => proven.max(self.filled) + RELIST_AFTER,
-            _ => self.heard + LIST_SILENCE,
-        }
-    }
-}
-
 /// Returns when a dated store has to be listed again. A watch may have proven it meanwhile without an event.
-async fn overdue(age: Option<&Age>) {
-    let Some(age) = age else { return pending().await };
-    while age.deadline() > Instant::now() {
-        sleep_until(age.deadline()).await;
+async fn overdue(freshness: Option<&Freshness>) {
+    loop {
+        let relist_at = freshness.and_then(|freshness| freshness.lock().relist_at());
+        if relist_at.is_some_and(|at| at <= now()) {
+            return;
+        }
+        later(relist_at).await;
     }
+}
+
+/// Whether the store may not take `event`. To be asked once for each.
+fn exceeded<K: Followed>(cap: &mut Cap, event: &Event<K>) -> Option<GivenUp> {
+    match event {
+        Event::Init => cap.list(),
+        Event::InitApply(object) => cap.listed(object),
+        Event::InitDone => cap.filled(),
+        Event::Apply(object) => cap.touched(object),
+        Event::Delete(object) => cap.gone(object),
+    }
+    cap.exceeded()
 }

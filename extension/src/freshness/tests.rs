@@ -8,10 +8,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, runtime::watcher};
 use rstest::rstest;
 use serde_json::json;
+use sluice_core::walls::RELIST_AFTER;
 use tokio::{sync::watch, time::sleep};
+use tower::service_fn;
 
 use super::*;
-use crate::watch::{Seen, follow_dated};
+use crate::watch::{Manner, Seen, follow};
 
 /// What a server does with a question.
 #[derive(Clone, Copy)]
@@ -60,7 +62,7 @@ fn client(way: Way) -> Client {
 #[tokio::test(start_paused = true)]
 async fn what_proves_an_age(#[case] query: &str, #[case] way: Way, #[case] proves: bool) {
     let freshness = Freshness::default();
-    let asked = Instant::now();
+    let asked = now();
     let request = Request::get(format!("/api/v1/configmaps?&{query}&resourceVersion=1"));
 
     let answer = freshness.client(&client(way));
@@ -69,29 +71,11 @@ async fn what_proves_an_age(#[case] query: &str, #[case] way: Way, #[case] prove
     let _broken = answer.into_body().collect().await;
 
     assert_eq!(
-        freshness.proven_at(),
+        freshness.lock().proven(),
         proves.then_some(asked),
         "{:?}",
         freshness.age()
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_older_or_doubted_proof_changes_nothing() {
-    let freshness = Freshness::default();
-    let first = Instant::now();
-    sleep(Duration::from_secs(1)).await;
-    let second = Instant::now();
-    freshness.proven(second);
-    freshness.proven(first);
-    assert_eq!(freshness.proven_at(), Some(second));
-
-    sleep(Duration::from_secs(1)).await;
-    let third = Instant::now();
-    sleep(Duration::from_secs(1)).await;
-    freshness.doubted();
-    freshness.proven(third);
-    assert_eq!(freshness.proven_at(), Some(second));
 }
 
 /// An API server in memory, reached over a network that can be frozen.
@@ -200,11 +184,15 @@ fn follow_counted(
     let client = freshness.client(&frozen.client(|_| Vec::new()));
     let lists = Arc::<AtomicU32>::default();
     let counted = Arc::clone(&lists);
-    let (_, run) = follow_dated::<ConfigMap>(
+    let manner = Manner {
+        freshness: Some(freshness.clone()),
+        ..Manner::default()
+    };
+    let (_, run) = follow::<ConfigMap>(
         Api::all(client),
         watcher::Config::default(),
         (),
-        freshness.clone(),
+        manner,
         move |seen| {
             if matches!(seen, Seen::Synced) {
                 counted.fetch_add(1, Relaxed);

@@ -1,41 +1,32 @@
 //! One live connection: a client, the PackageInstalls and Apps behind it, and whether the server answers.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::join};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
+    core::NamespaceResourceScope,
     runtime::{reflector::Store, watcher},
 };
-use serde::Serialize;
+use sluice_core::walls::{Backoff, Contact, FirstSeenRuns, GivenUp, Served};
 use sluice_crds::{
     foreign::{App, PackageInstall},
     run::FirstSeenRun,
 };
-use tokio::{
-    task::AbortHandle,
-    time::{Instant, timeout_at},
-};
+use tokio::time::timeout_at;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use super::{
-    breaker::Breaker,
-    identity::{Identity, Served},
-    pace::Pace,
-    runs::FirstSeenRuns,
-};
+use super::{pace::Pace, server::Server};
 use crate::{
-    backoff::Backoff,
+    clock::now,
     fence::Fence,
-    watch::{Followed, GivenUp, Seen, follow_up_to},
+    watch::{Followed, Manner, Seen, follow},
 };
 
 /// The first delay before a watch that broke is tried again. Workload API servers restart in the middle of every upgrade.
@@ -53,15 +44,6 @@ pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
 /// How many connections were opened. None has the number 0.
 static OPENED: AtomicU64 = AtomicU64::new(1);
 
-/// Whether the workload API server answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contact {
-    /// It answered the last request.
-    Answers,
-    /// It has not answered since then.
-    Silent(Timestamp),
-}
-
 /// Why the identity of the API server is not known.
 #[derive(Debug, thiserror::Error)]
 #[error("read namespace kube-system of a workload cluster")]
@@ -70,18 +52,6 @@ pub struct Unread {
     pub since: Option<Timestamp>,
     /// What went wrong this time.
     pub source: kube::Error,
-}
-
-impl Contact {
-    /// The contact after one more sign of the server, and whether the Cluster is woken for it. Silence counts from its first
-    /// sign, however often the server is tried meanwhile.
-    fn after(self, silent: bool, now: Timestamp) -> (Self, bool) {
-        match (self, silent) {
-            (Self::Answers, true) => (Self::Silent(now), true),
-            (Self::Silent(since), true) => (Self::Silent(since), false),
-            (_, false) => (Self::Answers, true),
-        }
-    }
 }
 
 /// One live connection. Dropping it ends its watches.
@@ -94,60 +64,27 @@ pub struct Remote {
     pub apps: Store<App>,
     number: u64,
     opened: Instant,
-    runs: Arc<FirstSeenRuns>,
     digest: String,
-    contact: Arc<Mutex<Contact>>,
-    breaker: Breaker,
-    /// How often a watch failed or was filled.
-    disturbances: Arc<AtomicU64>,
-    identity: Mutex<Identity>,
-    watches: [Watch; 2],
-}
-
-/// The task behind a store.
-struct Watch {
-    task: AbortHandle,
-    /// Why the store is not filled, if it had to be emptied.
-    given_up: Arc<Mutex<Option<GivenUp>>>,
+    server: Server,
+    /// The tasks behind the stores.
+    watches: [AbortOnDropHandle<()>; 2],
 }
 
 impl Remote {
     /// Watches the server behind `client`; nothing is written to it while `fence` is closed.
-    pub(super) fn open(client: &Client, fence: &Fence, namespace: &str, digest: String, pace: &Pace) -> Self {
-        let breaker = Breaker::new(pace.clone());
-        let store = breaker.listen(client.clone());
-        let contact = Arc::new(Mutex::new(Contact::Answers));
-        let disturbances = Arc::default();
-        let runs = Arc::new(FirstSeenRuns::default());
-        let noted = Arc::clone(&runs);
-        let (installs, first) =
-            watch::<PackageInstall>(&store, namespace, &contact, &disturbances, pace.clone(), |_| {});
-        let (apps, second) = watch::<App>(
-            &store,
-            namespace,
-            &contact,
-            &disturbances,
-            pace.clone(),
-            move |seen| match seen {
-                Seen::Touched(app) => noted.note(app),
-                Seen::Gone(app) => noted.forget(app),
-                Seen::Synced => noted.listed(),
-                Seen::GivenUp(_) => noted.clear(),
-                Seen::Failed(_) => {}
-            },
-        );
+    pub(super) fn open(client: &Client, fence: &Fence, namespace: &str, digest: String, pace: Pace) -> Self {
+        let server = Server::new(pace);
+        let listening = server.listen(client.clone());
+        let (installs, first) = watch(&server, Api::namespaced(listening.clone(), namespace), |_, _| {});
+        let (apps, second) = watch(&server, Api::namespaced(listening, namespace), note_run);
         Self {
-            client: fence.guard(breaker.guard(client.clone())),
+            client: fence.guard(server.guard(client.clone())),
             installs,
             apps,
             number: OPENED.fetch_add(1, Ordering::Relaxed),
-            opened: Instant::now(),
-            runs,
+            opened: now(),
             digest,
-            contact,
-            breaker,
-            disturbances,
-            identity: Mutex::default(),
+            server,
             watches: [first, second],
         }
     }
@@ -158,16 +95,35 @@ impl Remote {
         &self.digest
     }
 
+    /// The number of the connection. No two of a process have the same.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The run that the App of this name showed when its present generation was first seen by the watch.
     #[must_use]
     pub fn first_seen_run(&self, app: &str) -> Option<FirstSeenRun> {
-        self.runs.get(app)
+        self.server.known().runs.get(app).cloned()
     }
 
     /// Whether the server answers, as far as the watches know.
     #[must_use]
     pub fn contact(&self) -> Contact {
-        *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
+        self.server.known().contact
+    }
+
+    /// How long ago the server answered anything, whatever the watches know.
+    #[must_use]
+    pub fn last_answer(&self) -> Option<Duration> {
+        let answered = self.server.known().breaker.last_answer();
+        answered.map(|at| now().duration_since(at))
+    }
+
+    /// Why a store had to be emptied that is not filled again yet. What the stores show is not all then.
+    #[must_use]
+    pub fn given_up(&self) -> Option<GivenUp> {
+        self.server.known().given_up()
     }
 
     /// Whether each store was filled. What they show is not all before.
@@ -179,34 +135,15 @@ impl Remote {
 
     /// Waits until each store was filled, if the connection was opened a moment ago. A pass that looks before finds nothing installed.
     pub async fn first_lists(&self) {
-        let lists = futures::future::join(self.installs.wait_until_ready(), self.apps.wait_until_ready());
+        let lists = join(self.installs.wait_until_ready(), self.apps.wait_until_ready());
         // Without them the pass goes on: what it does not see it does not take for proven.
-        let _late = timeout_at(self.opened + FIRST_LISTS, lists).await;
-    }
-
-    /// Why a store had to be emptied that is not filled again yet. What the stores show is not all then.
-    #[must_use]
-    pub fn given_up(&self) -> Option<GivenUp> {
-        let given_up = |watch: &Watch| *watch.given_up.lock().unwrap_or_else(PoisonError::into_inner);
-        self.watches.iter().find_map(given_up)
+        let _late = timeout_at((self.opened + FIRST_LISTS).into(), lists).await;
     }
 
     /// Whether a store is not followed any more. Another connection has to be opened then.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.watches.iter().any(|watch| watch.task.is_finished())
-    }
-
-    /// How long ago the server answered anything, whatever the watches know.
-    #[must_use]
-    pub fn last_answer(&self) -> Option<Duration> {
-        self.breaker.last_answer().map(|at| at.elapsed())
-    }
-
-    /// The number of the connection. No two of a process have the same.
-    #[must_use]
-    pub const fn number(&self) -> u64 {
-        self.number
+        self.watches.iter().any(AbortOnDropHandle::is_finished)
     }
 
     /// Whose data the server serves. Asked of it when a watch failed or was filled since it was asked last, and every few
@@ -215,21 +152,22 @@ impl Remote {
     /// # Errors
     /// The server does not answer.
     pub async fn served(&self) -> Result<Served, Unread> {
-        let disturbances = self.disturbances.load(Ordering::Acquire);
-        if let Some(uid) = self.identity().known(disturbances, Instant::now()) {
-            return Ok(Served::Same(uid.to_owned()));
-        }
-        match self.read_uid().await {
-            Ok(uid) => Ok(self.identity().read(uid, disturbances, Instant::now())),
+        let disturbances = {
+            let known = self.server.known();
+            if let Some(uid) = known.identity.known(known.disturbances, now()) {
+                return Ok(Served::Same(uid.to_owned()));
+            }
+            known.disturbances
+        };
+        let read = self.read_uid().await;
+        let identity = &mut self.server.known().identity;
+        match read {
+            Ok(uid) => Ok(identity.read(uid, disturbances, now())),
             Err(source) => Err(Unread {
-                since: self.identity().unread(Timestamp::now()),
+                since: identity.unread(Timestamp::now()),
                 source,
             }),
         }
-    }
-
-    fn identity(&self) -> MutexGuard<'_, Identity> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// UID of namespace `kube-system`, asked of the server now.
@@ -244,71 +182,39 @@ impl Remote {
     }
 }
 
-impl Drop for Remote {
-    fn drop(&mut self) {
-        self.watches.iter().for_each(|watch| watch.task.abort());
-    }
-}
-
+/// A store of what `server` shows, and the task behind it.
 fn watch<K>(
-    client: &Client,
-    namespace: &str,
-    contact: &Arc<Mutex<Contact>>,
-    disturbances: &Arc<AtomicU64>,
-    pace: Pace,
-    note: impl Fn(&Seen<'_, K>) + Send + 'static,
-) -> (Store<K>, Watch)
+    server: &Server,
+    api: Api<K>,
+    note: impl Fn(&mut FirstSeenRuns, &Seen<'_, K>) + Send + 'static,
+) -> (Store<K>, AbortOnDropHandle<()>)
 where
-    K: Followed + Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Serialize,
+    K: Followed + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    let api = Api::<K>::namespaced(client.clone(), namespace);
-    let (contact, disturbances) = (Arc::clone(contact), Arc::clone(disturbances));
-    let given_up = Arc::new(Mutex::new(None));
-    let noted = Arc::clone(&given_up);
-    let (store, run) = follow_up_to(
-        LARGEST_STORE,
-        Backoff::new(MIN_DELAY, MAX_DELAY),
-        api,
-        watcher::Config::default(),
-        (),
-        move |seen| {
-            note(&seen);
-            let changed = match &seen {
-                Seen::Synced => Some(None),
-                Seen::GivenUp(why) => {
-                    warn!(kind = %K::kind(&()), %why, "Emptied a store of a workload cluster");
-                    Some(Some(*why))
-                }
-                Seen::Touched(_) | Seen::Gone(_) | Seen::Failed(_) => None,
-            };
-            if let Some(changed) = changed {
-                *noted.lock().unwrap_or_else(PoisonError::into_inner) = changed;
-            }
-            if matches!(seen, Seen::Failed(_) | Seen::Synced) {
-                disturbances.fetch_add(1, Ordering::AcqRel);
-            }
-            // Until kapp-controller has brought its kinds, "not found" is a sign of life.
-            let silent = matches!(&seen, Seen::Failed(error) if !answered(error));
-            let mut contact = contact.lock().unwrap_or_else(PoisonError::into_inner);
-            let (next, wakes) = contact.after(silent, Timestamp::now());
-            *contact = next;
-            drop(contact);
-            if wakes {
-                pace.wake();
-            }
-        },
-    );
-    let task = tokio::spawn(run).abort_handle();
-    (store, Watch { task, given_up })
+    let manner = Manner {
+        backoff: Backoff::new(MIN_DELAY, MAX_DELAY),
+        freshness: None,
+        limit: Some(LARGEST_STORE),
+    };
+    let server = server.clone();
+    let (store, run) = follow(api, watcher::Config::default(), (), manner, move |seen| {
+        let kind = K::kind(&());
+        if let Seen::GivenUp(why) = &seen {
+            warn!(%kind, %why, "Emptied a store of a workload cluster");
+        }
+        note(&mut server.known().runs, &seen);
+        server.saw(&kind, seen.sign());
+    });
+    (store, AbortOnDropHandle::new(tokio::spawn(run)))
 }
 
-fn answered(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => matches!(error, kube::Error::Api(_)),
-        watcher::Error::WatchError(_) => true,
-        watcher::Error::NoResourceVersion => false,
+fn note_run(runs: &mut FirstSeenRuns, seen: &Seen<'_, App>) {
+    match seen {
+        Seen::Touched(app) => runs.note(app),
+        Seen::Gone(app) => runs.forget(app),
+        Seen::Synced => runs.listed(),
+        Seen::GivenUp(_) => runs.clear(),
+        Seen::Failed(_) => {}
     }
 }
 
@@ -319,18 +225,7 @@ mod tests {
     impl Remote {
         /// As if the watches had found the server silent since then.
         pub(crate) fn silent_since(&self, then: Timestamp) {
-            *self.contact.lock().unwrap() = Contact::Silent(then);
+            self.server.known().contact = Contact::Silent(then);
         }
-    }
-
-    #[test]
-    fn silence_counts_from_its_first_sign() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let (contact, wakes) = Contact::Answers.after(true, at(10));
-        assert_eq!((contact, wakes), (Contact::Silent(at(10)), true));
-        for second in 11..100 {
-            assert_eq!(contact.after(true, at(second)), (Contact::Silent(at(10)), false));
-        }
-        assert_eq!(contact.after(false, at(100)), (Contact::Answers, true));
     }
 }

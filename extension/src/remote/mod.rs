@@ -1,29 +1,28 @@
 //! Connections to workload clusters: one per Cluster and kubeconfig, and only while the cluster is hot.
 
-mod breaker;
 mod client;
 mod connection;
-mod identity;
 mod pace;
-mod runs;
+mod server;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use kube::Client;
 use sluice_core::kubeconfig::WorkloadKubeconfig;
 
 pub use client::connect;
-pub use connection::{Contact, Remote, Unread};
-pub use identity::Served;
+pub use connection::{Remote, Unread};
 pub use pace::Passing;
+pub use sluice_core::walls::{Contact, Served};
 
 use pace::Pace;
 
 use crate::{
     fence::Fence,
+    lock::lock,
     triggers::{ClusterRef, Triggers},
 };
 
@@ -74,11 +73,11 @@ impl Remotes {
         make: impl FnOnce() -> Result<Client, client::Error>,
     ) -> Result<Arc<Remote>, client::Error> {
         let is_same = |remote: &&Arc<Remote>| remote.digest() == digest;
-        if let Some(remote) = self.live().get(cluster_uid).filter(is_same) {
+        if let Some(remote) = lock(&self.live).get(cluster_uid).filter(is_same) {
             return Ok(Arc::clone(remote));
         }
         let remote = self.connected(&make()?, cluster_uid, cluster, digest);
-        let mut live = self.live();
+        let mut live = lock(&self.live);
         if let Some(meanwhile) = live.get(cluster_uid).filter(is_same) {
             return Ok(Arc::clone(meanwhile));
         }
@@ -97,53 +96,32 @@ impl Remotes {
         digest: &str,
     ) -> Arc<Remote> {
         let pace = {
-            let mut paces = self.paces();
+            let mut paces = lock(&self.paces);
             paces.retain(|uid, pace| uid == cluster_uid || !pace.is_over());
             let pace = paces
                 .entry(cluster_uid.to_owned())
                 .or_insert_with(|| Pace::new(self.triggers.of(cluster.clone())));
             pace.clone()
         };
+        let digest = digest.to_owned();
         Arc::new(Remote::open(
             client,
             &self.fence,
             &self.system_namespace,
-            digest.to_owned(),
-            &pace,
+            digest,
+            pace,
         ))
-    }
-
-    /// A connection over a client that is there already.
-    #[cfg(test)]
-    pub(crate) fn adopt(
-        &self,
-        cluster_uid: &str,
-        cluster: &ClusterRef,
-        digest: &str,
-        client: &Client,
-    ) -> Arc<Remote> {
-        let remote = self.connected(client, cluster_uid, cluster, digest);
-        self.live().insert(cluster_uid.to_owned(), Arc::clone(&remote));
-        remote
     }
 
     /// A pass over a Cluster begins. Until what is returned is dropped, and a while longer, events of its workload cluster do not
     /// wake it. None if there was no connection before.
     pub fn begin(&self, cluster_uid: &str) -> Option<Passing> {
-        self.paces().get(cluster_uid).map(Pace::begin)
-    }
-
-    fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<Remote>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn paces(&self) -> MutexGuard<'_, HashMap<String, Pace>> {
-        self.paces.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.paces).get(cluster_uid).map(Pace::begin)
     }
 
     /// Closes the connection of a cluster that needs none for now.
     pub fn close(&self, cluster_uid: &str) {
-        let closed = self.live().remove(cluster_uid);
+        let closed = lock(&self.live).remove(cluster_uid);
         // Nothing is locked any more.
         drop(closed);
     }
@@ -151,7 +129,7 @@ impl Remotes {
     /// How many connections are open.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.live().len()
+        lock(&self.live).len()
     }
 
     /// Whether no connection is open.

@@ -12,15 +12,27 @@ use hyper::body::Frame;
 use kube::{client::Body, runtime::reflector::ObjectRef};
 use rstest::rstest;
 use serde_json::json;
+use sluice_core::walls::{GivenUp, MAX_REST, MIN_REST};
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};
 
-use super::{
-    connection::LARGEST_STORE,
-    pace::{MAX_REST, MIN_REST},
-    *,
-};
-use crate::{bounded::bounded, freshness::is_watch, watch::GivenUp};
+use super::{connection::LARGEST_STORE, server::NotAsked, *};
+use crate::{bounded::bounded, freshness::is_watch};
+
+impl Remotes {
+    /// A connection over a client that is there already.
+    pub(crate) fn adopt(
+        &self,
+        cluster_uid: &str,
+        cluster: &ClusterRef,
+        digest: &str,
+        client: &Client,
+    ) -> Arc<Remote> {
+        let remote = self.connected(client, cluster_uid, cluster, digest);
+        lock(&self.live).insert(cluster_uid.to_owned(), Arc::clone(&remote));
+        remote
+    }
+}
 
 /// A workload API server whose lists are empty.
 #[derive(Clone, Default)]
@@ -251,9 +263,7 @@ async fn a_server_that_is_away_is_not_asked_by_each_pass() {
 
 fn is_not_asked(error: &kube::Error) -> bool {
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    causes
-        .into_iter()
-        .any(<dyn std::error::Error>::is::<breaker::NotAsked>)
+    causes.into_iter().any(<dyn std::error::Error>::is::<NotAsked>)
 }
 
 #[tokio::test(start_paused = true)]

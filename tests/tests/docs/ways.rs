@@ -31,7 +31,7 @@ const REACHES: [&str; 35] = [
 /// What makes a way to another machine, or takes one that has no deadline: how often, and in which files.
 #[rustfmt::skip]
 const MADE: [(&str, &[(&str, usize)]); 27] = [
-    ("Client :: new", &[("bounded.rs", 2), ("fence.rs", 1), ("freshness.rs", 1), ("kind_watch/answers.rs", 1), ("remote/breaker.rs", 1)]),
+    ("Client :: new", &[("layer.rs", 1)]),
     ("Client :: try_from", &[("remote/client.rs", 1), ("run.rs", 1)]),
     ("Config :: new", &[("remote/client.rs", 1)]),
     ("Config :: incluster", &[("run.rs", 1)]),
@@ -43,7 +43,7 @@ const MADE: [(&str, &[(&str, usize)]); 27] = [
     ("Controller :: new", &[("controllers/bootstrap/mod.rs", 1)]),
     ("Controller :: new_with", &[("controllers/providers/mod.rs", 1)]),
     ("Recorder :: new", &[("events.rs", 1)]),
-    ("watcher (", &[("watch.rs", 3)]),
+    ("watcher (", &[("watch.rs", 1)]),
     ("finalizer (", &[]),
     ("discovery :: group", &[("runner/reads.rs", 1)]),
     ("discovery :: pinned_group", &[]),

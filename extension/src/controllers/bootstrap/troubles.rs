@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use sluice_core::hold::{GateReason, Hold};
+use sluice_core::{
+    hold::{GateReason, Hold},
+    walls::Backoff,
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
@@ -18,7 +21,7 @@ use tokio::{
 
 use queue::Queue;
 
-use crate::backoff::Backoff;
+use crate::clock::now;
 
 /// The first delay before a pass that failed is repeated.
 const MIN_DELAY: Duration = Duration::from_millis(500);
@@ -105,7 +108,7 @@ impl Troubles {
         let Some(slot) = slot else {
             drop(waiting);
             self.unfinish(uid, now, |_| {});
-            return Turn::Later(backoff().failed());
+            return Turn::Later(backoff().failed(now.into_std()));
         };
         waiting.leave(uid);
         Turn::Granted(Some(slot))
@@ -167,7 +170,7 @@ impl Troubles {
         let mut known = self.known();
         let trouble = known.entry(uid.to_owned()).or_insert_with(Trouble::new);
         trouble.since = Instant::now();
-        trouble.backoff.failed()
+        trouble.backoff.failed(now())
     }
 
     /// A pass that `began` then ended with an error, which is `hold`. Says whether `patience` of them did before it, or the first of

@@ -11,16 +11,12 @@ use sluice_core::{
     chain::chain,
     providers::{Single, Source},
     step::{Answer, Object},
+    walls::NamedKinds,
 };
 use tracing::warn;
 
 use super::dependents::Dependents;
-use crate::{
-    contract::Contract,
-    kind_watch::{KindWatch, NamedKinds},
-    runner::reads::served,
-    watch::Seen,
-};
+use crate::{clock::now, contract::Contract, kind_watch::KindWatch, runner::reads::served, watch::Seen};
 
 /// Watches every kind that some configuration depends on, from the first one on.
 pub(super) struct Watches {
@@ -83,7 +79,7 @@ impl Watches {
         );
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = |watch: &Arc<_>| KindWatch::state(watch).standing();
-        Arc::clone(watched.ask(key, standing, |_| Arc::new(self.open(source))))
+        Arc::clone(watched.ask(key, now(), standing, |_| Arc::new(self.open(source))))
     }
 
     fn open(&self, source: &Source) -> KindWatch<DynamicObject> {

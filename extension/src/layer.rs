@@ -1,0 +1,20 @@
+//! A client over another one.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use tower::{BoxError, service_fn};
+
+/// A client that does with each request what `send` does with it and `client`.
+pub(crate) fn over<A, B>(client: Client, send: impl Fn(Client, Request<Body>) -> A + Send + 'static) -> Client
+where
+    A: Future<Output = Result<Response<B>, BoxError>> + Send + 'static,
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let namespace = client.default_namespace().to_owned();
+    Client::new(
+        service_fn(move |request| send(client.clone(), request)),
+        namespace,
+    )
+}
