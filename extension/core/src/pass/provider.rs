@@ -1,9 +1,6 @@
 //! The object that provides the values of a package: read, and given the label of the package that they are for.
 
-use kube::{
-    ResourceExt,
-    core::{ApiResource, DynamicObject},
-};
+use kube::{ResourceExt, core::DynamicObject};
 use serde_json::json;
 use sluice_crds::run::ClusterBootstrapSpec;
 
@@ -125,18 +122,6 @@ fn served(known: &Known<'_>, asked: &Provided<'_>) -> Step<Option<Resource>> {
         kind: asked.by.kind.clone(),
     };
     known.served(ask)
-}
-
-impl From<&ApiResource> for Resource {
-    fn from(served: &ApiResource) -> Self {
-        let own = |text: &String| text.clone().into();
-        Self {
-            group: own(&served.group),
-            version: own(&served.version),
-            kind: own(&served.kind),
-            plural: own(&served.plural),
-        }
-    }
 }
 
 #[cfg(test)]

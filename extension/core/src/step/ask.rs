@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kube::core::ApiResource;
 use sluice_crds::{
     foreign::{App, PackageInstall},
     run::FirstSeenRun,
@@ -49,6 +50,18 @@ impl Resource {
             version: K::version(&()),
             kind: K::kind(&()),
             plural: K::plural(&()),
+        }
+    }
+}
+
+impl From<&ApiResource> for Resource {
+    fn from(served: &ApiResource) -> Self {
+        let own = |text: &String| text.clone().into();
+        Self {
+            group: own(&served.group),
+            version: own(&served.version),
+            kind: own(&served.kind),
+            plural: own(&served.plural),
         }
     }
 }
