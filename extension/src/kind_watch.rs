@@ -10,7 +10,7 @@ use kube::{
     core::ApiResource,
     runtime::{reflector::Store, watcher},
 };
-use sluice_core::walls::{Attempts, Ended, Failure, FollowedKind, LISTING, Next, Sign, Standing};
+use sluice_core::walls::{Attempts, Ended, Failure, FollowedKind, KindState, LISTING, Next, Sign};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -27,52 +27,8 @@ use crate::{
 /// How long the API server may take to say how a kind is served.
 const FINDING: Duration = Duration::from_secs(10);
 
-/// What is said of a kind whose watch panicked.
-const PANICKED: &str = "its watch ended in a bug of Sluice; the log of Sluice says where";
-
 /// How far the watch of a kind is.
-#[derive(Debug, Clone)]
-pub enum State<K>
-where
-    K: Resource<DynamicType = ApiResource> + 'static,
-{
-    /// Nothing is known yet, for some seconds at most.
-    Reading,
-    /// The store holds every object of the server.
-    Readable {
-        /// How the kind is served.
-        resource: ApiResource,
-        /// Its objects.
-        store: Store<K>,
-    },
-    /// The API server does not serve the kind.
-    Unserved,
-    /// The kind cannot be read, and why: one line without any content of objects.
-    Unreadable(String),
-}
-
-impl<K> State<K>
-where
-    K: Resource<DynamicType = ApiResource> + 'static,
-{
-    /// How far the kind is.
-    #[must_use]
-    pub fn standing(&self) -> Standing {
-        match self {
-            Self::Readable { .. } => Standing::Readable,
-            Self::Reading => Standing::Reading,
-            Self::Unserved | Self::Unreadable(_) => Standing::Unreadable,
-        }
-    }
-
-    fn is_same_failure(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Unserved, Self::Unserved) => true,
-            (Self::Unreadable(one), Self::Unreadable(other)) => one == other,
-            _ => false,
-        }
-    }
-}
+pub type State<K> = KindState<Store<K>>;
 
 /// The watch of one kind. Dropping it ends it.
 #[derive(Debug)]
@@ -103,13 +59,7 @@ where
     {
         let (sender, state) = watch::channel(State::Reading);
         let set = move |next: State<K>| {
-            // A failure that repeats itself is no news.
-            let is_news = sender.send_if_modified(|state| {
-                let is_news = !state.is_same_failure(&next);
-                *state = next;
-                is_news
-            });
-            if is_news {
+            if sender.send_if_modified(|state| state.becomes(next)) {
                 changed();
             }
         };
@@ -136,7 +86,7 @@ where
                 let ended = ended.unwrap_or_else(|_panic| {
                     // The store of this attempt goes with it.
                     watch_panicked();
-                    set(State::Unreadable(PANICKED.to_owned()));
+                    set(State::panicked());
                     Ended::Panicked
                 });
                 sleep(attempts.ended(ended, now())).await;
@@ -153,7 +103,7 @@ where
     pub fn state(&self) -> State<K> {
         // Without its task the store would be as it was for ever.
         if self.state.has_changed().is_err() {
-            return State::Unreadable(PANICKED.to_owned());
+            return State::panicked();
         }
         self.state.borrow().clone()
     }
@@ -167,12 +117,7 @@ where
         let settled = state.wait_for(|state| !matches!(state, State::Reading));
         // What it came to is asked for again, because the task may have ended.
         let _either_way = timeout(FINDING + LISTING, settled).await.is_ok();
-        match self.state() {
-            State::Readable { resource, store } => Ok(Some((resource, store))),
-            State::Unserved => Ok(None),
-            State::Unreadable(why) => Err(why),
-            State::Reading => Err("nothing was listed in time".to_owned()),
-        }
+        self.state().settled()
     }
 }
 
