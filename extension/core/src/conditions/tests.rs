@@ -44,6 +44,11 @@ fn shown(conditions: &[Condition]) -> Vec<&str> {
         .collect()
 }
 
+/// The conditions after one look at package antrea.
+fn antrea(existing: &[Condition], summary: &str, state: PackageState) -> Vec<Condition> {
+    mirror_one(existing, "antrea.x.y", Some(&install(summary)), state)
+}
+
 fn mirror_one(
     existing: &[Condition],
     ref_name: &str,
@@ -83,18 +88,8 @@ fn types_are_named_as_ever(#[case] ref_name: &str, #[case] expected: &str) {
 
 #[test]
 fn a_package_has_one_condition_that_follows_its_state() {
-    let succeeded = mirror_one(
-        &[],
-        "antrea.x.y",
-        Some(&install("ReconcileSucceeded")),
-        PackageState::Ready,
-    );
-    let failed = mirror_one(
-        &succeeded,
-        "antrea.x.y",
-        Some(&install("ReconcileFailed")),
-        PackageState::Failed,
-    );
+    let succeeded = antrea(&[], "ReconcileSucceeded", PackageState::Ready);
+    let failed = antrea(&succeeded, "ReconcileFailed", PackageState::Failed);
     assert_eq!(shown(&failed), ["Antrea-ReconcileFailed"]);
 }
 
@@ -106,12 +101,7 @@ fn a_package_does_not_touch_another_whose_name_contains_its_own() {
         Some(&install("ReconcileFailed")),
         PackageState::Failed,
     );
-    let both = mirror_one(
-        &other,
-        "antrea.x.y",
-        Some(&install("ReconcileSucceeded")),
-        PackageState::Ready,
-    );
+    let both = antrea(&other, "ReconcileSucceeded", PackageState::Ready);
     assert_eq!(
         shown(&both),
         ["Antrea-Interworking-ReconcileFailed", "Antrea-ReconcileSucceeded"]
@@ -138,41 +128,14 @@ fn conditions_of_others_stay() {
 
 #[test]
 fn doubled_conditions_of_a_package_become_one() {
-    let one = mirror_one(
-        &[],
-        "antrea.x.y",
-        Some(&install("ReconcileSucceeded")),
-        PackageState::Ready,
-    );
-    let doubled = [
-        one.clone(),
-        mirror_one(
-            &[],
-            "antrea.x.y",
-            Some(&install("Deleting")),
-            PackageState::Pending,
-        ),
-    ]
-    .concat();
-    assert_eq!(
-        mirror_one(
-            &doubled,
-            "antrea.x.y",
-            Some(&install("ReconcileSucceeded")),
-            PackageState::Ready
-        ),
-        one
-    );
+    let one = antrea(&[], "ReconcileSucceeded", PackageState::Ready);
+    let doubled = [one.clone(), antrea(&[], "Deleting", PackageState::Pending)].concat();
+    assert_eq!(antrea(&doubled, "ReconcileSucceeded", PackageState::Ready), one);
 }
 
 #[test]
 fn a_resync_of_a_proven_package_changes_nothing() {
-    let before = mirror_one(
-        &[],
-        "antrea.x.y",
-        Some(&install("ReconcileSucceeded")),
-        PackageState::Ready,
-    );
+    let before = antrea(&[], "ReconcileSucceeded", PackageState::Ready);
     let record = record(PackageState::Ready);
     let reconciling = install("Reconciling");
     let package = Mirrored {
@@ -182,23 +145,13 @@ fn a_resync_of_a_proven_package_changes_nothing() {
         record: &record,
     };
     assert_eq!(mirror(&before, &[package], now(500)), before);
-    let unproven = mirror_one(
-        &before,
-        "antrea.x.y",
-        Some(&install("Reconciling")),
-        PackageState::Reconciling,
-    );
+    let unproven = antrea(&before, "Reconciling", PackageState::Reconciling);
     assert_eq!(shown(&unproven), ["Antrea-Reconciling"]);
 }
 
 #[test]
 fn a_package_that_is_not_seen_keeps_its_condition() {
-    let before = mirror_one(
-        &[],
-        "antrea.x.y",
-        Some(&install("ReconcileSucceeded")),
-        PackageState::Ready,
-    );
+    let before = antrea(&[], "ReconcileSucceeded", PackageState::Ready);
     let record = record(PackageState::Ready);
     let package = Mirrored {
         ref_name: "antrea.x.y",
