@@ -6,8 +6,6 @@ pub mod label {
     pub const TKR: &str = "run.tanzu.vmware.com/tkr";
     /// On a release: its presence leaves clusters of the release alone that have no ClusterBootstrap.
     pub const LEGACY_TKR: &str = "run.tanzu.vmware.com/legacy-tkr";
-    /// On nodes and in `TKR_DATA`: name of the OSImage.
-    pub const OS_IMAGE: &str = "run.tanzu.vmware.com/os-image";
     /// On cloned Secrets, cloned providers and data values: name of the Cluster.
     pub const CLUSTER_NAME: &str = "tkg.tanzu.vmware.com/cluster-name";
     /// On cloned Secrets, cloned providers and data values: name of the Package as a label value.

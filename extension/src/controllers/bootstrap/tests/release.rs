@@ -26,7 +26,7 @@ fn pinned(label: &str, target: &str, releases: &[(&str, &str)]) -> World {
     });
     world.management.put(CLASS, class);
     let of = |(version, release): &(&str, &str)| {
-        let labels = json!({label::OS_IMAGE: "image", label::TKR: release});
+        let labels = json!({"run.tanzu.vmware.com/os-image": "image", label::TKR: release});
         ((*version).to_owned(), json!({"labels": labels}))
     };
     let data: serde_json::Map<String, Value> = releases.iter().map(of).collect();
