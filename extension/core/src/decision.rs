@@ -73,7 +73,7 @@ impl<'a> Knowledge<'a> {
 /// Decides one hook call from what this replica knows of the cluster.
 ///
 /// Memory of any age is no knowledge (see [`Unsynced`]). Knowledge that lags holds where a generation or the label shows it: a
-/// release needs a record that speaks about exactly this call, and an open gate in it. A gate that was closed since is seen within
+/// release needs a record about exactly this call, and an open gate in it. A gate that was closed since is seen within
 /// [`CURRENT_FOR`](crate::unsynced::CURRENT_FOR).
 #[must_use]
 pub fn decide(call: &HookCall<'_>, knowledge: &Knowledge<'_>, policy: &RetryPolicy) -> Decision {

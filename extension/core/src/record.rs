@@ -115,7 +115,7 @@ pub struct Observed<'a> {
     pub now: Timestamp,
 }
 
-/// The record, if it is one that this build reads and speaks about the Cluster with this UID.
+/// The record, if it is one that this build reads, and about the Cluster with this UID.
 #[must_use]
 pub fn of_cluster<'a>(record: Option<&'a UpgradeRecord>, uid: &str) -> Option<&'a UpgradeRecord> {
     record.filter(|record| record.schema == SCHEMA && record.cluster_uid == uid)

@@ -179,7 +179,7 @@ impl<'a> View<'a> {
             .or_else(|| self.pause.clone())
             .or_else(|| holds::inputs(self.seen, self.progress))
             .or_else(|| {
-                // Silence does not close it, but nothing is confirmed in silence.
+                // A workload cluster that does not answer does not close it, but confirms nothing.
                 let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
                 (!was_open)
                     .then(|| holds::workload(&self.seen.workload, false, self.seen.now))
