@@ -190,6 +190,9 @@ mod tests {
             cap.filled();
             assert_eq!(cap.exceeded(), None);
         }
+        cap.touched(&object("b", 7_000));
+        assert!(cap.exceeded().is_some(), "what was listed is held");
+        cap.gone(&object("b", 0));
         cap.list();
         cap.listed(&object("a", 7_000));
         assert_eq!(cap.exceeded(), None);
