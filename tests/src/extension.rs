@@ -12,7 +12,9 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use serde_json::json;
 use tokio::time::sleep;
 
 pub use crate::registration::Scope;
@@ -191,6 +193,15 @@ impl Extension {
     /// The log files of all replicas.
     pub fn logs(&self) -> impl Iterator<Item = PathBuf> {
         self.replicas.iter().map(Replica::log)
+    }
+
+    /// Takes the lease from a holder that was killed, so that the next leader need not wait for its end.
+    pub async fn free_lease(&self) -> Result<()> {
+        let free = json!({"spec": {"holderIdentity": ""}});
+        self.leases
+            .patch(LEASE, &PatchParams::default(), &Patch::Merge(free))
+            .await?;
+        Ok(())
     }
 
     async fn lease(&self) -> Result<LeaseSpec, kube::Error> {

@@ -8,6 +8,7 @@ pub mod capi;
 pub mod complaints;
 pub mod components;
 pub mod controller_manager;
+pub mod deaths;
 pub mod definition;
 pub mod demo;
 mod edit;

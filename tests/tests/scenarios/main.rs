@@ -8,6 +8,7 @@ mod chained;
 mod common;
 mod configured;
 mod create;
+mod deaths;
 mod deletion;
 mod false_ready;
 mod frozen_leader;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         frozen_leader::scenario(),
         leader_lost::scenario(),
         started_without::scenario(),
+        deaths::scenario(),
         twenty::scenario(),
     ])
 }
