@@ -24,6 +24,7 @@ pub mod providers;
 pub mod record;
 pub mod retrigger;
 pub mod retry;
+pub mod slots;
 pub mod step;
 pub mod stores;
 pub mod stuck;

@@ -1,23 +1,10 @@
 //! A pass that neither ends the process nor keeps its slot for ever.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
+use sluice_core::step::{PASS_TIMEOUT, PassError};
 use tokio::time::timeout;
-
-/// How long a pass may take. Each of its requests has a deadline of its own; the next pass goes on with what is cut off.
-const PASS_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// Why a pass did not come to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PassError {
-    /// It took too long and was cut off.
-    #[error("the pass did not come to its end within {} s", PASS_TIMEOUT.as_secs())]
-    TimedOut,
-    /// It panicked.
-    #[error("the pass panicked")]
-    Panicked,
-}
 
 /// Runs `pass` to its end, or to the limit of its time, or to its panic.
 ///

@@ -4,7 +4,6 @@ mod isolate;
 pub(crate) mod reads;
 pub(crate) mod writes;
 
-pub use isolate::PassError;
 pub(crate) use isolate::isolated;
 
 use std::{collections::HashSet, fmt::Display, sync::Arc};
@@ -12,7 +11,8 @@ use std::{collections::HashSet, fmt::Display, sync::Arc};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use kube::{Client, runtime::controller::Action};
-use sluice_core::step::{Ask, Clock, Done, Failure, Known, Stop, Subject, Write};
+use sluice_core::step::{Ask, Clock, Done, Known, Stop, Subject, Write};
+pub use sluice_core::step::{Error, PassError};
 use tokio::time::Instant;
 
 use crate::remote::Remote;
@@ -20,27 +20,6 @@ use reads::Answered;
 
 /// So many requests of a pass are under way at once. A workload whose control plane rolls has to serve as many connections.
 const AT_ONCE: usize = 4;
-
-/// Why a pass ended early. It is made again by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// An API server refused a request or did not answer.
-    #[error("talk to the {} API server", .0.server)]
-    Refused(#[source] Failure),
-    /// The pass was cut off or panicked.
-    #[error(transparent)]
-    Pass(#[from] PassError),
-    /// The pass does not know how to go on, which is a bug.
-    #[error("a pass does not go on: {0}")]
-    Unfinished(String),
-}
-
-impl Error {
-    /// Whether another one has written the same object first.
-    pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Refused(failure) if failure.is_conflict())
-    }
-}
 
 /// What one pass over an `S` is carried out with.
 pub(crate) trait Host<S: Subject>: Sync {

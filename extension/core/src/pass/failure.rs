@@ -2,7 +2,7 @@
 
 use crate::{
     hold::{GateReason, Hold},
-    step::Failure,
+    step::{Error, Failure, PassError},
 };
 
 /// What is said of a workload API server that says nothing.
@@ -37,6 +37,21 @@ pub fn pass_failed(failure: &Failure) -> Hold {
         _ => "the management API server does not answer a request; the log of Sluice says why",
     };
     Hold::new(GateReason::ReconcileError, message)
+}
+
+/// Why the gates of a Cluster are closed of which a pass did not come to its end.
+#[must_use]
+pub fn ended_early(error: &Error) -> Hold {
+    let (reason, message) = match error {
+        Error::Refused(failure) => return pass_failed(failure),
+        Error::Pass(PassError::TimedOut) => {
+            return Hold::new(GateReason::ReconcileTimedOut, error.to_string());
+        }
+        Error::Unfinished(_) => (GateReason::ReconcileError, "does not go on, a bug of Sluice"),
+        Error::Pass(PassError::Panicked) => (GateReason::ReconcilePanicked, "ended in a bug of Sluice"),
+    };
+    let message = format!("a pass over the Cluster {message}; the log of Sluice says where");
+    Hold::new(reason, message)
 }
 
 /// The workload API server did not take what belongs to `package`.

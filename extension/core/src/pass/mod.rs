@@ -13,6 +13,7 @@ mod facts;
 mod failure;
 mod install;
 mod legacy_pause;
+mod memories;
 mod memory;
 mod nudge;
 mod opening;
@@ -29,7 +30,8 @@ use std::time::Duration;
 
 pub use after::{After, Event};
 pub use facts::{Facts, Settings, Unknown};
-pub use failure::pass_failed;
+pub use failure::{ended_early, pass_failed};
+pub use memories::Memories;
 pub use memory::Memory;
 pub use provider::missing_rule;
 pub use status::{Close, close};

@@ -5,6 +5,7 @@
 
 mod answer;
 pub(crate) mod ask;
+mod error;
 mod failure;
 pub(crate) mod known;
 mod source;
@@ -13,6 +14,7 @@ pub(crate) mod write;
 
 pub use answer::{Answer, Object};
 pub use ask::{Ask, Contact, Key, Moment, ParsedKubeconfig, Resource, Server, Sight, Watched};
+pub use error::{Error, PASS_TIMEOUT, PassError};
 pub use failure::Failure;
 pub use known::{Clock, Known, Subject};
 pub use source::{Single, Source};

@@ -4,8 +4,7 @@ mod reads;
 mod troubles;
 
 use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -22,33 +21,30 @@ use kube::{
 use sluice_core::{
     build::FIELD_MANAGER,
     chain::chain,
-    hold::{GateReason, Hold},
-    pass::{self, After, Close, Done, Event, Facts, Memory, close, pass_failed},
+    hold::Hold,
+    pass::{self, After, Close, Done, Event, Facts, Memories, close},
+    slots::{Again, SLOW},
 };
 use sluice_crds::foreign::Cluster;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use troubles::{SLOW, Troubles, Turn};
+use troubles::Slots;
 
 use crate::{
+    clock::now,
     control_plane::ControlPlanes,
     events::Notifier,
     health::Heartbeat,
     index::Index,
+    lock::lock,
     metrics::PassMetrics,
     remote::Remotes,
     runner::{self, Error, PassError, action, isolated, writes},
     stores::Stores,
     triggers::ClusterRef,
 };
-
-/// How soon a pass is repeated that ended in a conflict, at first.
-const CONFLICT: Duration = Duration::from_millis(50);
-
-/// So many passes in a row may end in a conflict; with one more, others write as often as Sluice does.
-const CONFLICTS: u32 = 4;
 
 /// No Cluster has this name, because Clusters have a namespace.
 const PROBE: &str = "probe";
@@ -82,11 +78,8 @@ pub struct Context {
     pub events: Notifier,
     /// What is counted.
     pub metrics: PassMetrics,
-    troubles: Troubles,
-    /// By UID of each Cluster that is managed.
-    memories: Mutex<HashMap<String, Memory>>,
-    /// Clusters that were woken since their last pass began.
-    woken: Mutex<HashSet<ClusterRef>>,
+    slots: Slots,
+    memories: Mutex<Memories>,
 }
 
 impl Context {
@@ -104,7 +97,7 @@ impl Context {
         let events = Notifier::new(client.clone());
         Self {
             client,
-            troubles: Troubles::new(settings.concurrency),
+            slots: Slots::new(settings.concurrency),
             settings,
             stores,
             control_planes,
@@ -113,75 +106,29 @@ impl Context {
             events,
             metrics,
             memories: Mutex::default(),
-            woken: Mutex::default(),
         }
     }
 
-    /// Something has happened to this Cluster that its next pass cannot see in the stores.
-    fn woke(&self, cluster: &ClusterRef) {
-        self.woken().insert(cluster.clone());
-    }
-
-    fn woken(&self) -> MutexGuard<'_, HashSet<ClusterRef>> {
-        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A pass over this Cluster begins. Until it comes to its end, what has woken the Cluster is not forgotten.
-    fn begin(&self, cluster: &Cluster, uid: &str) -> Memory {
-        let woken = self.woken().remove(&ObjectRef::from_obj(cluster));
-        let mut memories = self.memories();
-        let memory = memories.entry(uid.to_owned()).or_default();
-        if woken {
-            memory.wake();
-        }
-        memory.clone()
-    }
-
-    /// What is remembered of the Cluster with this UID.
-    fn memory(&self, uid: &str) -> Memory {
-        self.memories().get(uid).cloned().unwrap_or_default()
-    }
-
-    fn remember(&self, uid: &str, memory: Memory) {
-        self.memories().insert(uid.to_owned(), memory);
-    }
-
-    /// The status of the Cluster with this UID was written outside of a pass.
-    fn wrote(&self, uid: &str) {
-        let written = Some(tokio::time::Instant::now().into_std());
-        self.memories().entry(uid.to_owned()).or_default().written = written;
-        self.index.note(uid, None);
-    }
-
-    fn memories(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
-        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is remembered of Clusters.
+    fn memories(&self) -> MutexGuard<'_, Memories> {
+        lock(&self.memories)
     }
 
     /// Forgets Clusters that are gone. The last pass over one may have been before that, when it was still to be deleted.
     fn forget_gone(&self) {
-        let there: HashSet<String> = self
-            .stores
-            .clusters
-            .state()
-            .iter()
-            .filter_map(|cluster| cluster.uid())
-            .collect();
-        let known: Vec<String> = self.memories().keys().cloned().collect();
-        let gone: Vec<String> = known.into_iter().filter(|uid| !there.contains(uid)).collect();
+        let gone = self.memories().gone(&self.stores.clusters.state());
         for uid in gone {
             self.forget(&uid);
         }
-        self.woken()
-            .retain(|cluster| self.stores.clusters.get(cluster).is_some());
     }
 
     /// Forgets the Cluster with this UID. Says whether it was managed until now.
     fn forget(&self, uid: &str) -> bool {
-        self.troubles.forget(uid);
+        self.slots.troubles().forget(uid);
         self.remotes.close(uid);
         self.index.note(uid, None);
         self.events.forget(uid);
-        self.memories().remove(uid).is_some()
+        self.memories().forget(uid)
     }
 }
 
@@ -199,7 +146,10 @@ pub async fn run(
     });
     let clusters = Api::<Cluster>::all(ctx.client.clone());
     let (swept, woken) = (Arc::clone(&ctx), Arc::clone(&ctx));
-    let triggers = triggers.inspect(move |cluster| woken.woke(cluster));
+    let triggers = triggers.inspect(move |cluster| {
+        let namespace = cluster.namespace.as_deref().unwrap_or_default();
+        woken.memories().woke(namespace, &cluster.name);
+    });
     Controller::new(clusters, watcher::Config::default())
         .with_config(Config::default().concurrency(ctx.settings.concurrency))
         .reconcile_on(stream::select(triggers, probes))
@@ -224,25 +174,26 @@ pub async fn run(
 #[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
 fn failed(cluster: Arc<Cluster>, error: &Error, ctx: Arc<Context>) -> Action {
     let uid = cluster.uid().unwrap_or_default();
-    let failures = ctx.troubles.failures(&uid);
-    if error.is_conflict() && failures <= CONFLICTS {
-        // Another one wrote first; what was written is on its way through the watch.
-        return Action::requeue(CONFLICT * 2_u32.pow(failures));
+    let again = ctx.slots.troubles().again(&uid, error, now());
+    match again {
+        Again::Soon(wait) => Action::requeue(wait),
+        Again::Later(wait) => {
+            let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+            warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
+            Action::requeue(wait)
+        }
     }
-    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-    warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
-    Action::requeue(ctx.troubles.failed(&uid))
 }
 
 /// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
 async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, Error> {
     let uid = cluster.uid().unwrap_or_default();
-    let slot = match ctx.troubles.turn(&uid) {
-        Turn::Granted(slot) => slot,
-        Turn::Later(wait) => return later(&ctx, &cluster, &uid, wait).await,
+    let slot = match ctx.slots.turn(&uid) {
+        Ok(slot) => slot,
+        Err(wait) => return later(&ctx, &cluster, &uid, wait).await,
     };
     let whole = Box::pin(whole_pass(&cluster, &ctx, &uid));
-    match ctx.troubles.attend(&uid, slot, whole).await {
+    match ctx.slots.attend(&uid, slot, whole).await {
         Ok(outcome) => outcome,
         Err(wait) => {
             ctx.metrics.cut_off();
@@ -258,13 +209,13 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
 
 /// A Cluster that waits for a slot. What a pass has written that came to no end is not in the record, so its gates are closed.
 async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Result<Action, Error> {
-    let Some(hold) = ctx.troubles.unseen(uid) else {
+    let Some(hold) = ctx.slots.troubles().unseen(uid, now()) else {
         return Ok(Action::requeue(wait));
     };
     // It has no slot of the troubled ones, so it may not take long either.
     match timeout(SLOW, close_gates(ctx, cluster, &hold)).await {
         Ok(true) => Ok(Action::requeue(wait)),
-        Ok(false) | Err(_) => Ok(Action::requeue(ctx.troubles.failed(uid))),
+        Ok(false) | Err(_) => Ok(Action::requeue(ctx.slots.troubles().failed(uid, now()))),
     }
 }
 
@@ -290,9 +241,13 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
             Ok(())
         }
         Close::Recorded => Ok(()),
-        Close::Write(write) => writes::make(&ctx.client, None, FIELD_MANAGER, &write)
-            .await
-            .map(|_| ctx.wrote(&uid)),
+        Close::Write(write) => {
+            let written = writes::make(&ctx.client, None, FIELD_MANAGER, &write).await;
+            written.map(|_| {
+                ctx.memories().wrote(&uid, now());
+                ctx.index.note(&uid, None);
+            })
+        }
     };
     ctx.events.held(cluster, hold).await;
     written.map_err(Error::Refused)
@@ -300,51 +255,31 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
 
 /// A pass with all that is noted of it.
 async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Action, Error> {
-    let (began, passing) = (tokio::time::Instant::now(), ctx.remotes.begin(uid));
-    let written = ctx.memory(uid).written;
+    let (began, passing) = (now(), ctx.remotes.begin(uid));
+    let written = || ctx.memories().get(uid).written;
+    let before = written();
     let outcome = isolated(Box::pin(one_pass(cluster, ctx))).await;
     if let Some(passing) = &passing
-        && ctx.memory(uid).written != written
+        && written() != before
     {
         passing.brought_news();
     }
     let error = match outcome {
         Ok(action) => {
-            ctx.troubles.passed(uid, began.elapsed());
+            ctx.slots.troubles().passed(uid, began, now());
             return Ok(action);
         }
         Err(error) => error,
     };
-    // The next pass mostly comes to its end.
-    let patience = match &error {
-        Error::Pass(_) => 0,
-        error if error.is_conflict() => CONFLICTS,
-        Error::Refused(_) | Error::Unfinished(_) => 1,
-    };
-    let hold = ended_early(ctx, &error);
-    if ctx.troubles.failed_again(uid, patience, began, hold.clone()) {
+    if matches!(error, Error::Pass(PassError::Panicked)) {
+        ctx.metrics.panicked();
+    }
+    let hold = ctx.slots.troubles().ended(uid, &error, began, now());
+    if let Some(hold) = hold {
         // What it has written is not in the record.
         close_gates(ctx, cluster, &hold).await;
     }
     Err(error)
-}
-
-/// Why the gates of a Cluster are closed of which a pass did not come to its end.
-fn ended_early(ctx: &Context, error: &Error) -> Hold {
-    match error {
-        Error::Refused(failure) => pass_failed(failure),
-        Error::Unfinished(_) => {
-            let message =
-                "a pass over the Cluster does not go on, a bug of Sluice; the log of Sluice says where";
-            Hold::new(GateReason::ReconcileError, message)
-        }
-        Error::Pass(PassError::Panicked) => {
-            ctx.metrics.panicked();
-            let message = "a pass over the Cluster ended in a bug of Sluice; the log of Sluice says where";
-            Hold::new(GateReason::ReconcilePanicked, message)
-        }
-        Error::Pass(PassError::TimedOut) => Hold::new(GateReason::ReconcileTimedOut, error.to_string()),
-    }
 }
 
 async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error> {
@@ -356,7 +291,10 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error
         return Ok(unmanaged(ctx, cluster).await);
     };
     let uid = &facts.owner.uid;
-    let (host, before) = (reads::Host { ctx, facts: &facts }, ctx.begin(&facts.cluster, uid));
+    let (host, before) = (
+        reads::Host { ctx, facts: &facts },
+        ctx.memories().begin(&facts.owner),
+    );
     let (outcome, after) = runner::run(&host, &facts, &before).await;
     leave(ctx, &facts, after).await;
     let done = outcome?;
@@ -375,7 +313,7 @@ async fn leave(ctx: &Context, facts: &Facts, after: After) {
     if let Some(note) = after.note {
         ctx.index.note(uid, note);
     }
-    ctx.remember(uid, after.memory);
+    ctx.memories().keep(uid, after.memory);
     for event in after.events {
         match event {
             Event::Held(hold) => ctx.events.held(&facts.cluster, &hold).await,

@@ -60,7 +60,7 @@ impl runner::Host<Facts> for Host<'_> {
     }
 
     fn writing(&self, after: After) {
-        self.ctx.remember(&self.facts.owner.uid, after.memory);
+        self.ctx.memories().keep(&self.facts.owner.uid, after.memory);
     }
 }
 

@@ -19,12 +19,12 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use prometheus_client::{encoding::text, registry::Registry};
 use serde_json::{Value, json};
+use sluice_core::{hold::GateReason, pass::Memory};
 use sluice_crds::labels::label;
 use tokio::time::sleep;
 use tower::{BoxError, service_fn};
 
 use super::*;
-use troubles::SLOW;
 use world::World;
 
 use crate::{fence::Fence, freshness::tests::Frozen, health::Health, triggers::Triggers};
@@ -175,7 +175,7 @@ async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
     let context = Arc::new(leader);
     let gone = ObjectRef::new("gone").within("team-a");
     context.remotes.adopt("gone", &gone, "", &world.workload.client());
-    context.remember("gone", Memory::default());
+    context.memories().keep("gone", Memory::default());
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     let running = tokio::spawn(run(
         Arc::clone(&context),

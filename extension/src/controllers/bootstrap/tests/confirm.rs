@@ -7,7 +7,7 @@ use sluice_core::hold::GateReason::{self, PackagesNotReady, PackagesUnknown};
 use sluice_crds::run::Hook;
 
 use super::super::{
-    one_pass,
+    now, one_pass,
     world::{
         BOOTSTRAP, KUBE_SYSTEM, PACKAGE, PACKAGES, RELEASE, TEMPLATES, VALUES, World, change, cluster,
         package, package_of, values,
@@ -138,7 +138,7 @@ async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
     if refused {
         world.management.refuse("/clusterbootstraps/one", 409);
     } else {
-        leader.wrote("uid");
+        leader.memories().wrote("uid", now());
     }
     let found = one_pass(&cluster(&leader), &leader).await;
     assert_eq!(found.is_err(), refused);

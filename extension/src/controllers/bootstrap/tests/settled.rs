@@ -71,7 +71,7 @@ async fn a_cluster_at_rest_asks_for_nothing_until_its_periodic_look() {
     );
     assert_eq!(requests(&world), read, "at rest");
 
-    leader.woke(&ObjectRef::from_obj(&*cluster(&leader)));
+    leader.memories().woke("team-a", "one");
     pass().await;
     let woken = requests(&world);
     assert!(woken > read, "what has woken it may be its values");
@@ -106,7 +106,8 @@ async fn what_a_cluster_at_rest_was_planned_from_changes(
         object.pointer_mut(parent).unwrap()[name] = edited;
     });
     let leader = world.leader().await;
-    leader.remember("uid", before.memory("uid"));
+    let memory = before.memories().get("uid");
+    leader.memories().keep("uid", memory);
     let read = world.management.times_asked_for(VALUES);
     one_pass(&cluster(&leader), &leader).await.unwrap();
     assert!(world.management.times_asked_for(VALUES) > read);

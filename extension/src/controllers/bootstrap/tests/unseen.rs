@@ -1,15 +1,17 @@
 //! Passes that see nothing, or do not come to their end: what the record says is not the truth any more.
 
 use rstest::rstest;
+use sluice_core::slots::CONFLICTS;
 use sluice_crds::run::Hook;
 
 use super::*;
+use crate::controllers::bootstrap::troubles::Slot;
 use crate::controllers::bootstrap::world::{VALUES, World, cluster};
 
 /// One slot of two is for slow passes, and another Cluster has it.
-fn all_slots_taken(leader: &Context) -> Turn {
-    leader.troubles.failed("another");
-    leader.troubles.turn("another")
+fn all_slots_taken(leader: &Context) -> Slot {
+    leader.slots.troubles().failed("another", now());
+    leader.slots.turn("another").unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +86,7 @@ async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
     let _slot = all_slots_taken(&leader);
-    leader.troubles.failed("uid");
+    leader.slots.troubles().failed("uid", now());
     let cluster = cluster(&leader);
     for second in 0..=60 {
         reconcile(Arc::clone(&cluster), Arc::clone(&leader))
@@ -132,10 +134,10 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
     let _slot = all_slots_taken(&leader);
-    leader.troubles.failed("uid");
-    let hold = Hold::new(GateReason::ReconcileError, "");
+    leader.slots.troubles().failed("uid", now());
     let began = tokio::time::Instant::now();
-    leader.troubles.failed_again("uid", 0, began, hold);
+    let ended = Error::Pass(PassError::Panicked);
+    leader.slots.troubles().ended("uid", &ended, now(), now());
     let _never = world.management.wait_at(STATUS);
     let closed = reconcile(cluster(&leader), Arc::clone(&leader)).await;
     closed.unwrap();

@@ -2,10 +2,8 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    time::Duration,
+    time::{Duration, Instant},
 };
-
-use tokio::time::Instant;
 
 /// A Cluster that has not asked for a slot for so long does not wait for one any more.
 pub(super) const ASKS: Duration = Duration::from_secs(3);

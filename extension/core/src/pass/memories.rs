@@ -1,0 +1,120 @@
+//! What is remembered of all Clusters from one pass to the next.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use kube::ResourceExt as _;
+use sluice_crds::foreign::Cluster;
+
+use super::Memory;
+use crate::build::Owner;
+
+/// The memories of this process.
+#[derive(Debug, Default)]
+pub struct Memories {
+    /// By UID of each Cluster that is managed.
+    managed: HashMap<String, Memory>,
+    /// Namespaces and names of Clusters that were woken since their last pass began.
+    woken: HashSet<(String, String)>,
+}
+
+impl Memories {
+    /// Something has happened to this Cluster that its next pass cannot see in the stores.
+    pub fn woke(&mut self, namespace: &str, name: &str) {
+        self.woken.insert((namespace.to_owned(), name.to_owned()));
+    }
+
+    /// A pass over this Cluster begins, which is managed. Until it comes to its end, what has woken the Cluster is not forgotten.
+    pub fn begin(&mut self, owner: &Owner) -> Memory {
+        let memory = self.managed.entry(owner.uid.clone()).or_default();
+        if self.woken.remove(&(owner.namespace.clone(), owner.name.clone())) {
+            memory.wake();
+        }
+        memory.clone()
+    }
+
+    /// What is remembered of the Cluster with this UID.
+    #[must_use]
+    pub fn get(&self, uid: &str) -> Memory {
+        self.managed.get(uid).cloned().unwrap_or_default()
+    }
+
+    /// Remembers this of the Cluster with this UID.
+    pub fn keep(&mut self, uid: &str, memory: Memory) {
+        self.managed.insert(uid.to_owned(), memory);
+    }
+
+    /// The status of the Cluster with this UID was written `now`, outside of a pass.
+    pub fn wrote(&mut self, uid: &str, now: Instant) {
+        self.managed.entry(uid.to_owned()).or_default().written = Some(now);
+    }
+
+    /// Forgets the Cluster with this UID. Says whether it was managed until now.
+    pub fn forget(&mut self, uid: &str) -> bool {
+        self.managed.remove(uid).is_some()
+    }
+
+    /// The UIDs of managed Clusters that are not among `clusters`, which are all. What has woken such a Cluster is forgotten.
+    pub fn gone(&mut self, clusters: &[Arc<Cluster>]) -> Vec<String> {
+        let key = |cluster: &Arc<Cluster>| (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        let named: HashSet<(String, String)> = clusters.iter().map(key).collect();
+        self.woken.retain(|woken| named.contains(woken));
+        let there: HashSet<String> = clusters.iter().filter_map(|cluster| cluster.uid()).collect();
+        let managed = self.managed.keys();
+        managed.filter(|uid| !there.contains(*uid)).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::stores::tests::object;
+
+    const TIME: Duration = Duration::from_mins(10);
+
+    fn owner() -> Owner {
+        Owner {
+            name: "one".to_owned(),
+            namespace: "team-a".to_owned(),
+            uid: "uid".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_was_woken_does_not_rest() {
+        let (mut memories, now) = (Memories::default(), Instant::now());
+        let mut memory = memories.begin(&owner());
+        memory.rest(Some(1), now, TIME);
+        memories.keep("uid", memory);
+        let rests = |memories: &mut Memories| memories.begin(&owner()).rests(1, now);
+        assert_eq!(rests(&mut memories), Some(TIME));
+        memories.woke("team-b", "one");
+        assert_eq!(rests(&mut memories), Some(TIME), "another one was woken");
+        memories.woke("team-a", "one");
+        assert_eq!(rests(&mut memories), None);
+        assert_eq!(rests(&mut memories), None, "the pass did not come to its end");
+        memories.wrote("uid", now);
+        assert_eq!(memories.get("uid").written, Some(now));
+    }
+
+    #[test]
+    fn clusters_that_are_gone_are_forgotten() {
+        let mut memories = Memories::default();
+        memories.begin(&owner());
+        memories.woke("team-a", "one");
+        let there = [object(Some("team-a"), "one", &json!({}), &json!({"spec": {}}))];
+        assert_eq!(memories.gone(&there), Vec::<String>::new());
+        assert_eq!(memories.woken.len(), 1);
+        assert_eq!(memories.gone(&[]), ["uid"]);
+        assert_eq!(memories.woken.len(), 0);
+        assert!(memories.forget("uid"));
+        assert!(!memories.forget("uid"), "it is managed no more");
+    }
+}
