@@ -38,9 +38,11 @@ pub(super) fn changed(
 fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
     const WHY: &str = "its packages shall be those of the release";
     let clones = together(draft.clones.iter().map(|clone| copied(known, clone)))?;
-    in_order(clones.into_iter().map(|clone| {
+    // Only once all can be made: the source of one may be put right while another's is waited for.
+    let clones: Vec<_> = clones.into_iter().collect::<Step<_>>()?;
+    in_order(clones.iter().map(|clone| {
         // One that exists was put there by the user, or by an earlier try: it wins.
-        let create = Write::create(Server::Management, &clone?, "values of the ClusterBootstrap");
+        let create = Write::create(Server::Management, clone, "values of the ClusterBootstrap");
         known.create(create).map(drop)
     }))?;
     let written = known.write(match known.facts.bootstrap.as_deref() {

@@ -9,7 +9,9 @@ use sluice_core::{
 use sluice_hooks::Gate as _;
 
 use super::*;
-use crate::controllers::bootstrap::world::{BOOTSTRAP, RELEASE, VERSION, World, cluster, values};
+use crate::controllers::bootstrap::world::{
+    BOOTSTRAP, PACKAGES, RELEASE, TEMPLATES, VERSION, World, cluster, package_of, values,
+};
 
 const IN_SYSTEM_NAMESPACE: &str = "/api/v1/namespaces/tkg-system/secrets/antrea-values";
 const CLONE: &str = "/api/v1/namespaces/team-a/secrets/one-antrea-package";
@@ -80,4 +82,30 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
         "{asked:?}"
     );
     following.abort();
+}
+
+/// The one that exists may be put right while the other one is waited for.
+#[tokio::test(start_paused = true)]
+async fn values_are_cloned_once_those_of_all_packages_exist() {
+    let world = World::new();
+    world.management.remove(BOOTSTRAP);
+    let package = json!({"refName": "other.example.com.1.0.0", "valuesFrom": {"secretRef": "other-values"}});
+    world
+        .management
+        .edit(&format!("{TEMPLATES}/{RELEASE}"), |template| {
+            template["spec"]["additionalPackages"] = json!([package]);
+        });
+    world.management.put(
+        &format!("{PACKAGES}/other.example.com.1.0.0"),
+        package_of("other.example.com", "1.0.0", "a"),
+    );
+    world.management.put(IN_SYSTEM_NAMESPACE, values(3));
+    world.pass().await;
+    assert_eq!(world.management.get(CLONE), None);
+
+    world.management.put(IN_SYSTEM_NAMESPACE, values(4));
+    let other = "/api/v1/namespaces/tkg-system/secrets/other-values";
+    world.management.put(other, values(5));
+    world.pass().await;
+    assert_eq!(world.management.get(CLONE).unwrap()["data"], values(4)["data"]);
 }
