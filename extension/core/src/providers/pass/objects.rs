@@ -26,7 +26,8 @@ pub(super) fn reference(cluster: &Cluster) -> OwnerReference {
     build::owner(&cluster, false)
 }
 
-/// `found` and those of `wanted` that are missing; `None` when none is.
+/// `found` and those of `wanted` that are missing; `None` when none is. An object has one controller: one that was made again under its
+/// name takes the place of the one before.
 pub(super) fn with_owners(
     found: &[OwnerReference],
     wanted: &[OwnerReference],
@@ -34,8 +35,15 @@ pub(super) fn with_owners(
     let missing = wanted
         .iter()
         .filter(|wanted| found.iter().all(|found| found.uid != wanted.uid));
-    let all: Vec<_> = found.iter().chain(missing).cloned().collect();
-    (all.len() > found.len()).then_some(all)
+    let is_succeeded = |found: &OwnerReference, wanted: &OwnerReference| {
+        let both = [found, wanted].iter().all(|owner| owner.controller == Some(true));
+        both && (&found.kind, &found.name) == (&wanted.kind, &wanted.name) && found.uid != wanted.uid
+    };
+    let kept = found
+        .iter()
+        .filter(|found| !wanted.iter().any(|wanted| is_succeeded(found, wanted)));
+    let all: Vec<_> = kept.chain(missing).cloned().collect();
+    (all != found).then_some(all)
 }
 
 /// Adds the Cluster to the owners of an object, if it is none of them.
@@ -166,5 +174,40 @@ fn contains(found: &Value, wanted: &Value) -> bool {
             .iter()
             .all(|(name, wanted)| found.get(name).is_some_and(|found| contains(found, wanted))),
         (found, wanted) => found == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(name: &str, uid: &str, controller: bool) -> OwnerReference {
+        OwnerReference {
+            kind: "VSphereCluster".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            controller: controller.then_some(true),
+            ..OwnerReference::default()
+        }
+    }
+
+    #[test]
+    fn owners_of_others_stay_and_a_controller_follows_the_one_before_it() {
+        let (other, before, now) = (
+            owner("other", "1", false),
+            owner("one", "2", true),
+            owner("one", "3", true),
+        );
+        let found = [other.clone(), before.clone()];
+        assert_eq!(with_owners(&found, std::slice::from_ref(&before)), None);
+        assert_eq!(
+            with_owners(&found, std::slice::from_ref(&now)),
+            Some(vec![other.clone(), now.clone()])
+        );
+        let no_controller = owner("one", "3", false);
+        assert_eq!(
+            with_owners(&found, std::slice::from_ref(&no_controller)),
+            Some(vec![other, before, no_controller])
+        );
     }
 }
