@@ -11,28 +11,53 @@ use tokio::sync::mpsc;
 /// Names one Cluster.
 pub type ClusterRef = ObjectRef<Cluster>;
 
+/// Why the reconciler of a Cluster is woken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trigger {
+    /// The Cluster.
+    pub cluster: ClusterRef,
+    /// Whether something has changed that the stores do not show, so that it has to be read.
+    pub unseen: bool,
+}
+
 /// The sending side. Before [`Self::listen`] nothing is kept: a replica that does not lead may run for months, and
 /// a reconciler begins with every Cluster anyway.
 ///
 /// Unbounded from then on: the controller takes every item at once and merges those of one Cluster.
 #[derive(Debug, Clone, Default)]
-pub struct Triggers(Arc<OnceLock<mpsc::UnboundedSender<ClusterRef>>>);
+pub struct Triggers(Arc<OnceLock<mpsc::UnboundedSender<Trigger>>>);
 
 impl Triggers {
     /// What is woken from now on. The first caller gets it all, a later one nothing.
-    pub fn listen(&self) -> impl Stream<Item = ClusterRef> + Send + 'static + use<> {
+    pub fn listen(&self) -> impl Stream<Item = Trigger> + Send + 'static + use<> {
         let (sender, receiver) = mpsc::unbounded_channel();
         // The sender of a later caller is dropped here, which ends its stream.
         let _listened_before = self.0.set(sender);
         futures::stream::unfold(receiver, |mut receiver| async move {
-            receiver.recv().await.map(|cluster| (cluster, receiver))
+            receiver.recv().await.map(|trigger| (trigger, receiver))
         })
     }
 
-    /// Wakes one Cluster. There is no reconciler before this process leads and while it ends; that is no error.
+    /// Wakes one Cluster for what the stores show.
     pub fn wake(&self, cluster: ClusterRef) {
+        self.send(Trigger {
+            cluster,
+            unseen: false,
+        });
+    }
+
+    /// Wakes one Cluster because what its packages take their values from may be something else, which no store shows.
+    pub fn wake_to_read(&self, cluster: ClusterRef) {
+        self.send(Trigger {
+            cluster,
+            unseen: true,
+        });
+    }
+
+    /// There is no reconciler before this process leads and while it ends; that is no error.
+    fn send(&self, trigger: Trigger) {
         if let Some(sender) = self.0.get() {
-            let _gone_at_shutdown = sender.send(cluster);
+            let _gone_at_shutdown = sender.send(trigger);
         }
     }
 
@@ -83,7 +108,7 @@ mod tests {
         assert!(woken.next().now_or_never().is_none(), "nothing was kept");
         triggers.wake(ObjectRef::new("late"));
         let first = woken.next().now_or_never().flatten();
-        assert_eq!(first.map(|cluster| cluster.name), Some("late".to_owned()));
+        assert_eq!(first.map(|trigger| trigger.cluster.name), Some("late".to_owned()));
     }
 
     #[test]

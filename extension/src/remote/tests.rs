@@ -104,7 +104,7 @@ impl Server {
     }
 }
 
-fn remotes() -> (Remotes, impl Stream<Item = ClusterRef>) {
+fn remotes() -> (Remotes, impl Stream<Item = crate::triggers::Trigger>) {
     let triggers = Triggers::default();
     let woken = triggers.listen();
     (
@@ -116,7 +116,7 @@ fn remotes() -> (Remotes, impl Stream<Item = ClusterRef>) {
 /// For five minutes a pass of this length over the Cluster each time it is woken. Returns when they began.
 async fn reconcile(
     remotes: &Remotes,
-    woken: impl Stream<Item = ClusterRef>,
+    woken: impl Stream<Item = crate::triggers::Trigger>,
     pass: Duration,
     news: bool,
 ) -> Vec<Instant> {

@@ -43,7 +43,7 @@ use crate::{
     remote::Remotes,
     runner::{self, Error, PassError, action, isolated, writes},
     stores::Stores,
-    triggers::ClusterRef,
+    triggers::Trigger,
 };
 
 /// No Cluster has this name, because Clusters have a namespace.
@@ -135,7 +135,7 @@ impl Context {
 /// Reconciles until `stop`. The stores must be filled. `heart` beats with each pass that ends.
 pub async fn run(
     ctx: Arc<Context>,
-    triggers: impl Stream<Item = ClusterRef> + Send + 'static,
+    triggers: impl Stream<Item = Trigger> + Send + 'static,
     heart: Heartbeat,
     stop: CancellationToken,
 ) {
@@ -146,9 +146,12 @@ pub async fn run(
     });
     let clusters = Api::<Cluster>::all(ctx.client.clone());
     let (swept, woken) = (Arc::clone(&ctx), Arc::clone(&ctx));
-    let triggers = triggers.inspect(move |cluster| {
-        let namespace = cluster.namespace.as_deref().unwrap_or_default();
-        woken.memories().woke(namespace, &cluster.name);
+    let triggers = triggers.map(move |Trigger { cluster, unseen }| {
+        if unseen {
+            let namespace = cluster.namespace.as_deref().unwrap_or_default();
+            woken.memories().woke(namespace, &cluster.name);
+        }
+        cluster
     });
     Controller::new(clusters, watcher::Config::default())
         .with_config(Config::default().concurrency(ctx.settings.concurrency))

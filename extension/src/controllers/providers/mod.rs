@@ -7,7 +7,10 @@ mod dependents;
 mod metrics;
 mod watches;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::StreamExt;
 use kube::{
@@ -37,10 +40,11 @@ use watches::Watches;
 use crate::{
     backoff::Backoffs,
     events::Notifier,
+    lock::lock,
     metrics::PassMetrics,
     remote::Remote,
     runner::{self, Error, PassError, action, isolated, reads::Answered},
-    triggers::Triggers,
+    triggers::{ClusterRef, Triggers},
 };
 
 /// Field manager of everything that this controller writes.
@@ -52,7 +56,7 @@ const MIN_DELAY: Duration = Duration::from_secs(1);
 /// The longest one. What changes meanwhile wakes the configuration.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
-/// How soon a pass is repeated that ended in a conflict.
+/// How soon a pass is repeated that ended in a conflict, at first.
 const CONFLICT: Duration = Duration::from_millis(100);
 
 /// What every reconcile shares.
@@ -69,6 +73,8 @@ pub struct Context {
     sync_period: Duration,
     /// Of the configurations of which the last pass failed.
     failures: Backoffs<ConfigRef>,
+    /// Of those of which it ended in a conflict.
+    conflicts: Backoffs<ConfigRef>,
     passes: PassMetrics,
 }
 
@@ -93,8 +99,15 @@ impl Context {
             triggers,
             sync_period,
             failures: Backoffs::new(MIN_DELAY, MAX_DELAY),
+            conflicts: Backoffs::new(CONFLICT, MAX_DELAY),
             passes: PassMetrics::default(),
         }
+    }
+
+    /// A pass over this configuration came to its end, or it is gone.
+    fn forget(&self, config: &ConfigRef) {
+        self.failures.forget(config);
+        self.conflicts.forget(config);
     }
 
     /// Passes are counted there.
@@ -147,7 +160,7 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
                         let mut config = ObjectRef::new_with(&gone.name, resource.clone());
                         config.namespace = gone.namespace;
                         shared.dependents.set(&config, &[]);
-                        shared.failures.forget(&config);
+                        shared.forget(&config);
                     }
                     Err(error) => debug!(%error, "Reconciling a configuration"),
                     Ok(_) => {}
@@ -160,14 +173,20 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
 fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action {
-    if error.is_conflict() {
+    let reference = ctx.reference(&config);
+    let delay = if error.is_conflict() {
         // Another one wrote first; what was written is on its way through the watch.
-        return Action::requeue(CONFLICT);
+        ctx.shared.conflicts.failed(reference)
+    } else {
+        ctx.shared.failures.failed(reference)
+    };
+    if error.is_conflict() && delay < MIN_DELAY {
+        return Action::requeue(delay);
     }
     let (kind, name) = (&ctx.kind.resource.kind, config.name_any());
     let namespace = config.namespace().unwrap_or_default();
     warn!(kind, namespace, name, error = %chain(error), "Reconciling a configuration");
-    Action::requeue(ctx.shared.failures.failed(ctx.reference(&config)))
+    Action::requeue(delay)
 }
 
 /// One pass over a configuration. Whatever happens in it, others get their turn.
@@ -176,7 +195,7 @@ async fn reconcile(config: Arc<DynamicObject>, ctx: Arc<OfKind>) -> Result<Actio
     match &outcome {
         Err(Error::Pass(PassError::Panicked)) => ctx.shared.passes.panicked(),
         Err(_) => {}
-        Ok(_) => ctx.shared.failures.forget(&ctx.reference(&config)),
+        Ok(_) => ctx.shared.forget(&ctx.reference(&config)),
     }
     outcome
 }
@@ -191,6 +210,7 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error
     let host = Host {
         shared,
         reference: &reference,
+        wrote_for: Mutex::default(),
     };
     let (outcome, after) = runner::run(&host, &configuration, &()).await;
     shared.dependents.set(&reference, &after.sources);
@@ -200,10 +220,7 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error
 
 /// Takes over what a pass has left.
 async fn leave(ctx: &OfKind, config: &DynamicObject, after: After) {
-    let Context { triggers, events, .. } = &*ctx.shared;
-    if let Some((namespace, name)) = after.wake {
-        triggers.wake(ObjectRef::new(&name).within(&namespace));
-    }
+    let events = &ctx.shared.events;
     match after.problem {
         Some(Some(problem)) => {
             let (object, reason) = (config.object_ref(&ctx.kind.resource), problem.reason.as_str());
@@ -218,6 +235,17 @@ async fn leave(ctx: &OfKind, config: &DynamicObject, after: After) {
 struct Host<'a> {
     shared: &'a Context,
     reference: &'a ConfigRef,
+    /// The Cluster that something was written for, if it was.
+    wrote_for: Mutex<Option<ClusterRef>>,
+}
+
+/// However the pass ends, the Cluster is looked at: the write may have been made, and an upgrade may wait for nothing else.
+impl Drop for Host<'_> {
+    fn drop(&mut self) {
+        if let Some(cluster) = lock(&self.wrote_for).take() {
+            self.shared.triggers.wake_to_read(cluster);
+        }
+    }
 }
 
 impl runner::Host<Configuration> for Host<'_> {
@@ -232,6 +260,13 @@ impl runner::Host<Configuration> for Host<'_> {
     fn subject(&self) -> (&str, &str) {
         let namespace = self.reference.namespace.as_deref();
         (namespace.unwrap_or_default(), &self.reference.name)
+    }
+
+    fn writing(&self, after: After) {
+        let cluster = after
+            .cluster
+            .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
+        *lock(&self.wrote_for) = cluster;
     }
 
     async fn answer(&self, _remote: Option<&Arc<Remote>>, ask: &Ask) -> Answered {

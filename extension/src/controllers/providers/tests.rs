@@ -1,9 +1,13 @@
+use futures::{FutureExt as _, Stream};
 use kube::runtime::{reflector::store::Writer, watcher::Event};
 use serde_json::{Value, json};
-use sluice_core::providers::kinds;
+use sluice_core::{
+    providers::kinds,
+    step::{Failure, Server},
+};
 
 use super::*;
-use crate::controllers::bootstrap::object_server::ObjectServer;
+use crate::{controllers::bootstrap::object_server::ObjectServer, triggers::Trigger};
 
 const CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/calicoconfigs/one-calico";
 const SECRET: &str = "/api/v1/namespaces/team-a/secrets/one-calico-data-values";
@@ -38,8 +42,8 @@ fn management() -> ObjectServer {
     server
 }
 
-/// A pass over the configuration as it is; the code with which it was refused.
-async fn passes(server: &ObjectServer) -> Result<(), u16> {
+/// What passes over the configuration are made with.
+fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
     let mut clusters = Writer::<Cluster>::new(());
     clusters.apply_watcher_event(&Event::Apply(cluster()));
     let context = Context::new(
@@ -47,18 +51,26 @@ async fn passes(server: &ObjectServer) -> Result<(), u16> {
         clusters.as_reader(),
         Dependents::default(),
         Configurations::default(),
-        Triggers::default(),
+        triggers.clone(),
         Duration::from_mins(10),
     );
     let calico = kinds()
         .into_iter()
         .find(|kind| kind.resource.kind == "CalicoConfig");
-    let ctx = OfKind {
+    OfKind {
         shared: Arc::new(context),
         kind: calico.unwrap(),
-    };
-    let config: DynamicObject = serde_json::from_value(server.get(CONFIG).unwrap()).unwrap();
-    match pass(&Arc::new(config), &ctx).await {
+    }
+}
+
+/// The configuration as it is.
+fn config(server: &ObjectServer) -> Arc<DynamicObject> {
+    Arc::new(serde_json::from_value(server.get(CONFIG).unwrap()).unwrap())
+}
+
+/// A pass over the configuration as it is; the code with which it was refused.
+async fn passes(server: &ObjectServer) -> Result<(), u16> {
+    match pass(&config(server), &of_kind(server, &Triggers::default())).await {
         Ok(_) => Ok(()),
         Err(Error::Refused(failure)) => Err(failure.code.unwrap()),
         Err(error) => panic!("{error}"),
@@ -117,4 +129,58 @@ async fn values_that_appear_after_they_were_found_missing_stay() {
     server.put_later(SECRET, newer.clone());
     assert_eq!(passes(&server).await, Err(409));
     assert_eq!(server.get(SECRET).unwrap()["data"], newer["data"]);
+}
+
+/// How often the Cluster was woken to read its values.
+fn woken(triggers: &mut (impl Stream<Item = Trigger> + Unpin)) -> usize {
+    let woken = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
+    woken
+        .filter(|trigger| trigger.unseen && trigger.cluster.name == "one")
+        .count()
+}
+
+#[tokio::test]
+async fn a_cluster_reads_its_values_after_they_were_written() {
+    let (server, triggers) = (management(), Triggers::default());
+    let mut wakes = Box::pin(triggers.listen());
+    let ctx = of_kind(&server, &triggers);
+    pass(&config(&server), &ctx).await.unwrap();
+    assert_eq!(woken(&mut wakes), 1);
+    pass(&config(&server), &ctx).await.unwrap();
+    assert_eq!(woken(&mut wakes), 0, "nothing was written");
+}
+
+/// The write may have been made, and the next pass finds nothing to write.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_reads_its_values_after_a_pass_that_was_cut_off() {
+    let (server, triggers) = (management(), Triggers::default());
+    let mut wakes = Box::pin(triggers.listen());
+    let ctx = Arc::new(of_kind(&server, &triggers));
+    let _answers = server.wait_at("/api/v1/namespaces/team-a/secrets");
+    let ended = reconcile(config(&server), Arc::clone(&ctx)).await;
+    assert!(
+        matches!(ended, Err(Error::Pass(PassError::TimedOut))),
+        "{ended:?}"
+    );
+    assert_eq!(woken(&mut wakes), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_always_conflicts_is_tried_ever_later() {
+    let server = management();
+    let ctx = Arc::new(of_kind(&server, &Triggers::default()));
+    let conflict = Error::Refused(Failure {
+        code: Some(409),
+        ..Failure::other(Server::Management, "")
+    });
+    for _ in 0..40 {
+        failed(config(&server), &conflict, Arc::clone(&ctx));
+    }
+    let reference = ctx.reference(&config(&server));
+    assert!(ctx.shared.conflicts.failed(reference.clone()) > MIN_DELAY);
+    ctx.shared.forget(&reference);
+    assert!(
+        ctx.shared.conflicts.failed(reference) < CONFLICT * 3,
+        "begins again"
+    );
 }

@@ -41,8 +41,8 @@ pub struct After {
     pub sources: Vec<Source>,
     /// What is wrong; `Some(None)` is nothing any more.
     pub problem: Option<Option<Problem>>,
-    /// Namespace and name of the Cluster that is to be looked at, because what it waits for may be there.
-    pub wake: Option<(String, String)>,
+    /// Namespace and name of its Cluster, which is to be looked at once something was written: it may wait for nothing else.
+    pub cluster: Option<(String, String)>,
 }
 
 /// All that is known to one pass over a configuration.
@@ -111,10 +111,13 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
         return Ok(Done::Forget);
     }
     after.sources = known.sources().collect();
-    let (mut cluster, mut unwatched) = (None, false);
+    let mut unwatched = false;
     let outcome = match owner::cluster(known) {
         Ok(found) if owner::is_at_rest(found) => return Ok(Done::Wait),
-        Ok(found) => written(known, after, cluster.insert(found), &mut unwatched),
+        Ok(found) => {
+            after.cluster = Some((found.namespace().unwrap_or_default(), found.name_any()));
+            written(known, found, &mut unwatched)
+        }
         Err(stop) => Err(stop),
     };
     let (secret, problem) = match outcome {
@@ -122,15 +125,12 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
         Err(stop) => (None, Some(stop.held()?)),
     };
     after.problem = Some(problem.clone());
-    if status::write(known, secret, problem.as_ref())? {
-        // An upgrade may wait for nothing else.
-        after.wake = cluster.map(named);
-    }
+    status::write(known, secret, problem.as_ref())?;
     Ok(Done::After(if unwatched { UNWATCHED } else { *sync_period }))
 }
 
 /// Writes all that follows from a configuration. Says the name of the Secret with the values.
-fn written(known: &Known<'_>, after: &mut After, cluster: &Cluster, unwatched: &mut bool) -> Step<String> {
+fn written(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<String> {
     let config = known.facts;
     let (output, sources) = values::values(known, cluster, unwatched)?;
     let secret = secret::wanted(config, cluster, &output)?;
@@ -145,22 +145,12 @@ fn written(known: &Known<'_>, after: &mut After, cluster: &Cluster, unwatched: &
         .owned
         .iter()
         .map(|source| objects::adopt_secret(known, cluster, &sources, source));
-    let values = iter::once_with(|| {
-        if secret::write(known, &secret)? {
-            after.wake = Some(named(cluster));
-        }
-        Ok(())
-    });
+    let values = iter::once_with(|| secret::write(known, &secret));
     // All of it is read at once, and written in this order.
     in_order(together(
         adopted.chain(extra).chain(removed).chain(owned).chain(values),
     )?)?;
     Ok(secret.name_any())
-}
-
-/// Namespace and name.
-fn named(cluster: &Cluster) -> (String, String) {
-    (cluster.namespace().unwrap_or_default(), cluster.name_any())
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) fn wanted(config: &Configuration, cluster: &Cluster, output: &Output)
 }
 
 /// Writes the Secret, if it is another one. What another leader has written since it was read stays: 409 says so.
-pub(super) fn write(known: &Known<'_>, wanted: &Secret) -> Step<bool> {
+pub(super) fn write(known: &Known<'_>, wanted: &Secret) -> Step<()> {
     const WHY: &str = "it holds the values of a configuration";
     let namespace = wanted.namespace();
     let (server, name) = (Server::Management, wanted.name_any());
@@ -52,12 +52,12 @@ pub(super) fn write(known: &Known<'_>, wanted: &Secret) -> Step<bool> {
         Some(found) => {
             let patch = patch(wanted, &found);
             let Some(patch) = patch else {
-                return Ok(false);
+                return Ok(());
             };
             Write::patch(Key::of::<Secret>(server, namespace.as_deref(), &name), patch, WHY)
         }
     };
-    known.write(write).map(|_| true)
+    known.write(write).map(drop)
 }
 
 /// What makes `found` say what `wanted` says; `None` when it does. Labels and owners of others stay.

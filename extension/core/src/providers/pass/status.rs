@@ -29,8 +29,8 @@ pub fn reason(config: &Value) -> Option<&'static str> {
     })
 }
 
-/// Writes the status. Says whether it was another one.
-pub(super) fn write(known: &Known<'_>, secret: Option<String>, problem: Option<&Problem>) -> Step<bool> {
+/// Writes the status, if it is another one.
+pub(super) fn write(known: &Known<'_>, secret: Option<String>, problem: Option<&Problem>) -> Step<()> {
     let config = known.facts;
     let (key, metadata) = (config.key(), &config.object.metadata);
     let current = config.object.data.get("status").cloned().unwrap_or_default();
@@ -47,7 +47,7 @@ pub(super) fn write(known: &Known<'_>, secret: Option<String>, problem: Option<&
     }
     let message = |status: &Value| status.get("message").filter(|text| !text.is_null()).cloned();
     if status == read && message(&next) == message(&current) {
-        return Ok(false);
+        return Ok(());
     }
     // It has been adopted, maybe.
     let version = known
@@ -59,7 +59,7 @@ pub(super) fn write(known: &Known<'_>, secret: Option<String>, problem: Option<&
     let patch = json!({"metadata": {"uid": metadata.uid, "resourceVersion": version}, "status": next});
     known
         .write(Write::patch_status(key, patch, "what came of a configuration"))
-        .map(|_| true)
+        .map(drop)
 }
 
 /// Conditions of others stay; `Ready` keeps its time while its status is the same.

@@ -49,7 +49,7 @@ fn everything_is_written_once_and_in_order() {
             "PatchStatus CalicoConfig one",
         ]
     );
-    assert_eq!(after.wake, Some(("team-a".to_owned(), "one".to_owned())));
+    assert_eq!(after.cluster, Some(("team-a".to_owned(), "one".to_owned())));
     assert_eq!(after.problem, Some(None));
     let mut sources: Vec<String> = after.sources.iter().map(ToString::to_string).collect();
     sources.sort();
@@ -64,11 +64,10 @@ fn everything_is_written_once_and_in_order() {
     );
     assert_eq!(text(&world), "login: eA==\ntext: a\n");
 
-    let (outcome, after) = passes(&mut world);
+    let (outcome, _) = passes(&mut world);
     assert_eq!(outcome, Ok(Done::After(UNWATCHED)));
     assert_eq!(world.written, Vec::<String>::new());
     assert_eq!(world.read.len(), 2, "what no watch shows: {:?}", world.read);
-    assert_eq!(after.wake, None);
 }
 
 #[test]
@@ -144,9 +143,8 @@ fn what_was_written_since_it_was_read_stays(#[case] newer: Value, #[case] there:
         );
     }
     world.later = Some((VALUES, newer));
-    let (outcome, after) = passes(&mut world);
+    let (outcome, _) = passes(&mut world);
     assert_eq!(outcome, Err(Some(409)));
-    assert_eq!(after.wake, None);
     assert_eq!(world.get(VALUES).unwrap()["data"]["values.yaml"], "bmV3");
     assert_eq!(world.reason(), None, "nothing is said to be written");
     // It is read again.

@@ -112,3 +112,23 @@ async fn what_a_cluster_at_rest_was_planned_from_changes(
     one_pass(&cluster(&leader), &leader).await.unwrap();
     assert!(world.management.times_asked_for(VALUES) > read);
 }
+
+/// What the stores show need not be read, and a Package that changes wakes every Cluster.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_at_rest_that_is_woken_reads_only_what_no_store_shows() {
+    let world = World::completed().await;
+    let (leader, triggers) = (Arc::new(world.leader().await), Triggers::default());
+    let one = ObjectRef::from_obj(&*cluster(&leader));
+    let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
+    let running = tokio::spawn(run(leader, triggers.listen(), heart, CancellationToken::new()));
+    let read = async || {
+        sleep(Duration::from_secs(10)).await;
+        world.management.times_asked_for(VALUES)
+    };
+    let first = read().await;
+    triggers.wake(one.clone());
+    assert_eq!(read().await, first);
+    triggers.wake_to_read(one);
+    assert!(read().await > first);
+    running.abort();
+}
