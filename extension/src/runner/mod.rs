@@ -36,7 +36,7 @@ pub(crate) trait Host<S: Subject>: Sync {
     fn answer(&self, remote: Option<&Arc<Remote>>, ask: &Ask) -> impl Future<Output = Answered> + Send;
 
     /// Writes are about to be made. A pass that is cut off may have made them.
-    fn writing(&self, _after: S::After) {}
+    fn writing(&self, after: S::After) -> impl Future<Output = ()> + Send;
 }
 
 /// One pass that is under way.
@@ -67,7 +67,7 @@ where
                 Err(error) => Err(error),
             },
             Err(Stop::Write(writes)) => {
-                host.writing(after);
+                host.writing(after).await;
                 runner.write(&mut known, writes).await;
                 continue;
             }

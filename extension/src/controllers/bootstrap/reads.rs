@@ -59,7 +59,7 @@ impl runner::Host<Facts> for Host<'_> {
         (self.read(remote, ask).await, None)
     }
 
-    fn writing(&self, after: After) {
+    async fn writing(&self, after: After) {
         self.ctx.memories().keep(&self.facts.owner.uid, after.memory);
     }
 }

@@ -191,7 +191,7 @@ fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action
 
 /// One pass over a configuration. Whatever happens in it, others get their turn.
 async fn reconcile(config: Arc<DynamicObject>, ctx: Arc<OfKind>) -> Result<Action, Error> {
-    let outcome = isolated(pass(&config, &ctx)).await;
+    let outcome = isolated(Box::pin(pass(&config, &ctx))).await;
     match &outcome {
         Err(Error::Pass(PassError::Panicked)) => ctx.shared.passes.panicked(),
         Err(_) => {}
@@ -208,18 +208,19 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error
         sync_period: shared.sync_period,
     };
     let host = Host {
-        shared,
+        ctx,
+        config,
         reference: &reference,
         wrote_for: Mutex::default(),
     };
     let (outcome, after) = runner::run(&host, &configuration, &()).await;
     shared.dependents.set(&reference, &after.sources);
-    leave(ctx, config, after).await;
+    publish(ctx, config, after).await;
     outcome.map(action)
 }
 
-/// Takes over what a pass has left.
-async fn leave(ctx: &OfKind, config: &DynamicObject, after: After) {
+/// Publishes what is wrong with a configuration.
+async fn publish(ctx: &OfKind, config: &DynamicObject, after: After) {
     let events = &ctx.shared.events;
     match after.problem {
         Some(Some(problem)) => {
@@ -233,7 +234,8 @@ async fn leave(ctx: &OfKind, config: &DynamicObject, after: After) {
 
 /// What one pass over a configuration is carried out with.
 struct Host<'a> {
-    shared: &'a Context,
+    ctx: &'a OfKind,
+    config: &'a DynamicObject,
     reference: &'a ConfigRef,
     /// The Cluster that something was written for, if it was.
     wrote_for: Mutex<Option<ClusterRef>>,
@@ -243,14 +245,14 @@ struct Host<'a> {
 impl Drop for Host<'_> {
     fn drop(&mut self) {
         if let Some(cluster) = lock(&self.wrote_for).take() {
-            self.shared.triggers.wake_to_read(cluster);
+            self.ctx.shared.triggers.wake_to_read(cluster);
         }
     }
 }
 
 impl runner::Host<Configuration> for Host<'_> {
     fn client(&self) -> &Client {
-        &self.shared.client
+        &self.ctx.shared.client
     }
 
     fn manager(&self) -> &'static str {
@@ -262,27 +264,28 @@ impl runner::Host<Configuration> for Host<'_> {
         (namespace.unwrap_or_default(), &self.reference.name)
     }
 
-    fn writing(&self, after: After) {
-        let cluster = after
-            .cluster
-            .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
-        *lock(&self.wrote_for) = cluster;
-    }
-
     async fn answer(&self, _remote: Option<&Arc<Remote>>, ask: &Ask) -> Answered {
+        let shared = &self.ctx.shared;
         if let Some(source) = ask.source() {
             // Before it is read, so that no change falls between.
-            self.shared.dependents.add(self.reference, &source);
+            shared.dependents.add(self.reference, &source);
         }
         let answer = match ask {
             Ask::Cluster(namespace, name) => {
-                let found = self.shared.clusters.get(&ObjectRef::new(name).within(namespace));
+                let found = shared.clusters.get(&ObjectRef::new(name).within(namespace));
                 found.map_or(Answer::Absent, Answer::Cluster)
             }
-            Ask::Source(source) => self.shared.watches.read(source).await,
+            Ask::Source(source) => shared.watches.read(source).await,
             _ => Answer::Absent,
         };
         (answer, None)
+    }
+
+    /// The event is there where the condition is seen.
+    async fn writing(&self, after: After) {
+        let cluster = after.cluster.as_ref();
+        *lock(&self.wrote_for) = cluster.map(|(namespace, name)| ObjectRef::new(name).within(namespace));
+        publish(self.ctx, self.config, after).await;
     }
 }
 

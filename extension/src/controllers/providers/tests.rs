@@ -184,3 +184,19 @@ async fn a_configuration_that_always_conflicts_is_tried_ever_later() {
         "begins again"
     );
 }
+
+/// Where the condition is seen, the event is there, too.
+#[tokio::test]
+async fn a_problem_is_published_before_the_condition_is_written() {
+    let server = management();
+    server.edit(CONFIG, |config| {
+        config["metadata"]["ownerReferences"] = json!([]);
+    });
+    passes(&server).await.unwrap();
+    let written = server.asked_to_write();
+    let [event, status] = written.as_slice() else {
+        panic!("{written:?}");
+    };
+    assert!(event.starts_with("POST /apis/events.k8s.io/"), "{written:?}");
+    assert_eq!(*status, format!("PATCH {CONFIG}/status"));
+}
