@@ -45,6 +45,9 @@ real: build ## Tests of the harness: real components come up, and nothing stays 
 $(addprefix real-,$(BESIDE)): real-%:
 	$(CARGO) test --release --workspace --test $* -- --test-threads 1
 
+model: build ## WALKS random walks of passes by SEED, and every order of events of one hop; some minutes
+	SEED=$(or $(SEED),7) WALKS=$(or $(WALKS),2000) $(CARGO) test --release --workspace --test walks -- --include-ignored --nocapture --test-threads 1
+
 walls: build ## A hundred Clusters, some of them on a workload API server that misbehaves
 	$(CARGO) test --release --workspace --test walls -- --nocapture
 

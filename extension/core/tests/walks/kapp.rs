@@ -8,194 +8,341 @@ use sluice_core::pass::Server;
 use sluice_crds::labels::annotation;
 
 use crate::{
-    objects::{SYSTEM, control_plane, of_package, package_place},
+    objects::{PACKAGES, SYSTEM, control_plane, home, kube_system, of_package, package_place},
     servers::{Place, Servers, place},
 };
 
-/// What a run deploys: the steps of the Package, the content of the values, and the version of the API server that it runs on.
-#[derive(Clone, Debug, PartialEq)]
+/// What a run deploys: the steps of the Package, the content of the values if the Package takes any, and the API server that it runs on.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Deployed {
-    pub(crate) version: Value,
-    pub(crate) template: Value,
-    pub(crate) values: Value,
-    pub(crate) stage: Value,
+    version: Value,
+    steps: Value,
+    values: Value,
+    host: Host,
+}
+
+/// An API server: its UID and its version.
+type Host = (Value, Value);
+
+impl std::fmt::Debug for Deployed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let url = &self.steps[0][0]["http"]["url"];
+        write!(
+            f,
+            "{url} with {} on {} at {}",
+            self.values, self.host.0, self.host.1
+        )
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Run {
+    generation: u64,
+    began: u64,
+    applied: bool,
+    deploys: Deployed,
 }
 
 /// What runs, and what was deployed last, by package.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Kapp {
-    runs: BTreeMap<usize, (u64, Deployed)>,
-    pub(crate) deployed: BTreeMap<usize, Deployed>,
+    runs: BTreeMap<usize, Run>,
+    /// What was applied, all of it, and nothing since.
+    applied: BTreeMap<usize, Deployed>,
+    /// What a run has ended well with, and nothing was applied since.
+    deployed: BTreeMap<usize, Deployed>,
+    /// The server on which the kapp-controller of the workload runs.
+    runs_on: Value,
+}
+
+/// The API server of the workload.
+fn host(servers: &Servers) -> Host {
+    let at = |place: &Place, field: fn(&Value) -> Value| servers.get(place).map(field).unwrap_or_default();
+    (
+        at(&kube_system(), |namespace| namespace["metadata"]["uid"].clone()),
+        at(&control_plane(), |plane| plane["status"]["version"].clone()),
+    )
+}
+
+fn condition(type_: &str) -> Value {
+    json!([{"type": type_, "status": "True"}])
+}
+
+fn at(time: u64) -> Value {
+    json!(jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(time.cast_signed()))
 }
 
 impl Kapp {
-    /// Makes the App of a package what its PackageInstall asks for, and mirrors its status.
+    /// Whether there is a kapp-controller that works on the package.
+    fn works(&self, servers: &Servers, package: usize) -> bool {
+        package == 0 || self.runs_on == host(servers).0
+    }
+
+    /// Makes the App of a package what its PackageInstall asks for, and mirrors its status. Right after a change that is the App's old
+    /// success, as kapp-controller v0.53.1 shows it.
     pub(crate) fn sync(&mut self, servers: &mut Servers, package: usize) {
+        if !self.works(servers, package) {
+            return;
+        }
         let (install_at, app_at) = (
             of_package(package, "packageinstalls"),
             of_package(package, "apps"),
         );
         let Some(install) = servers.get(&install_at).cloned() else {
-            // Uninstalled with its owner.
             servers.remove(&app_at);
-            self.runs.remove(&package);
-            self.deployed.remove(&package);
             return;
         };
+        if !install["metadata"]["deletionTimestamp"].is_null() {
+            // Uninstalled.
+            servers.remove(&install_at);
+            servers.remove(&app_at);
+            self.forget(package);
+            return;
+        }
         let reference = &install["spec"]["packageRef"];
         let wanted = &reference["versionSelection"]["constraints"];
-        let tried = &install["status"]["lastAttemptedVersion"];
-        let allowed = !install["metadata"]["annotations"]["packaging.carvel.dev/downgradable"].is_null();
-        // Versions of a walk compare as texts.
-        let lower = tried
-            .as_str()
-            .is_some_and(|tried| wanted.as_str().unwrap_or_default() < tried);
-        let (namespace, server) = if app_at.0 {
-            (app_at.2.clone(), Server::Workload)
-        } else {
-            (SYSTEM.to_owned(), Server::Management)
-        };
+        let mut status = json!({
+            "observedGeneration": install["metadata"]["generation"],
+            "lastAttemptedVersion": install["status"]["lastAttemptedVersion"],
+        });
+        let (server, namespace) = home(package);
         let name = format!(
             "{}.{}",
             reference["refName"].as_str().unwrap_or_default(),
             wanted.as_str().unwrap_or_default()
         );
-        let Some(source) = servers
-            .get(&place(server, "packages", &namespace, &name))
-            .cloned()
-        else {
-            return;
-        };
-        if lower && !allowed {
-            return;
-        }
-        let mut spec = source["spec"]["template"]["spec"].clone();
-        spec["template"][0]["ytt"]["valuesFrom"] = install["spec"]["values"].clone();
-        let owner = json!([{
-            "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
-            "name": install["metadata"]["name"], "uid": install["metadata"]["uid"],
-        }]);
-        let app = json!({
-            "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
-            "metadata": {"ownerReferences": owner, "annotations": {annotation::PACKAGE_VERSION: wanted}},
-            "spec": spec, "status": {},
-        });
-        match servers.get(&app_at).cloned() {
-            None => drop(servers.put(app_at.clone(), app)),
-            Some(found) => {
-                let mut next = found.clone();
-                next["spec"] = app["spec"].clone();
-                for field in ["ownerReferences", "annotations"] {
-                    next["metadata"][field] = app["metadata"][field].clone();
-                }
-                if next != found {
-                    servers.put(app_at.clone(), next);
-                }
-            }
-        }
-        let app = servers.get(&app_at).cloned().unwrap_or_default();
-        let seen = app["status"]["observedGeneration"] == app["metadata"]["generation"];
-        let conditions = if seen {
-            app["status"]["conditions"].clone()
-        } else {
-            json!([{"type": "Reconciling", "status": "True"}])
-        };
-        let status = json!({
-            "observedGeneration": install["metadata"]["generation"], "version": wanted,
-            "lastAttemptedVersion": wanted, "conditions": conditions,
-        });
-        if install["status"] != status {
+        let source = servers.get(&place(
+            server,
+            "packages",
+            namespace_of(package, namespace),
+            &name,
+        ));
+        let allowed = !install["metadata"]["annotations"][annotation::DOWNGRADABLE].is_null();
+        let tried = install["status"]["lastAttemptedVersion"].as_str();
+        let lower = tried.is_some_and(|tried| wanted.as_str().unwrap_or_default() < tried);
+        let source = source.filter(|_| allowed || !lower);
+        let Some(source) = source.cloned() else {
+            status["version"] = install["status"]["version"].clone();
+            status["conditions"] = condition("ReconcileFailed");
             servers.edit(&install_at, |install| install["status"] = status);
-        }
+            return;
+        };
+        make_app(servers, &app_at, &install, &source);
+        let app = servers.get(&app_at).cloned().unwrap_or_default();
+        status["version"] = wanted.clone();
+        status["lastAttemptedVersion"] = wanted.clone();
+        status["conditions"] = match &app["status"]["conditions"] {
+            Value::Null => condition("Reconciling"),
+            shown => shown.clone(),
+        };
+        servers.edit(&install_at, |install| install["status"] = status);
     }
 
-    /// Begins a run of an App, if there is something to deploy.
-    pub(crate) fn begin(&mut self, servers: &mut Servers, package: usize) {
+    /// Begins a run of an App: the App is observed, and its steps are still those of the run before.
+    pub(crate) fn begin(&mut self, servers: &mut Servers, package: usize, time: u64) {
         let app_at = of_package(package, "apps");
         let Some(app) = servers.get(&app_at).cloned() else {
             return;
         };
-        let values = |secret: &Value| {
-            let name = secret["secretRef"]["name"].as_str().unwrap_or_default();
-            let server = if app_at.0 {
-                Server::Workload
-            } else {
-                Server::Management
-            };
-            servers.get(&place(server, "secrets", &app_at.2, name))
-        };
-        // Without its values a run fails; it is tried again.
-        let Some(values) = values(&app["spec"]["template"][0]["ytt"]["valuesFrom"][0]).cloned() else {
+        if !self.works(servers, package) {
+            return;
+        }
+        let generation = app["metadata"]["generation"].as_u64().unwrap_or_default();
+        let may = package == 0 || has_identity(servers);
+        let values = values_of(servers, package, &app["spec"]);
+        // Without its account or its values a run fails; it is tried again.
+        let (true, Some(values)) = (may, values) else {
+            self.runs.remove(&package);
+            set(servers, &app_at, generation, "ReconcileFailed");
             return;
         };
-        let stage = servers
-            .get(&control_plane())
-            .map(|plane| plane["status"]["version"].clone());
-        let deployed = Deployed {
+        let deploys = Deployed {
             version: app["metadata"]["annotations"][annotation::PACKAGE_VERSION].clone(),
-            template: without_values(&app["spec"]),
-            values: values["data"].clone(),
-            stage: stage.unwrap_or_default(),
+            steps: steps(&app["spec"]),
+            values,
+            host: host(servers),
         };
-        let generation = app["metadata"]["generation"].as_u64().unwrap_or_default();
-        self.runs.insert(package, (generation, deployed));
+        self.runs.insert(
+            package,
+            Run {
+                generation,
+                began: time,
+                applied: false,
+                deploys,
+            },
+        );
         set(servers, &app_at, generation, "Reconciling");
     }
 
+    pub(crate) fn is_at_work(&self, package: usize) -> bool {
+        self.runs.contains_key(&package)
+    }
+
+    /// The same, unless the App has shown the end of a run that deployed just this.
+    pub(crate) fn begin_what_differs(&mut self, servers: &mut Servers, package: usize, time: u64) {
+        let (before, there) = (self.clone(), servers.clone());
+        self.begin(servers, package, time);
+        let again = self.runs.get(&package).is_some_and(|run| {
+            let app = there
+                .get(&of_package(package, "apps"))
+                .cloned()
+                .unwrap_or_default();
+            before.deployed.get(&package) == Some(&run.deploys)
+                && app["status"]["observedGeneration"] == json!(run.generation)
+                && app["status"]["conditions"] == condition("ReconcileSucceeded")
+        });
+        if again {
+            (*self, *servers) = (before, there);
+        }
+    }
+
+    /// The run of an App has applied everything, and waits.
+    pub(crate) fn apply(&mut self, servers: &mut Servers, package: usize, time: u64) {
+        let Some(run) = self.runs.get_mut(&package).filter(|run| !run.applied) else {
+            return;
+        };
+        run.applied = true;
+        let (began, now) = (at(run.began), at(time));
+        let deploys = run.deploys.clone();
+        if self.deployed.get(&package) != Some(&deploys) {
+            self.deployed.remove(&package);
+        }
+        self.applied.insert(package, deploys);
+
+        servers.edit(&of_package(package, "apps"), |app| {
+            app["status"]["fetch"] = json!({"exitCode": 0, "startedAt": began, "updatedAt": began});
+            app["status"]["template"] = json!({"exitCode": 0, "updatedAt": now});
+            app["status"]["deploy"] = json!({
+                "finished": false, "startedAt": now, "updatedAt": now,
+                "stdout": "---- applying 1 changes [0/1 done] ----\n---- waiting on 1 changes [0/1 done] ----\n",
+            });
+        });
+    }
+
     /// Ends the run of an App.
-    pub(crate) fn end(&mut self, servers: &mut Servers, package: usize, well: bool) {
-        let Some((generation, deployed)) = self.runs.remove(&package) else {
+    pub(crate) fn end(&mut self, servers: &mut Servers, package: usize, time: u64, well: bool) {
+        self.apply(servers, package, time);
+        let Some(run) = self.runs.remove(&package) else {
             return;
         };
         let app_at = of_package(package, "apps");
-        // What a run that fails has left behind is not known.
-        self.deployed.remove(&package);
+        let before = self.deployed.get(&package) == Some(&run.deploys);
         if well {
-            self.deployed.insert(package, deployed);
+            self.deployed.insert(package, run.deploys.clone());
+        } else {
+            // What a run that fails has left behind is not known.
+            self.forget(package);
+        }
+        if package == 0 && well {
+            self.runs_on = run.deploys.host.0;
+            if !before {
+                PACKAGES[1..].iter().for_each(|other| self.interrupt(*other));
+            }
         }
         let condition = if well {
             "ReconcileSucceeded"
         } else {
             "ReconcileFailed"
         };
-        set(servers, &app_at, generation, condition);
+        set(servers, &app_at, run.generation, condition);
+        servers.edit(&app_at, |app| app["status"]["deploy"]["finished"] = json!(true));
+    }
+
+    /// The process ends in the middle of a run. What it has shown stays.
+    pub(crate) fn interrupt(&mut self, package: usize) {
+        if let Some(run) = self.runs.remove(&package)
+            && self.applied.get(&package) != Some(&run.deploys)
+        {
+            self.forget(package);
+        }
+    }
+
+    fn forget(&mut self, package: usize) {
+        self.runs.remove(&package);
+        self.applied.remove(&package);
+        self.deployed.remove(&package);
     }
 
     /// Whether the package is deployed as its Package, with this version, and its values are now, on the API server that runs now, and
-    /// nothing else is being deployed. The same may be: a proof outlives that kapp-controller looks again.
-    pub(crate) fn is_right(&self, servers: &Servers, package: usize, name: &str, values: &Value) -> bool {
+    /// nothing else is being deployed. The same may be: a proof outlives that kapp-controller looks again. With `waits` it is enough that
+    /// everything was applied.
+    pub(crate) fn is_right(
+        &self,
+        servers: &Servers,
+        package: usize,
+        name: &str,
+        values: &Value,
+        waits: bool,
+    ) -> bool {
         let Some(source) = servers.get(&package_place(name)) else {
             return false;
         };
-        let stage = servers
-            .get(&control_plane())
-            .map(|plane| &plane["status"]["version"]);
-        self.deployed.get(&package).is_some_and(|deployed| {
+        let right = |deployed: &Deployed| {
             deployed.version == source["spec"]["version"]
-                && deployed.template == without_values(&source["spec"]["template"]["spec"])
+                && deployed.steps == steps(&source["spec"]["template"]["spec"])
                 && deployed.values == *values
-                && Some(&deployed.stage) == stage
-                && self
-                    .runs
-                    .get(&package)
-                    .is_none_or(|(_, running)| running == deployed)
-        })
+                && deployed.host == host(servers)
+        };
+        let last = if waits { &self.applied } else { &self.deployed };
+        last.get(&package).is_some_and(right) && self.runs.get(&package).is_none_or(|run| right(&run.deploys))
     }
 }
 
-fn set(servers: &mut Servers, app: &Place, generation: u64, condition: &str) {
+/// Makes the App that a PackageInstall asks for.
+fn make_app(servers: &mut Servers, app_at: &Place, install: &Value, source: &Value) {
+    let mut spec = source["spec"]["template"]["spec"].clone();
+    if spec["template"][0].get("ytt").is_some() {
+        spec["template"][0]["ytt"]["valuesFrom"] = install["spec"]["values"].clone();
+    }
+    spec["syncPeriod"] = install["spec"]["syncPeriod"].clone();
+    let mut app = servers.get(app_at).cloned().unwrap_or_else(
+        || json!({"apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App", "metadata": {}, "status": {}}),
+    );
+    app["spec"] = spec;
+    app["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
+        "name": install["metadata"]["name"], "uid": install["metadata"]["uid"],
+    }]);
+    let version = &install["spec"]["packageRef"]["versionSelection"]["constraints"];
+    app["metadata"]["annotations"] = json!({annotation::PACKAGE_VERSION: version});
+    servers.put(app_at.clone(), app);
+}
+
+/// The namespace of the Packages that a PackageInstall chooses from. Those of the management cluster are seen in all.
+fn namespace_of(package: usize, namespace: &str) -> &str {
+    if package == 0 { SYSTEM } else { namespace }
+}
+
+/// Whether packages may be installed in the workload.
+fn has_identity(servers: &Servers) -> bool {
+    ["serviceaccounts", "clusterroles", "clusterrolebindings"]
+        .iter()
+        .all(|kind| servers.of(Server::Workload, kind).next().is_some())
+}
+
+/// The content of the values that an App names; null where it takes none.
+fn values_of(servers: &Servers, package: usize, spec: &Value) -> Option<Value> {
+    let Some(tool) = spec["template"][0].get("ytt") else {
+        return Some(Value::Null);
+    };
+    let (server, namespace) = home(package);
+    let name = tool["valuesFrom"][0]["secretRef"]["name"].as_str()?;
+    let secret = servers.get(&place(server, "secrets", namespace, name))?;
+    Some(secret["data"].clone())
+}
+
+fn set(servers: &mut Servers, app: &Place, generation: u64, type_: &str) {
     servers.edit(app, |app| {
-        app["status"] = json!({
-            "observedGeneration": generation,
-            "conditions": [{"type": condition, "status": "True"}],
-        });
+        app["status"]["observedGeneration"] = json!(generation);
+        app["status"]["conditions"] = condition(type_);
     });
 }
 
-fn without_values(spec: &Value) -> Value {
-    let mut spec = spec.clone();
-    if let Some(tool) = spec["template"][0]["ytt"].as_object_mut() {
+/// What comes from the Package.
+fn steps(spec: &Value) -> Value {
+    let mut steps = json!([spec["fetch"], spec["template"], spec["deploy"]]);
+    if let Some(tool) = steps.pointer_mut("/1/0/ytt").and_then(Value::as_object_mut) {
         tool.remove("valuesFrom");
     }
-    spec
+    steps
 }

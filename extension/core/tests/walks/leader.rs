@@ -1,35 +1,88 @@
 //! The runner of `pass` in a walk: each read and each write is a step of its own, what it knows from memory lags, and it may end
 //! between any two steps.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, HashMap},
+    hash::{Hash, Hasher},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_core::{
     bootstrap::PackageFacts,
     build::Owner,
     hop::{ControlPlaneFacts, Plan, WorkerFacts},
     pass::{
-        After, Answer, Ask, Clock, Contact, Done, Facts, Failure, Known, Memory, Object, Server, Settings,
-        Stop, Watched, Write, pass,
+        After, Answer, Ask, Clock, Done, Facts, Failure, Known, Memory, Object, Server, Settings, Stop, Verb,
+        Watched, Write, pass,
     },
 };
 use sluice_crds::{
-    foreign::{Cluster, Package},
+    foreign::{Cluster, MachineDeployment},
     labels::label,
     run::ClusterBootstrap,
 };
 
 use crate::{
-    objects::{SYSTEM, TEAM, bootstrap, cluster, control_plane, worker},
-    servers::{Servers, place, place_of, refused},
+    connection::{Connection, time_at},
+    objects::{SYSTEM, TEAM, VERSIONS, bootstrap, cluster, control_plane},
+    servers::{Place, Servers, digest, place, place_of, refused},
 };
 
+/// How often kapp-controller looks at a package again, and a pass at a settled Cluster.
+pub(crate) const SYNC_PERIOD: Duration = Duration::from_mins(10);
+
+/// What becomes of the next request of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Fault {
+    /// It is answered, and so are those that are made at once with it.
+    None,
+    /// So are all others of the pass, and nothing else happens until its end.
+    ToTheEnd,
+    /// It is answered, and those that are made at once with it are later.
+    Alone,
+    /// The same of writes only.
+    OneWrite,
+    /// It is refused with this code.
+    Refused(u16),
+    /// It is not answered. A write is made nevertheless.
+    Unanswered,
+    /// The process is frozen while it writes, and another one begins. What it has written arrives later.
+    Frozen,
+}
+
+impl Fault {
+    fn is_alone(self) -> bool {
+        matches!(self, Self::Alone | Self::Refused(_) | Self::Unanswered)
+    }
+}
+
+/// Whether an API server is asked.
+pub(crate) fn is_request(ask: &Ask) -> bool {
+    matches!(ask, Ask::Object(..) | Ask::Installs | Ask::LabelledSecrets)
+}
+
+/// Makes a write. Says what the pass learns of it, and whether it was made.
+fn make(servers: &mut Servers, write: &Write, fault: Fault) -> (Result<Object, Failure>, bool) {
+    let server = write.key.server;
+    if let Fault::Refused(code) = fault {
+        return (Err(refused(server, Some(code))), false);
+    }
+    let outcome = servers.make(write);
+    let made = outcome.is_ok();
+    match fault {
+        Fault::Unanswered => (Err(refused(server, None)), made),
+        _ => (outcome, made),
+    }
+}
+
 /// One pass that is under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Running {
-    facts: Facts,
+    facts: Arc<Facts>,
     memory: Memory,
     began: Clock,
     answers: Vec<(Ask, Answer)>,
@@ -37,49 +90,138 @@ struct Running {
 }
 
 /// A process that leads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Leader {
     /// What its watches have shown.
     pub(crate) seen: Servers,
+    connection: Option<Connection>,
+    connections: u64,
     memory: Memory,
     running: Option<Running>,
-    /// When the pass began, in steps of the walk.
+    /// In a search, the questions at which others may do something. All others are asked at the moment of the next one of them.
+    search: Option<fn(&Ask) -> bool>,
+    /// What the pass that is under way rests on, in short.
+    read_by: BTreeSet<(String, u64)>,
+    /// When the pass began.
     pub(crate) began: u64,
     /// What the last pass came to.
     pub(crate) last: Option<Result<Done, Failure>>,
 }
 
-/// What a step has done.
-#[derive(Debug)]
-pub(crate) enum Did {
-    /// It has read something, or the pass has ended.
-    Nothing,
-    /// It has made this write.
-    Wrote(Box<Write>),
+/// Where a leader is: both servers, the time, and what was written by processes that are frozen.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) servers: &'a mut Servers,
+    pub(crate) late: &'a mut Vec<Write>,
+    pub(crate) now: u64,
+    pub(crate) epoch: Instant,
+}
+
+/// The facts of a Package. They cost time, and there are few.
+fn facts_of(package: &Value) -> PackageFacts {
+    thread_local! {
+        static KNOWN: RefCell<HashMap<Value, PackageFacts>> = RefCell::default();
+    }
+    let of = |spec: &Value| {
+        let package =
+            json!({"apiVersion": package["apiVersion"], "kind": "Package", "metadata": {}, "spec": spec});
+        PackageFacts::of(&serde_json::from_value(package).expect("a Package"))
+    };
+    KNOWN.with_borrow_mut(|known| {
+        let spec = &package["spec"];
+        if !known.contains_key(spec) {
+            known.insert(spec.clone(), of(spec));
+        }
+        known[spec].clone()
+    })
+}
+
+impl Hash for Leader {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.seen.hash(state);
+        self.connection.hash(state);
+        let Some(running) = &self.running else { return };
+        self.read_by.hash(state);
+        let outcomes: BTreeSet<_> = running
+            .outcomes
+            .iter()
+            .map(|(write, outcome)| {
+                let outcome = outcome
+                    .as_ref()
+                    .map(|object| digest(&object.0))
+                    .map_err(|failure| failure.code);
+                (format!("{:?} {:?}", write.key, write.verb), outcome)
+            })
+            .collect();
+        outcomes.hash(state);
+    }
 }
 
 impl Leader {
+    /// One of a search, in which others may do something at these questions.
+    pub(crate) fn of_search(stops: fn(&Ask) -> bool) -> Self {
+        Self {
+            search: Some(stops),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// The process ends; another one begins that knows nothing.
+    /// The process ends; another one begins that knows nothing but what the management server shows.
     pub(crate) fn crash(&mut self) {
-        self.running = None;
+        *self = Self {
+            connections: self.connections,
+            search: self.search,
+            ..Self::default()
+        };
+    }
+
+    /// The watches show everything that is there.
+    pub(crate) fn watch(&mut self, servers: &Servers, now: u64) {
+        self.seen.take_over(Server::Management, servers);
+        if let Some(connection) = &mut self.connection
+            && connection.watch(servers, now)
+        {
+            self.seen.take_over(Server::Workload, servers);
+        }
+    }
+
+    /// The store of some kinds of a server shows everything.
+    pub(crate) fn watch_store(&mut self, servers: &Servers, server: Server, kinds: &[&str], now: u64) {
+        let answered = match &mut self.connection {
+            Some(connection) if server == Server::Workload => connection.watch(servers, now),
+            _ => server == Server::Management,
+        };
+        if answered {
+            self.seen.take_over_kinds(server, kinds, servers);
+        }
+    }
+
+    /// What it remembers of the passes before is gone.
+    pub(crate) fn forget(&mut self) {
         self.memory = Memory::default();
     }
 
-    /// One step. The next request is refused with `refuses`, if that is a code.
-    pub(crate) fn step(
-        &mut self,
-        servers: &mut Servers,
-        step: u64,
-        epoch: std::time::Instant,
-        refuses: Option<u16>,
-    ) -> Did {
+    /// A watch shows one object.
+    pub(crate) fn watch_one(&mut self, servers: &Servers, place: Place, now: u64) {
+        if place.0 {
+            self.watch(servers, now);
+        } else {
+            let shown = servers.get(&place).cloned().unwrap_or_default();
+            self.seen.show(place, shown);
+        }
+    }
+
+    /// One step. Says which status was written.
+    pub(crate) fn step(&mut self, around: &mut Surroundings<'_>, fault: Fault) -> Option<Write> {
         let Some(running) = self.running.take() else {
-            self.begin(step, epoch);
-            return Did::Nothing;
+            self.begin(around);
+            if fault == Fault::ToTheEnd && self.running.is_some() {
+                return self.step(around, fault);
+            }
+            return None;
         };
         let Running {
             facts,
@@ -95,52 +237,69 @@ impl Leader {
         for (write, outcome) in &outcomes {
             known.wrote(write.clone(), outcome.clone());
         }
-        let mut after = After::of(&memory);
-        let mut did = Did::Nothing;
-        match pass(&known, &mut after) {
-            Err(Stop::Need(asks)) => {
-                let ask = asks
-                    .into_iter()
-                    .find(|ask| !known.has(ask))
-                    .expect("it asks for more");
-                let answer = match refuses.filter(|_| matches!(ask, Ask::Object(..))) {
-                    Some(code) => Answer::Failed(refused(ask.server(), code)),
-                    None => self.answer(servers, &ask),
-                };
+        let mut wrote = None;
+        loop {
+            let mut after = After::of(&memory);
+            let (asks, writes) = match pass(&known, &mut after) {
+                Err(Stop::Need(asks)) => (asks, Vec::new()),
+                Err(Stop::Write(writes)) => {
+                    self.memory = after.memory;
+                    (Vec::new(), writes)
+                }
+                Err(Stop::Failed(failure)) => {
+                    self.end(after, Err(failure));
+                    return wrote;
+                }
+                Err(Stop::Held(hold)) => panic!("a pass ends with a hold: {hold}"),
+                Ok(done) => {
+                    self.end(after, Ok(done));
+                    return wrote;
+                }
+            };
+            let stops = match self.search {
+                None => true,
+                Some(stops) => !writes.is_empty() || asks.iter().any(stops),
+            };
+            for ask in asks {
+                if known.has(&ask) {
+                    continue;
+                }
+                let answer = self.answered(around, &ask, fault);
+                if self.search.is_some() {
+                    let said = self.content(around, &ask, &answer);
+                    self.read_by.insert((format!("{ask:?}"), said));
+                }
+                known.learn(ask.clone(), answer.clone());
                 answers.push((ask, answer));
-            }
-            Err(Stop::Write(writes)) => {
-                self.memory = after.memory;
-                // Mostly all of them are made before anything else happens.
-                let made = if step.is_multiple_of(4) { 1 } else { writes.len() };
-                for write in writes.into_iter().take(made) {
-                    if known.has_made(&write) || outcomes.iter().any(|(other, _)| is_same(other, &write)) {
-                        continue;
-                    }
-                    let outcome = match refuses {
-                        Some(code) => Err(refused(write.key.server, code)),
-                        None => servers.make(&write),
-                    };
-                    let ends = outcome.is_err();
-                    if !ends {
-                        did = Did::Wrote(Box::new(write.clone()));
-                    }
-                    outcomes.push((write, outcome));
-                    if ends {
-                        break;
-                    }
+                if fault.is_alone() {
+                    break;
                 }
             }
-            Err(Stop::Failed(failure)) => {
-                self.end(after, Err(failure));
-                return Did::Nothing;
+            for write in writes {
+                if known.has_made(&write) {
+                    continue;
+                }
+                if fault == Fault::Frozen {
+                    around.late.push(write);
+                    self.crash();
+                    return None;
+                }
+                let outcome = make(around.servers, &write, fault);
+                if outcome.1 && write.verb == Verb::ReplaceStatus {
+                    wrote = Some(write.clone());
+                }
+                let ends = outcome.0.is_err() || fault.is_alone() || fault == Fault::OneWrite;
+                known.wrote(write.clone(), outcome.0.clone());
+                outcomes.push((write, outcome.0));
+                if ends {
+                    break;
+                }
             }
-            Err(Stop::Held(hold)) => panic!("a pass ends with a hold: {hold}"),
-            Ok(done) => {
-                self.end(after, Ok(done));
-                return Did::Nothing;
+            if stops && fault != Fault::ToTheEnd {
+                break;
             }
         }
+        drop(known);
         self.running = Some(Running {
             facts,
             memory,
@@ -148,61 +307,70 @@ impl Leader {
             answers,
             outcomes,
         });
-        did
+        wrote
     }
 
     fn end(&mut self, after: After, outcome: Result<Done, Failure>) {
         self.memory = after.memory;
         self.last = Some(outcome);
+        if after.close {
+            self.connection = None;
+            self.seen.take_over(Server::Workload, &Servers::default());
+        }
     }
 
-    fn begin(&mut self, step: u64, epoch: std::time::Instant) {
+    fn begin(&mut self, around: &Surroundings<'_>) {
         let Some(facts) = self.facts() else { return };
-        self.began = step;
+        self.began = around.now;
+        if self.search.is_some() {
+            self.read_by = BTreeSet::from([(String::new(), digest(&self.seen))]);
+        }
         self.running = Some(Running {
-            facts,
+            facts: Arc::new(facts),
             memory: self.memory.clone(),
             began: Clock {
-                now: Timestamp::UNIX_EPOCH + SignedDuration::from_secs(step.cast_signed()),
-                instant: epoch + Duration::from_secs(step),
+                now: time_at(around.now),
+                instant: around.epoch + Duration::from_secs(around.now),
             },
             answers: Vec::new(),
             outcomes: Vec::new(),
         });
     }
 
-    fn object<K: DeserializeOwned>(&self, place: &crate::servers::Place) -> Option<K> {
+    fn object<K: DeserializeOwned>(&self, place: &Place) -> Option<K> {
         serde_json::from_value(self.seen.get(place)?.clone()).ok()
+    }
+
+    fn objects<K: DeserializeOwned>(&self, plural: &'static str) -> impl Iterator<Item = (&Place, K)> {
+        let there = self.seen.of(Server::Management, plural);
+        there.map(|(place, object)| {
+            let object = serde_json::from_value(object.clone());
+            (place, object.expect("an object of its kind"))
+        })
     }
 
     fn facts(&self) -> Option<Facts> {
         let cluster: Cluster = self.object(&cluster())?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let plane = self.seen.get(&control_plane())?;
-        let worker = self.seen.get(&worker())?;
-        let all = |plural: &'static str| {
-            let places = self.seen.all().iter();
-            places.filter(move |(place, _)| !place.0 && place.1 == plural)
-        };
-        let releases = all("tanzukubernetesreleases")
-            .filter_map(|(_, object)| serde_json::from_value(object.clone()).ok())
-            .map(Arc::new);
-        let catalogue = all("packages").filter_map(|(place, object)| {
-            let package: Package = serde_json::from_value(object.clone()).ok()?;
-            Some((place.3.clone(), PackageFacts::of(&package)))
-        });
-        let versions = |worker: &Value| vec![text(&worker["status"]["version"]).unwrap_or_default()];
+        let catalogue = self.seen.of(Server::Management, "packages");
+        let catalogue = catalogue.map(|(place, package)| (place.3.clone(), facts_of(package)));
+        let workers = self.objects::<MachineDeployment>("machinedeployments");
+        let labels = cluster.metadata.labels.as_ref();
         Some(Facts {
             settings: Settings {
                 system_namespace: SYSTEM.to_owned(),
-                sync_period: Duration::from_mins(10),
+                sync_period: SYNC_PERIOD,
             },
             owner: Owner {
                 name: "one".to_owned(),
                 namespace: TEAM.to_owned(),
-                uid: "uid".to_owned(),
+                uid: cluster.metadata.uid.clone()?,
             },
-            label: cluster.metadata.labels.as_ref()?.get(label::TKR)?.clone(),
+            label: labels
+                .and_then(|labels| labels.get(label::TKR))
+                .cloned()
+                .unwrap_or_default(),
             topology: cluster.spec.topology.clone()?,
             bootstrap: self.object::<ClusterBootstrap>(&bootstrap()).map(Arc::new),
             control_plane: Some(ControlPlaneFacts {
@@ -210,75 +378,104 @@ impl Leader {
                 status_version: text(&plane["status"]["version"]),
             }),
             unknown: None,
-            workers: vec![WorkerFacts {
-                name: "one-md".to_owned(),
-                spec_version: text(&worker["spec"]["version"]),
-                versions: versions(worker),
-                rolling: worker["spec"]["version"] != worker["status"]["version"],
-            }],
-            plan: Plan::Direct,
-            releases: releases.collect(),
+            workers: workers
+                .filter_map(|(_, worker)| WorkerFacts::of(&worker))
+                .collect(),
+            plan: Plan::Listed(VERSIONS.map(str::to_owned).into()),
+            releases: self
+                .objects("tanzukubernetesreleases")
+                .map(|(_, release)| Arc::new(release))
+                .collect(),
             catalogue: catalogue.collect(),
             cluster: Arc::new(cluster),
         })
     }
 
-    fn answer(&self, servers: &mut Servers, ask: &Ask) -> Answer {
-        let stored =
-            |plural: &str, name: &str| self.seen.get(&place(Server::Management, plural, SYSTEM, name));
+    /// What a request of a pass comes to, or what the watches show.
+    fn answered(&mut self, around: &mut Surroundings<'_>, ask: &Ask, fault: Fault) -> Answer {
+        if is_request(ask) {
+            let code = match fault {
+                Fault::Refused(code) => Some(Some(code)),
+                Fault::Unanswered => Some(None),
+                _ => (around.servers.silent && ask.server() == Server::Workload).then_some(None),
+            };
+            if let Some(code) = code {
+                return Answer::Failed(refused(ask.server(), code));
+            }
+        }
+        self.answer(around, ask)
+    }
+
+    fn answer(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> Answer {
+        let servers = &*around.servers;
+        let stored = |plural: &str, name: &str| place(Server::Management, plural, SYSTEM, name);
+        let listed = |plural| {
+            let there = servers.of(Server::Workload, plural);
+            Answer::Listed(there.map(|(_, object)| Object(object.clone())).collect())
+        };
         match ask {
             Ask::Cluster(..) | Ask::Source(_) => unreachable!("passes over configurations ask for these"),
             Ask::Object(key, _) => {
-                servers.requests += 1;
                 let found = servers.get(&place_of(key)).cloned();
                 found.map_or(Answer::Absent, |found| Answer::Found(Object(found)))
             }
-            Ask::Template(name) => {
-                stored("clusterbootstraptemplates", name).map_or(Answer::Absent, |found| {
-                    Answer::Template(Arc::new(
-                        serde_json::from_value(found.clone()).expect("a template"),
-                    ))
-                })
-            }
-            Ask::Package(name) => stored("packages", name).map_or(Answer::Absent, |found| {
-                Answer::Package(Arc::new(
-                    serde_json::from_value(found.clone()).expect("a Package"),
-                ))
-            }),
+            Ask::Template(name) => self
+                .object(&stored("clusterbootstraptemplates", name))
+                .map_or(Answer::Absent, |found| Answer::Template(Arc::new(found))),
+            Ask::Package(name) => self
+                .object(&stored("packages", name))
+                .map_or(Answer::Absent, |found| Answer::Package(Arc::new(found))),
             Ask::Watched(server, name) => {
                 let namespace = match server {
                     Server::Management => TEAM,
                     Server::Workload => SYSTEM,
                 };
                 let at = |plural| place(*server, plural, namespace, name);
+                let connection = self.connection.as_ref().filter(|_| *server == Server::Workload);
                 Answer::Watched(Box::new(Watched {
                     install: self.object(&at("packageinstalls")).map(Arc::new),
                     app: self.object(&at("apps")).map(Arc::new),
-                    first_seen: None,
-                    filled: true,
+                    first_seen: connection.and_then(|connection| connection.first_seen(name)),
+                    filled: connection.is_none_or(|connection| connection.filled),
                 }))
             }
             Ask::Served { .. } => Answer::Absent,
-            Ask::Connection(_) => Answer::Connected(1),
-            Ask::Contact(_) => Answer::Contact(Contact::Serves {
-                uid: "workload".to_owned(),
-            }),
-            Ask::Installs | Ask::LabelledSecrets => {
-                let plural = if *ask == Ask::Installs {
-                    "packageinstalls"
-                } else {
-                    "secrets"
-                };
-                let there = servers
-                    .all()
-                    .iter()
-                    .filter(|(place, _)| place.0 && place.1 == plural);
-                Answer::Listed(there.map(|(_, object)| Object(object.clone())).collect())
-            }
+            Ask::Connection(kubeconfig) => Answer::Connected(self.connect(around, &kubeconfig.digest)),
+            Ask::Contact(_) => match &mut self.connection {
+                Some(connection) => Answer::Contact(connection.contact(servers, around.now)),
+                None => Answer::Failed(refused(Server::Workload, None)),
+            },
+            Ask::Installs => listed("packageinstalls"),
+            Ask::LabelledSecrets => listed("secrets"),
         }
     }
-}
 
-fn is_same(one: &Write, other: &Write) -> bool {
-    (&one.key, one.verb) == (&other.key, other.verb)
+    /// What an answer says, in short.
+    fn content(&self, around: &Surroundings<'_>, ask: &Ask, answer: &Answer) -> u64 {
+        match (ask, answer) {
+            (_, Answer::Found(Object(found))) => digest(found),
+            (_, Answer::Listed(found)) => {
+                digest(&found.iter().map(|found| digest(&found.0)).collect::<Vec<_>>())
+            }
+            // From memory: of the management server that is what the pass began with.
+            (Ask::Watched(..) | Ask::Package(_) | Ask::Template(_), _) => digest(&self.seen),
+            (_, answer) => digest(&(format!("{answer:?}"), around.now)),
+        }
+    }
+
+    /// The number of the connection; of another one where the kubeconfig is another one. Its stores are filled at once, mostly.
+    fn connect(&mut self, around: &Surroundings<'_>, digest: &str) -> u64 {
+        let open = self.connection.as_ref().filter(|open| open.digest == digest);
+        if let Some(open) = open {
+            return open.number;
+        }
+        self.connections += 1;
+        let mut connection = Connection::open(self.connections, digest);
+        self.seen.take_over(Server::Workload, &Servers::default());
+        if !around.now.is_multiple_of(4) && connection.watch(around.servers, around.now) {
+            self.seen.take_over(Server::Workload, around.servers);
+        }
+        self.connection = Some(connection);
+        self.connections
+    }
 }

@@ -1,5 +1,5 @@
-//! The objects that a walk begins with: one Cluster at v1.35.4 with kapp-controller, a CNI and another package, and the release of
-//! v1.36.3.
+//! The objects that a walk begins with: one Cluster at v1.35.4 with kapp-controller, a CNI and a package that takes no values, and the
+//! releases of the next two versions.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -10,11 +10,12 @@ use crate::servers::{Place, Servers, place};
 
 pub(crate) const SYSTEM: &str = "tkg-system";
 pub(crate) const TEAM: &str = "team-a";
-/// Kubernetes versions, and by the same index the releases and the versions of both packages.
-pub(crate) const VERSIONS: [&str; 2] = ["v1.35.4", "v1.36.3"];
-pub(crate) const RELEASES: [&str; 2] = ["v1.35.4---test.1", "v1.36.3---test.1"];
-const PACKAGE_VERSIONS: [&str; 2] = ["1.8.0", "1.9.0"];
-pub(crate) const REF_NAMES: [&str; 3] = [
+/// Kubernetes versions, and by the same index the releases and the versions of all packages.
+pub(crate) const VERSIONS: [&str; 3] = ["v1.35.4", "v1.36.3", "v1.37.1"];
+pub(crate) const RELEASES: [&str; 3] = ["v1.35.4---test.1", "v1.36.3---test.1", "v1.37.1---test.1"];
+/// The last one is of no release. They compare as texts.
+pub(crate) const PACKAGE_VERSIONS: [&str; 4] = ["1.8.0", "1.9.0", "2.0.0", "1.9.5"];
+const REF_NAMES: [&str; 3] = [
     "kapp-controller.example.com",
     "antrea.example.com",
     "metrics.example.com",
@@ -38,59 +39,134 @@ pub(crate) fn worker() -> Place {
     place(Management, "machinedeployments", TEAM, "one-md")
 }
 
+pub(crate) fn leaving_worker() -> Place {
+    place(Management, "machinedeployments", TEAM, "two-md")
+}
+
+pub(crate) fn release(index: usize) -> Place {
+    place(Management, "tanzukubernetesreleases", "", RELEASES[index])
+}
+
+pub(crate) fn template(index: usize) -> Place {
+    place(Management, "clusterbootstraptemplates", SYSTEM, RELEASES[index])
+}
+
 /// The values of the CNI, as the ClusterBootstrap names them once it was created.
 pub(crate) fn values_source() -> Place {
     place(Management, "secrets", TEAM, "one-antrea-package")
+}
+
+pub(crate) fn kubeconfig() -> Place {
+    place(Management, "secrets", TEAM, "one-kubeconfig")
+}
+
+pub(crate) fn kube_system() -> Place {
+    place(Server::Workload, "namespaces", "", "kube-system")
 }
 
 pub(crate) fn package_place(name: &str) -> Place {
     place(Management, "packages", SYSTEM, name)
 }
 
-/// Name of a Package.
-pub(crate) fn package_name(package: usize, release: usize) -> String {
-    format!("{}.{}", REF_NAMES[package], PACKAGE_VERSIONS[release])
+/// Name of a Package at a version.
+pub(crate) fn package_name(package: usize, version: usize) -> String {
+    format!("{}.{}", REF_NAMES[package], PACKAGE_VERSIONS[version])
 }
 
-/// PackageInstall and App of a package.
-pub(crate) fn of_package(package: usize, plural: &str) -> Place {
-    let (server, namespace) = if package == 0 {
+pub(crate) fn ref_name(package: usize) -> &'static str {
+    REF_NAMES[package]
+}
+
+pub(crate) fn short_name(package: usize) -> &'static str {
+    REF_NAMES[package].split('.').next().unwrap_or_default()
+}
+
+/// The server that a package is installed from, and the namespace.
+pub(crate) fn home(package: usize) -> (Server, &'static str) {
+    if package == 0 {
         (Management, TEAM)
     } else {
         (Server::Workload, SYSTEM)
-    };
-    let short = REF_NAMES[package].split('.').next().unwrap_or_default();
-    place(server, plural, namespace, &format!("one-{short}"))
+    }
+}
+
+/// PackageInstall or App of a package.
+pub(crate) fn of_package(package: usize, plural: &str) -> Place {
+    let (server, namespace) = home(package);
+    place(server, plural, namespace, &format!("one-{}", short_name(package)))
 }
 
 /// A Secret with values.
-pub(crate) fn values(replicas: u64) -> Value {
+pub(crate) fn values(replicas: u8) -> Value {
     let document = BASE64_STANDARD.encode(format!("replicas: {replicas}\n"));
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"values.yaml": document}})
 }
 
-/// A Package with this path of its version in its template.
-pub(crate) fn package(package: usize, release: usize, path: &str) -> Value {
-    let path = format!("{path}-{}", PACKAGE_VERSIONS[release]);
+/// A Package with content of this name. The last one has no step that takes values.
+pub(crate) fn package(package: usize, version: usize, content: &str) -> Value {
+    let step = if package == 2 { "kbld" } else { "ytt" };
+    let url = format!("{content}-{}", PACKAGE_VERSIONS[version]);
     json!({
         "apiVersion": "data.packaging.carvel.dev/v1alpha1", "kind": "Package", "metadata": {},
         "spec": {
-            "refName": REF_NAMES[package], "version": PACKAGE_VERSIONS[release],
-            "template": {"spec": {"template": [{"ytt": {"paths": [path]}}], "deploy": [{"kapp": {}}]}},
+            "refName": REF_NAMES[package], "version": PACKAGE_VERSIONS[version],
+            "template": {"spec": {"fetch": [{"http": {"url": url}}], "template": [{step: {}}], "deploy": [{"kapp": {}}]}},
         },
     })
 }
 
-fn kubeconfig() -> Value {
+/// A kubeconfig with this token.
+pub(crate) fn kubeconfig_with(token: &str) -> Value {
     let authority = BASE64_STANDARD.encode("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     let text = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "one",
         "clusters": [{"name": "one", "cluster": {"server": "https://127.0.0.1:1", "certificate-authority-data": authority}}],
-        "users": [{"name": "one", "user": {"token": "token"}}],
+        "users": [{"name": "one", "user": {"token": token}}],
         "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
     });
     let value = BASE64_STANDARD.encode(text.to_string());
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": value}})
+}
+
+pub(crate) fn a_release(index: usize) -> Value {
+    let packages = PACKAGES.map(|package| json!({"name": package_name(package, index)}));
+    json!({
+        "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "TanzuKubernetesRelease", "metadata": {},
+        "spec": {
+            "version": RELEASES[index].replace("---", "+"),
+            "kubernetes": {"version": VERSIONS[index]},
+            "bootstrapPackages": packages,
+        },
+    })
+}
+
+pub(crate) fn a_template(index: usize) -> Value {
+    let [kapp, cni, other] = PACKAGES.map(|package| package_name(package, index));
+    json!({
+        "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrapTemplate", "metadata": {},
+        "spec": {
+            "kapp": {"refName": kapp},
+            "cni": {"refName": cni, "valuesFrom": {"secretRef": "values"}},
+            "additionalPackages": [{"refName": other}],
+        },
+    })
+}
+
+/// Workers at a version.
+fn workers() -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {},
+        "spec": {"clusterName": "one", "template": {"spec": {"version": VERSIONS[0]}}},
+        "status": {"versions": [{"version": VERSIONS[0], "replicas": 1}], "replicas": 1, "upToDateReplicas": 1},
+    })
+}
+
+/// Workers that are being deleted, and whose machine does not end.
+pub(crate) fn leaving_workers() -> Value {
+    let mut leaving = workers();
+    leaving["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+    leaving["status"]["versions"][0]["version"] = json!("v1.34.1");
+    leaving
 }
 
 /// Everything at the beginning. Nothing is installed, and there is no ClusterBootstrap.
@@ -101,50 +177,33 @@ pub(crate) fn servers() -> Servers {
         cluster(),
         json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-            "metadata": {"uid": "uid", "labels": {label::TKR: RELEASES[0]}},
+            "metadata": {"labels": {label::TKR: RELEASES[0]}},
             "spec": {
                 "topology": {"classRef": {"name": "class"}, "version": VERSIONS[0]},
                 "controlPlaneRef": {"apiGroup": "controlplane.example.com", "kind": "Good", "name": "one"},
             },
         }),
     );
-    put(
-        control_plane(),
-        json!({"metadata": {}, "spec": {"version": VERSIONS[0]}, "status": {"version": VERSIONS[0]}}),
-    );
-    put(
-        worker(),
-        json!({"metadata": {}, "spec": {"version": VERSIONS[0]}, "status": {"version": VERSIONS[0]}}),
-    );
-    for release in [0, 1] {
-        let packages = PACKAGES.map(|package| package_name(package, release));
-        put(
-            place(Management, "tanzukubernetesreleases", "", RELEASES[release]),
-            json!({
-                "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "TanzuKubernetesRelease", "metadata": {},
-                "spec": {
-                    "version": RELEASES[release].replace("---", "+"),
-                    "kubernetes": {"version": VERSIONS[release]},
-                    "bootstrapPackages": packages.iter().map(|name| json!({"name": name})).collect::<Vec<_>>(),
-                },
-            }),
-        );
-        put(
-            place(Management, "clusterbootstraptemplates", SYSTEM, RELEASES[release]),
-            json!({
-                "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrapTemplate", "metadata": {},
-                "spec": {"kapp": {"refName": packages[0]}, "cni": {"refName": packages[1], "valuesFrom": {"secretRef": "values"}}, "additionalPackages": [{"refName": packages[2]}]},
-            }),
-        );
-        for (index, name) in packages.iter().enumerate() {
-            put(package_place(name), package(index, release, "a"));
+    let plane = json!({"metadata": {}, "spec": {"version": VERSIONS[0]}, "status": {"version": VERSIONS[0]}});
+    put(control_plane(), plane);
+    put(worker(), workers());
+    for index in 0..RELEASES.len() {
+        put(release(index), a_release(index));
+        put(template(index), a_template(index));
+    }
+    for version in 0..PACKAGE_VERSIONS.len() {
+        for index in PACKAGES {
+            put(
+                package_place(&package_name(index, version)),
+                package(index, version, "a"),
+            );
         }
     }
     put(place(Management, "secrets", SYSTEM, "values"), values(1));
-    put(place(Management, "secrets", TEAM, "one-kubeconfig"), kubeconfig());
+    put(kubeconfig(), kubeconfig_with("token"));
     put(
-        place(Server::Workload, "namespaces", "", "kube-system"),
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"uid": "workload"}}),
+        kube_system(),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {}}),
     );
     servers
 }

@@ -1,6 +1,10 @@
 //! Both API servers: objects with UIDs, versions, generations and preconditions.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
 use sluice_core::pass::{Failure, Key, Object, Server, Verb, Write};
@@ -24,77 +28,179 @@ pub(crate) fn place_of(key: &Key) -> Place {
     place(key.server, &key.resource.plural, namespace, &key.name)
 }
 
-/// The objects of both servers.
+/// Deletions of these wait until the one who looks after them has seen it.
+const FINALIZED: &str = "packageinstalls";
+
+/// An object with a digest of its content.
+type Digested = (u64, Arc<Value>);
+
+/// The objects of both servers, or what a watch has shown of them. A copy costs nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Servers {
-    objects: BTreeMap<Place, Value>,
-    writes: u64,
-    /// Requests for something of a status or a spec, by both servers.
-    pub(crate) requests: u64,
+    objects: Arc<BTreeMap<Arc<Place>, Digested>>,
+    /// How often each object was written, also one that is gone.
+    versions: Arc<BTreeMap<Arc<Place>, u64>>,
+    /// Whether the workload does not answer.
+    pub(crate) silent: bool,
+    /// Whether an object that is as it was has the resourceVersion that it had: else no two histories end in one state.
+    pub(crate) by_content: bool,
+}
+
+impl Hash for Servers {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for (digest, _) in self.objects.values() {
+            digest.hash(state);
+        }
+        (&self.versions, self.silent).hash(state);
+    }
+}
+
+/// A few bytes that stand for a value.
+pub(crate) fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Servers {
-    pub(crate) fn all(&self) -> &BTreeMap<Place, Value> {
-        &self.objects
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Place, &Value)> {
+        self.objects
+            .iter()
+            .map(|(place, (_, object))| (&**place, &**object))
+    }
+
+    /// The objects of a kind.
+    pub(crate) fn of(&self, server: Server, plural: &str) -> impl Iterator<Item = (&Place, &Value)> {
+        let on_workload = server == Server::Workload;
+        self.all()
+            .filter(move |(place, _)| place.0 == on_workload && place.1 == plural)
     }
 
     pub(crate) fn get(&self, place: &Place) -> Option<&Value> {
-        self.objects.get(place)
+        self.objects.get(place).map(|(_, object)| &**object)
     }
 
-    /// Keeps an object as it is from now on.
+    /// Whether nothing was written between the two.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.objects, &other.objects)
+    }
+
+    /// How often something was written.
+    pub(crate) fn writes(&self) -> u64 {
+        self.versions.values().sum()
+    }
+
+    /// Keeps an object as it is from now on. What changes nothing is no write.
     pub(crate) fn put(&mut self, place: Place, mut object: Value) -> Value {
-        self.writes += 1;
-        let before = self.objects.get(&place);
+        let before = self.get(&place);
+        if before == Some(&object) {
+            return object;
+        }
         let generation = before.map_or(0, |before| {
             before["metadata"]["generation"].as_u64().unwrap_or_default()
         });
         let same_spec = before.is_some_and(|before| before["spec"] == object["spec"]);
+        let is_new = before.is_none();
+        let versions = Arc::make_mut(&mut self.versions);
+        let version = versions.entry(Arc::new(place.clone())).or_default();
+        if is_new || !self.by_content {
+            *version += 1;
+        }
         let metadata = &mut object["metadata"];
         metadata["name"] = json!(place.3);
-        metadata["resourceVersion"] = json!(self.writes.to_string());
         metadata["generation"] = json!(if same_spec { generation } else { generation + 1 });
         if !place.2.is_empty() {
             metadata["namespace"] = json!(place.2);
         }
         if metadata["uid"].is_null() {
-            metadata["uid"] = json!(format!("uid-{}", self.writes));
+            metadata["uid"] = json!(format!("{}-{}-{version}", place.1, place.3));
         }
-        self.objects.insert(place, object.clone());
+        metadata["resourceVersion"] = Value::Null;
+        let version = if self.by_content {
+            digest(&object)
+        } else {
+            *version
+        };
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        self.show(place, object.clone());
         object
     }
 
     /// Edits an object that is there.
     pub(crate) fn edit(&mut self, place: &Place, edit: impl FnOnce(&mut Value)) {
-        if let Some(mut object) = self.objects.get(place).cloned() {
+        if let Some(mut object) = self.get(place).cloned() {
             edit(&mut object);
             self.put(place.clone(), object);
         }
     }
 
+    /// Puts another object in the place of one that is there.
+    pub(crate) fn put_another(&mut self, place: &Place, edit: impl FnOnce(&mut Value)) {
+        let Some(mut object) = self.get(place).cloned() else {
+            return;
+        };
+        edit(&mut object);
+        object["metadata"]["uid"] = Value::Null;
+        self.remove(place);
+        self.put(place.clone(), object);
+    }
+
     /// Keeps an object as another server has it; none when it is null.
     pub(crate) fn show(&mut self, place: Place, object: Value) {
+        let objects = Arc::make_mut(&mut self.objects);
         if object.is_null() {
-            self.objects.remove(&place);
+            objects.remove(&place);
         } else {
-            self.objects.insert(place, object);
+            objects.insert(Arc::new(place), (digest(&object), Arc::new(object)));
         }
     }
 
     pub(crate) fn remove(&mut self, place: &Place) {
-        self.objects.remove(place);
+        Arc::make_mut(&mut self.objects).remove(place);
+    }
+
+    /// Deletes an object, or asks the one who looks after it for that.
+    pub(crate) fn delete(&mut self, place: &Place) {
+        if place.1 == FINALIZED {
+            self.edit(place, |object| {
+                object["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+            });
+        } else {
+            self.remove(place);
+        }
+    }
+
+    /// Shows of one server what `other` has, and nothing else.
+    pub(crate) fn take_over(&mut self, server: Server, other: &Self) {
+        let on_workload = server == Server::Workload;
+        let objects = Arc::make_mut(&mut self.objects);
+        objects.retain(|place, _| place.0 != on_workload);
+        let there = other.objects.iter().filter(|(place, _)| place.0 == on_workload);
+        objects.extend(there.map(|(place, object)| (Arc::clone(place), object.clone())));
+    }
+
+    /// The same of some kinds.
+    pub(crate) fn take_over_kinds(&mut self, server: Server, kinds: &[&str], other: &Self) {
+        let on_workload = server == Server::Workload;
+        let is_of = |place: &Place| place.0 == on_workload && kinds.contains(&place.1.as_str());
+        let objects = Arc::make_mut(&mut self.objects);
+        objects.retain(|place, _| !is_of(place));
+        let there = other.objects.iter().filter(|(place, _)| is_of(place));
+        objects.extend(there.map(|(place, object)| (Arc::clone(place), object.clone())));
     }
 
     /// Makes one write of a pass.
     pub(crate) fn make(&mut self, write: &Write) -> Result<Object, Failure> {
-        self.requests += 1;
         let place = place_of(&write.key);
         let server = write.key.server;
-        let Some(found) = self.objects.get(&place).cloned() else {
+        if server == Server::Workload && self.silent {
+            return Err(refused(server, None));
+        }
+        let Some(found) = self.get(&place).cloned() else {
             return match write.verb {
                 Verb::Create => Ok(Object(self.put(place, write.body.clone()))),
                 Verb::Delete => Ok(Object(Value::Null)),
-                _ => Err(refused(server, 404)),
+                _ => Err(refused(server, Some(404))),
             };
         };
         let sent = &write.body["metadata"];
@@ -102,16 +208,20 @@ impl Servers {
         let stale = differs("uid") || differs("resourceVersion");
         let mut next = found.clone();
         match write.verb {
-            Verb::Create => return Err(refused(server, 409)),
-            Verb::Delete if write.body != found["metadata"]["uid"] => return Err(refused(server, 409)),
+            Verb::Create => return Err(refused(server, Some(409))),
+            Verb::Delete if write.body != found["metadata"]["uid"] => {
+                return Err(refused(server, Some(409)));
+            }
             Verb::Delete => {
-                self.objects.remove(&place);
+                self.delete(&place);
                 return Ok(Object(Value::Null));
             }
-            _ if stale => return Err(refused(server, 409)),
+            _ if stale => return Err(refused(server, Some(409))),
             Verb::Replace => {
                 next = write.body.clone();
-                next["status"] = found["status"].clone();
+                if !found["status"].is_null() {
+                    next["status"] = found["status"].clone();
+                }
             }
             Verb::ReplaceStatus => next["status"] = write.body["status"].clone(),
             Verb::Patch | Verb::PatchStatus | Verb::Apply => merge(&mut next, &write.body),
@@ -120,10 +230,10 @@ impl Servers {
     }
 }
 
-/// A request that is refused with this code.
-pub(crate) fn refused(server: Server, code: u16) -> Failure {
+/// A request that is refused with this code, or not answered.
+pub(crate) fn refused(server: Server, code: Option<u16>) -> Failure {
     Failure {
-        code: Some(code),
+        code,
         ..Failure::other(server, "refused")
     }
 }

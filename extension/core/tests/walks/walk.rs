@@ -2,35 +2,86 @@
 
 use std::time::Instant;
 
-use serde_json::{Value, json};
-use sluice_core::pass::{Verb, Write};
-use sluice_crds::{
-    labels::{annotation, label},
-    run::{Gate, Hook, Outcome, UpgradeRecord},
-};
+use sluice_core::pass::Write;
+use sluice_crds::run::{Hook, UpgradeRecord};
 
 use crate::{
+    capi::{ClusterApi, brief, record, roll, version_at},
     kapp::Kapp,
-    leader::{Did, Leader},
-    objects::{
-        PACKAGES, RELEASES, VERSIONS, bootstrap, cluster, control_plane, package, package_name,
-        package_place, servers, values, values_source, worker,
-    },
+    leader::{Fault, Leader, Surroundings},
+    objects::{PACKAGES, VERSIONS, cluster, control_plane, kubeconfig, servers, worker},
     servers::{Place, Servers},
+    truth::{Right, concerned, is_known, lets_go, opened, right, version_of},
+    users::{Edit, edit, mend},
 };
 
-/// Rounds of a fair schedule within which an upgrade comes to its end.
-const ROUNDS: u32 = 80;
+/// Rounds of a fair schedule within which an upgrade of two hops comes to its end.
+const ROUNDS: u32 = 120;
 
-pub(crate) struct Walk {
+/// Rounds within which a Cluster is settled whose upgrade has come to its end.
+const SETTLING: u32 = 12;
+
+/// Passes within which an open gate is closed whose ground went away, and within which the silence of a workload closes it.
+const LOOKS: u32 = 4;
+const SILENT_LOOKS: u32 = 9;
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// A leader does one thing.
+    Lead(usize, Fault),
+    /// The pass of a leader comes to its end.
+    Pass(usize),
+    Watch(usize),
+    WatchOne(usize, u8),
+    Crash(usize),
+    /// What a frozen process has written arrives.
+    Arrive,
+    /// Everything happens once, in order.
+    Round,
+    Deploy(usize),
+    Sync(usize),
+    Begin(usize),
+    Apply(usize),
+    End(usize, bool),
+    Interrupt(usize),
+    /// The replica that answers hooks sees everything.
+    Replica,
+    ClusterApi,
+    /// The machines take the version that they were asked to take.
+    Roll,
+    Wait(u64),
+    User(Edit),
+    /// Nothing but passes happens for a while.
+    Calm,
+}
+
+/// What was true when something changed last.
+#[derive(Clone)]
+struct Looked {
     servers: Servers,
     kapp: Kapp,
+    right: [Right; PACKAGES.len()],
+    record: Option<UpgradeRecord>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Walk {
+    pub(crate) servers: Servers,
+    pub(crate) kapp: Kapp,
+    capi: ClusterApi,
     /// Two processes that take themselves for leaders. The first one does most of the work.
     leaders: [Leader; 2],
+    late: Vec<Write>,
     epoch: Instant,
-    time: u64,
-    /// When all packages of each release were deployed as their sources were, last.
-    right_at: [Option<u64>; 2],
+    now: u64,
+    /// When each package was right at each release, last.
+    right_at: [[Option<u64>; VERSIONS.len()]; PACKAGES.len()],
+    looked: Option<Looked>,
+    /// Steps of leaders.
+    led: usize,
+    /// The process ends before this one of them, or what it does then has this fault.
+    pub(crate) ends_at: Option<(usize, Option<Fault>)>,
 }
 
 impl Walk {
@@ -38,326 +89,269 @@ impl Walk {
         Self {
             servers: servers(),
             kapp: Kapp::default(),
+            capi: ClusterApi::default(),
             leaders: [Leader::default(), Leader::default()],
+            late: Vec::new(),
             epoch: Instant::now(),
-            time: 0,
-            right_at: [None, None],
+            now: 0,
+            right_at: Default::default(),
+            looked: None,
+            led: 0,
+            ends_at: None,
         }
     }
 
-    /// The user asks for the next version.
-    pub(crate) fn bump(&mut self) {
-        self.servers.edit(&cluster(), |cluster| {
-            cluster["metadata"]["labels"][label::TKR] = json!(RELEASES[1]);
-            cluster["spec"]["topology"]["version"] = json!(VERSIONS[1]);
-        });
+    pub(crate) fn take(&mut self, steps: &[Step]) {
+        for step in steps {
+            self.step(*step);
+        }
     }
 
-    /// What one byte says.
-    pub(crate) fn step(&mut self, byte: u8) {
-        let package = usize::from(byte) % 3;
-        let leader = usize::from(byte & 1);
-        match byte >> 1 {
-            // Most of what happens goes on as if it were undisturbed: else few walks come to a gate that opens.
-            0..=24 => self.lead(leader, None),
-            25..=44 => self.come_to_an_end(),
-            45..=59 => self.watch(0, None),
-            60..=64 => self.watch(1, None),
-            65..=70 => self.watch(leader, Some(byte)),
-            71..=86 => self.deploy(package),
-            87..=89 => self.kapp.sync(&mut self.servers, package),
-            90..=93 => self.kapp.begin(&mut self.servers, package),
-            94..=97 => self.kapp.end(&mut self.servers, package, true),
-            98..=99 => self.kapp.end(&mut self.servers, package, false),
-            100..=106 => self.cluster_api(),
-            107..=109 => self.bump(),
-            110 => self.leaders[leader].crash(),
-            111 => self.lead(0, Some([500, 503][leader])),
-            112..=113 => self.edit_values(u64::from(byte & 3)),
-            114 => self.edit_package(package, "b"),
-            115 => self.edit_package(package, "a"),
-            116 => self.remove_on_workload("secrets", byte),
-            117 => self.alter_on_workload(byte),
-            118 => self.remove_on_workload("packageinstalls", byte),
-            119 => self.remove_on_workload("clusterroles", byte),
-            120 => self.apply_old_manifest(),
-            _ => self.time += 10,
+    pub(crate) fn step(&mut self, step: Step) {
+        let (servers, now) = (&mut self.servers, self.now);
+        match step {
+            Step::Lead(leader, fault) => self.lead(leader, fault),
+            Step::Pass(leader) => self.come_to_an_end(leader),
+            Step::Watch(leader) => self.leaders[leader].watch(servers, now),
+            Step::WatchOne(leader, which) => {
+                let places: Vec<Place> = servers.all().map(|(place, _)| place.clone()).collect();
+                let place = places[usize::from(which) % places.len()].clone();
+                self.leaders[leader].watch_one(servers, place, now);
+            }
+            Step::Crash(leader) => self.leaders[leader].crash(),
+            Step::Arrive => {
+                for write in self.late.drain(..) {
+                    // Whatever becomes of it, the process is gone.
+                    let _refused = servers.make(&write);
+                }
+            }
+            Step::Round => self.round(),
+            Step::Deploy(package) => self.deploy(package),
+            Step::Sync(package) => self.kapp.sync(servers, package),
+            Step::Begin(package) => self.kapp.begin(servers, package, now),
+            Step::Apply(package) => self.kapp.apply(servers, package, now),
+            Step::End(package, well) => self.kapp.end(servers, package, now, well),
+            Step::Interrupt(package) => self.kapp.interrupt(package),
+            Step::Replica => self.capi.watch(servers, now),
+            Step::ClusterApi => self.capi.reconcile(servers, now),
+            Step::Roll => {
+                let _rolled = roll(servers, &control_plane()) || roll(servers, &worker());
+            }
+            Step::Wait(seconds) => self.now += seconds,
+            Step::User(Edit::Move) => {
+                edit(servers, Edit::Move);
+                // The management cluster is another one, and so are the processes.
+                self.leaders.iter_mut().for_each(Leader::crash);
+                self.capi = ClusterApi::default();
+                self.late.clear();
+            }
+            Step::User(it) => edit(servers, it),
+            Step::Calm => self.calm(),
         }
         self.tick();
     }
 
     fn tick(&mut self) {
-        self.time += 1;
-        for release in [0, 1] {
-            if self.is_right(release) {
-                self.right_at[release] = Some(self.time);
+        self.now += 1;
+        self.look();
+    }
+
+    /// Notes what is true now.
+    fn look(&mut self) {
+        let known = self.looked.as_ref();
+        let unchanged =
+            known.is_some_and(|looked| looked.servers.is(&self.servers) && looked.kapp == self.kapp);
+        if !unchanged {
+            self.looked = Some(Looked {
+                servers: self.servers.clone(),
+                kapp: self.kapp.clone(),
+                right: PACKAGES.map(|package| right(&self.servers, &self.kapp, package)),
+                record: record(&self.servers),
+            });
+        }
+        let Some(looked) = &self.looked else { return };
+        for (right, at) in looked.right.iter().zip(&mut self.right_at) {
+            for (right, at) in right.iter().zip(at) {
+                if *right {
+                    *at = Some(self.now);
+                }
             }
         }
+        self.capi.note(looked.record.as_ref(), self.now);
     }
 
-    /// Whether each package is really deployed at the version of a release.
-    fn is_right(&self, release: usize) -> bool {
-        let given = self
-            .servers
-            .get(&values_source())
-            .map(|secret| secret["data"].clone());
-        // Packages without values have a Secret that says nothing.
-        let empty = json!({"values.yaml": "e30K"});
-        [empty.clone(), given.unwrap_or_default(), empty]
-            .iter()
-            .enumerate()
-            .all(|(package, values)| {
-                let name = package_name(package, release);
-                self.kapp.is_right(&self.servers, package, &name, values)
-            })
-    }
-
-    fn record(servers: &Servers) -> Option<UpgradeRecord> {
-        let bootstrap = servers.get(&bootstrap())?;
-        serde_json::from_value(bootstrap["status"]["upgrade"].clone()).ok()
-    }
-
-    fn lead(&mut self, which: usize, refuses: Option<u16>) {
-        let before = Self::record(&self.servers);
+    fn lead(&mut self, which: usize, fault: Fault) {
+        let mut fault = fault;
+        match self.ends_at {
+            Some((at, None)) if at == self.led => self.leaders[which].crash(),
+            Some((at, Some(with))) if at == self.led => fault = with,
+            _ => {}
+        }
+        self.led += 1;
+        let before = record(&self.servers);
+        let mut around = Surroundings {
+            servers: &mut self.servers,
+            late: &mut self.late,
+            now: self.now,
+            epoch: self.epoch,
+        };
         let leader = &mut self.leaders[which];
-        let did = leader.step(&mut self.servers, self.time, self.epoch, refuses);
+        let wrote = leader.step(&mut around, fault);
         let began = leader.began;
-        if let Did::Wrote(write) = did
-            && write.verb == Verb::ReplaceStatus
-        {
+        if let Some(write) = wrote {
             self.judge(before.as_ref(), &write, began);
         }
     }
 
     /// A gate that a status opens has its truth.
     fn judge(&mut self, before: Option<&UpgradeRecord>, write: &Write, began: u64) {
-        self.tick();
-        let record = Self::record(&self.servers).expect("a record was written");
-        let was_open = |gate: &Gate| {
-            let mut gates = before.into_iter().flat_map(|record| &record.gates);
-            gates.any(|other| other.open && (other.hook, &other.version) == (gate.hook, &gate.version))
-        };
-        let lets_go = |hook| {
-            matches!(
-                hook,
-                Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade | Hook::AfterControlPlaneUpgrade
-            )
-        };
-        let taken = self
-            .servers
-            .get(&control_plane())
-            .map(|plane| plane["spec"]["version"].clone());
-        let taken = taken.unwrap_or_default();
-        for gate in &record.gates {
-            if !gate.open || was_open(gate) || !lets_go(gate.hook) {
-                continue;
+        self.look();
+        let record = record(&self.servers).expect("a record was written");
+        for gate in opened(&self.servers, before, &record) {
+            let version = version_of(gate);
+            for package in concerned(&self.servers, gate.hook) {
+                let right = self.right_at[package][version];
+                assert!(
+                    right.is_some_and(|at| at >= began),
+                    "early: {:?} {} is opened by a pass that began at {began}, and package {package} was right last at {right:?}; \
+                     {write:?}; {:?}, {}",
+                    gate.hook,
+                    gate.version,
+                    self.kapp,
+                    brief(Some(&record)),
+                );
             }
-            // What the control plane has taken already lets nothing go.
-            if gate.hook != Hook::AfterControlPlaneUpgrade && json!(gate.version) == taken {
-                continue;
-            }
-            let release = |version: &str| {
-                let release = VERSIONS.iter().position(|other| *other == version);
-                release.expect("a version of the walk")
+        }
+    }
+
+    /// Passes go on while everything else stands still. Then no gate is open whose ground went away.
+    pub(crate) fn calm(&mut self) {
+        let looks = if self.servers.silent { SILENT_LOOKS } else { LOOKS };
+        for _ in 0..looks {
+            self.come_to_an_end(0);
+            self.leaders[0].watch(&self.servers, self.now);
+            self.come_to_an_end(0);
+            self.now += 10;
+            self.tick();
+        }
+        let Some(record) = record(&self.servers).filter(|record| record.outcome.is_none()) else {
+            return;
+        };
+        let unseen = self.servers.silent || self.servers.get(&kubeconfig()).is_none();
+        for gate in record.gates.iter().filter(|gate| lets_go(&self.servers, gate)) {
+            let version = version_of(gate);
+            let stays = match gate.hook {
+                Hook::AfterControlPlaneUpgrade => true,
+                // So does one of a version that was passed, and silence closes none.
+                Hook::BeforeWorkersUpgrade => unseen || record.hop.as_ref() != Some(&gate.version),
+                _ => false,
             };
-            // Packages of the hop that run on the version before it are as good a proof of that version.
-            let hop = record.hop.as_deref().map(release);
-            let right = hop
-                .and_then(|hop| self.right_at[hop])
-                .max(self.right_at[release(&gate.version)]);
+            if stays {
+                continue;
+            }
+            let wrong: Vec<usize> = concerned(&self.servers, gate.hook)
+                .filter(|package| !right(&self.servers, &self.kapp, *package)[version])
+                .collect();
             assert!(
-                right.is_some_and(|at| at >= began),
-                "{:?} {} is opened by a pass that began at {began}, and all was right last at {right:?}; {write:?}; deployed {:#?}, record {record:#?}",
+                wrong.is_empty() && !self.servers.silent && is_known(&self.servers, version),
+                "open: {:?} {} stays open, packages {wrong:?} are wrong; last {:?}, {:?}, {}",
                 gate.hook,
                 gate.version,
-                self.kapp.deployed,
+                self.leaders[0].last,
+                self.kapp,
+                brief(Some(&record)),
             );
         }
     }
 
-    /// The watches show everything, or one object.
-    fn watch(&mut self, leader: usize, which: Option<u8>) {
-        let Some(which) = which else {
-            self.leaders[leader].seen = self.servers.clone();
-            return;
-        };
-        let places: Vec<Place> = self.servers.all().keys().cloned().collect();
-        let place = places[usize::from(which) * 7 % places.len()].clone();
-        let shown = self.servers.get(&place).cloned().unwrap_or_default();
-        self.leaders[leader].seen.show(place, shown);
-    }
-
-    /// Cluster API, as far as it asks before the control plane and the workers take a version. It reads the record as it is.
-    fn cluster_api(&mut self) {
-        let Some(record) = Self::record(&self.servers) else {
-            return;
-        };
-        let cluster = self.servers.get(&cluster()).cloned().unwrap_or_default();
-        let generation = |place| {
-            self.servers
-                .get(&place)
-                .map(|object| object["metadata"]["generation"].clone())
-        };
-        if cluster["metadata"]["generation"] != json!(record.observed_cluster_generation)
-            || generation(bootstrap()) != Some(json!(record.observed_bootstrap_generation))
-        {
-            return;
-        }
-        let to = cluster["spec"]["topology"]["version"].clone();
-        let open = |hook| {
-            record
-                .gates
-                .iter()
-                .any(|gate| gate.open && gate.hook == hook && json!(gate.version) == to)
-        };
-        let rolls = |servers: &mut Servers, place: &Place| {
-            let object = servers.get(place).cloned().unwrap_or_default();
-            let (spec, status) = (&object["spec"]["version"], &object["status"]["version"]);
-            if spec == status {
-                return false;
-            }
-            let version = spec.clone();
-            servers.edit(place, |object| object["status"]["version"] = version);
-            true
-        };
-        if rolls(&mut self.servers, &control_plane()) || rolls(&mut self.servers, &worker()) {
-            return;
-        }
-        let version =
-            |servers: &Servers, place: &Place| servers.get(place).map(|at| at["spec"]["version"].clone());
-        let take = |servers: &mut Servers, place: &Place| {
-            servers.edit(place, |object| object["spec"]["version"] = to.clone());
-        };
-        let is_at = |place: &Place| version(&self.servers, place).as_ref() == Some(&to);
-        if !is_at(&control_plane()) {
-            if open(Hook::BeforeClusterUpgrade) && open(Hook::BeforeControlPlaneUpgrade) {
-                take(&mut self.servers, &control_plane());
-            }
-        } else if !is_at(&worker())
-            && open(Hook::AfterControlPlaneUpgrade)
-            && open(Hook::BeforeWorkersUpgrade)
-        {
-            take(&mut self.servers, &worker());
-        }
-    }
-
-    fn edit_values(&mut self, replicas: u64) {
-        let data = values(replicas)["data"].clone();
-        self.servers
-            .edit(&values_source(), |secret| secret["data"] = data);
-    }
-
-    fn edit_package(&mut self, which: usize, path: &str) {
-        let spec = package(which, 1, path)["spec"].clone();
-        self.servers
-            .edit(&package_place(&package_name(which, 1)), |package| {
-                package["spec"] = spec;
-            });
-    }
-
-    fn on_workload(&self, plural: &str, which: u8) -> Option<Place> {
-        let places = self.servers.all().keys();
-        let places: Vec<&Place> = places.filter(|place| place.0 && place.1 == plural).collect();
-        let index = usize::from(which >> 1).checked_rem(places.len())?;
-        Some(places[index].clone())
-    }
-
-    fn remove_on_workload(&mut self, plural: &str, which: u8) {
-        if let Some(place) = self.on_workload(plural, which) {
-            self.servers.remove(&place);
-        }
-    }
-
-    /// A values Secret or a Package of the workload says something else.
-    fn alter_on_workload(&mut self, which: u8) {
-        let plural = ["secrets", "packages"][usize::from(which & 1)];
-        if let Some(place) = self.on_workload(plural, which) {
-            self.servers.edit(&place, |object| match plural {
-                "secrets" => object["data"] = values(9)["data"].clone(),
-                _ => object["spec"]["template"]["spec"]["template"][0]["ytt"]["paths"] = json!(["c"]),
-            });
-        }
-    }
-
-    /// A user applies the ClusterBootstrap of the first release again.
-    fn apply_old_manifest(&mut self) {
-        self.servers.edit(&bootstrap(), |bootstrap| {
-            name_packages(bootstrap, 0);
-        });
-    }
-
-    /// With every input made good, the upgrade comes to its end.
+    /// With every input made good, the upgrade, or the deletion, comes to its end, and then nothing is written any more.
     pub(crate) fn finish(&mut self) {
-        self.bump();
-        for package in PACKAGES {
-            self.edit_package(package, "a");
-        }
-        self.edit_values(1);
-        self.servers.edit(&bootstrap(), |bootstrap| {
-            // An old manifest is put right by hand once the packages of the release were merged.
-            if bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR] == json!(RELEASES[1]) {
-                name_packages(bootstrap, 1);
-            }
-        });
-        for _ in 0..ROUNDS {
+        self.step(Step::Arrive);
+        let to = mend(&mut self.servers);
+        let mut rounds = 0;
+        while !self.is_over(to) {
+            rounds += 1;
+            assert!(
+                rounds <= ROUNDS,
+                "held: not at {} after {ROUNDS} rounds: last {:?}, {:?}, {}",
+                VERSIONS[to],
+                self.leaders[0].last,
+                self.kapp,
+                brief(record(&self.servers).as_ref()),
+            );
             self.round();
-            if self.is_over() {
+            // The merge has come meanwhile.
+            mend(&mut self.servers);
+        }
+        for _ in 0..SETTLING {
+            self.round();
+            let before = self.servers.writes();
+            for _ in 0..3 {
+                self.come_to_an_end(0);
+                self.leaders[0].watch(&self.servers, self.now);
+                self.now += 10;
+            }
+            if self.servers.writes() == before {
                 return;
             }
         }
-        let record = Self::record(&self.servers);
-        panic!(
-            "not at its end after {ROUNDS} rounds: last {:?}, deployed {:#?}, record {record:#?}",
-            self.leaders[0].last, self.kapp.deployed
-        );
+        panic!("settled: a Cluster is written to again and again");
     }
 
     fn round(&mut self) {
         // A pass that is under way may know what is old by now.
-        self.come_to_an_end();
-        self.watch(0, None);
-        self.come_to_an_end();
+        self.come_to_an_end(0);
+        self.leaders[0].watch(&self.servers, self.now);
+        self.come_to_an_end(0);
         for package in PACKAGES {
             self.deploy(package);
         }
-        self.cluster_api();
-        self.time += 10;
+        self.capi.watch(&self.servers, self.now);
+        self.capi.reconcile(&mut self.servers, self.now);
+        let _rolled = roll(&mut self.servers, &control_plane()) || roll(&mut self.servers, &worker());
+        self.now += 10;
         self.tick();
     }
 
     /// kapp-controller deploys a package, and nothing happens meanwhile.
     fn deploy(&mut self, package: usize) {
         self.kapp.sync(&mut self.servers, package);
-        self.kapp.begin(&mut self.servers, package);
-        self.kapp.end(&mut self.servers, package, true);
+        self.kapp.begin(&mut self.servers, package, self.now);
+        self.kapp.end(&mut self.servers, package, self.now, true);
         self.kapp.sync(&mut self.servers, package);
     }
 
-    /// The pass of the first leader that is under way, or another one, comes to its end.
-    fn come_to_an_end(&mut self) {
-        self.lead(0, None);
-        while self.leaders[0].is_running() {
-            self.lead(0, None);
+    /// The pass of a leader that is under way, or another one, comes to its end.
+    fn come_to_an_end(&mut self, leader: usize) {
+        // Where it is disturbed is counted in steps.
+        let fault = if self.ends_at.is_some() {
+            Fault::None
+        } else {
+            Fault::ToTheEnd
+        };
+        self.lead(leader, fault);
+        while self.leaders[leader].is_running() {
+            self.lead(leader, fault);
             self.tick();
         }
     }
 
-    fn is_over(&self) -> bool {
-        let completed = Self::record(&self.servers)
-            .is_some_and(|record| record.outcome == Some(Outcome::Completed) && record.to == VERSIONS[1]);
-        let at = self
+    fn is_over(&self, to: usize) -> bool {
+        let deleting = self
             .servers
-            .get(&worker())
-            .map(|worker| worker["status"]["version"].clone());
-        completed && at == Some(json!(VERSIONS[1]))
+            .get(&cluster())
+            .is_some_and(|cluster| !cluster["metadata"]["deletionTimestamp"].is_null());
+        if deleting {
+            return self.capi.deleted;
+        }
+        // One whose target was taken back is cancelled.
+        let closed =
+            record(&self.servers).is_some_and(|record| record.outcome.is_some() && record.to == VERSIONS[to]);
+        closed && version_at(&self.servers, &worker(), "status") == to
     }
-}
 
-/// Names the packages of a release in the spec of a ClusterBootstrap.
-fn name_packages(bootstrap: &mut Value, release: usize) {
-    let [kapp, cni, other] = PACKAGES.map(|package| json!(package_name(package, release)));
-    let spec = &mut bootstrap["spec"];
-    spec["kapp"]["refName"] = kapp;
-    spec["cni"]["refName"] = cni;
-    spec["additionalPackages"][0]["refName"] = other;
+    /// Steps of leaders so far.
+    pub(crate) fn led(&self) -> usize {
+        self.led
+    }
 }

@@ -1,0 +1,128 @@
+//! A leader's connection to the workload, and what its watches have noted.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use sluice_core::{
+    pass::{Contact, Server},
+    proof::first_seen_run,
+};
+use sluice_crds::{foreign::App, run::FirstSeenRun};
+
+use crate::{
+    objects::kube_system,
+    servers::{Servers, refused},
+};
+
+/// How long the UID of the server is believed, in seconds.
+const BELIEVED: u64 = 10;
+
+/// One connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connection {
+    pub(crate) number: u64,
+    /// Of the kubeconfig.
+    pub(crate) digest: String,
+    /// Whether its stores were filled.
+    pub(crate) filled: bool,
+    /// UID of the server, and when it was read last.
+    identity: Option<(String, u64)>,
+    /// Whether a watch broke, or was filled, since.
+    disturbed: bool,
+    silent_since: Option<u64>,
+    unread_since: Option<u64>,
+    answered: u64,
+    /// By App, the run that it showed when its generation was first seen.
+    runs: BTreeMap<String, FirstSeenRun>,
+}
+
+impl std::hash::Hash for Connection {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (&self.digest, self.filled, &self.identity, self.disturbed).hash(state);
+        (self.silent_since, self.unread_since, format!("{:?}", self.runs)).hash(state);
+    }
+}
+
+pub(crate) fn time_at(second: u64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second.cast_signed())
+}
+
+impl Connection {
+    pub(crate) fn open(number: u64, digest: &str) -> Self {
+        Self {
+            number,
+            digest: digest.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The watches look at the server. Says whether they were answered.
+    pub(crate) fn watch(&mut self, servers: &Servers, now: u64) -> bool {
+        let known = self.identity.as_ref().map(|(uid, _)| uid.as_str());
+        if servers.silent {
+            self.silent_since.get_or_insert(now);
+            self.disturbed = true;
+            return false;
+        }
+        if !self.filled || known.is_some_and(|known| known != uid(servers)) {
+            self.disturbed = true;
+        }
+        (self.filled, self.silent_since, self.answered) = (true, None, now);
+        let mut there = Vec::new();
+        for (place, object) in servers.of(Server::Workload, "apps") {
+            let app: App = serde_json::from_value(object.clone()).expect("an App");
+            if let Some(run) = first_seen_run(self.runs.get(&place.3), Some(&app)) {
+                self.runs.insert(place.3.clone(), run);
+            }
+            there.push(&place.3);
+        }
+        self.runs.retain(|name, _| there.contains(&name));
+        true
+    }
+
+    pub(crate) fn first_seen(&self, app: &str) -> Option<FirstSeenRun> {
+        self.runs.get(app).cloned()
+    }
+
+    /// How the server answers.
+    pub(crate) fn contact(&mut self, servers: &Servers, now: u64) -> Contact {
+        if let Some(since) = self.silent_since {
+            return Contact::Silent {
+                since: time_at(since),
+                now: time_at(now),
+                last_answer: Some(Duration::from_secs(now - self.answered)),
+            };
+        }
+        if let Some((uid, read)) = &self.identity
+            && !self.disturbed
+            && now - read < BELIEVED
+        {
+            return Contact::Serves { uid: uid.clone() };
+        }
+        if servers.silent {
+            let since = self
+                .identity
+                .is_some()
+                .then(|| *self.unread_since.get_or_insert(now));
+            return Contact::Unread {
+                since: since.map(time_at),
+                failure: refused(Server::Workload, None),
+            };
+        }
+        (self.unread_since, self.answered) = (None, now);
+        let uid = uid(servers);
+        if self.identity.as_ref().is_some_and(|(known, _)| known != uid) {
+            return Contact::Replaced;
+        }
+        self.identity = Some((uid.to_owned(), now));
+        self.disturbed = false;
+        Contact::Serves { uid: uid.to_owned() }
+    }
+}
+
+fn uid(servers: &Servers) -> &str {
+    let namespace = servers.get(&kube_system());
+    namespace.map_or("", |namespace| {
+        namespace["metadata"]["uid"].as_str().unwrap_or_default()
+    })
+}

@@ -1,0 +1,102 @@
+//! Where walks end.
+
+use serde_json::Value;
+
+use crate::{
+    leader::Fault,
+    random::number,
+    servers::Place,
+    users::Edit,
+    walk::{Step, Walk},
+};
+
+/// What says when, or how often, and not what. What is deployed once more has another digest.
+const PASSING: [&str; 18] = [
+    "repairs",
+    "valuesDigest",
+    "syncPeriod",
+    "resourceVersion",
+    "generation",
+    "observedGeneration",
+    "observedClusterGeneration",
+    "observedBootstrapGeneration",
+    "appGeneration",
+    "firstSeenRun",
+    "lastTransitionTime",
+    "startedAt",
+    "updatedAt",
+    "begunAt",
+    "readyAt",
+    "releasedAt",
+    "completedAt",
+    "settlingSince",
+];
+
+fn lasting(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !PASSING.contains(&name.as_str()));
+            fields.values_mut().for_each(lasting);
+        }
+        Value::Array(values) => values.iter_mut().for_each(lasting),
+        Value::String(text) => without_digest(text),
+        _ => {}
+    }
+}
+
+fn without_digest(name: &mut String) {
+    const BEFORE: &str = "-data-values-";
+    if let Some(at) = name.find(BEFORE) {
+        name.truncate(at + BEFORE.len());
+    }
+}
+
+fn end(of: &Walk) -> Vec<(Place, Value)> {
+    // Values of an earlier version that a process has left behind are removed when the next upgrade completes.
+    let objects = of
+        .servers
+        .all()
+        .filter(|(place, _)| !place.0 || place.1 != "secrets");
+    let objects = objects.map(|(place, object)| {
+        let mut object = object.clone();
+        lasting(&mut object);
+        let mut place = place.clone();
+        without_digest(&mut place.3);
+        (place, object)
+    });
+    objects.collect()
+}
+
+fn upgraded(ends_at: (usize, Option<Fault>)) -> Walk {
+    let mut walk = Walk::new();
+    walk.ends_at = Some(ends_at);
+    // The Cluster is created, and then upgraded.
+    walk.take(&[Step::Round; 4]);
+    walk.step(Step::User(Edit::Target(1)));
+    walk.finish();
+    walk
+}
+
+/// No step has this number.
+const NEVER: usize = usize::MAX;
+
+#[test]
+fn an_undisturbed_walk_ends_at_the_target() {
+    upgraded((NEVER, None));
+}
+
+/// A process that ends before a step, or that does not see that a write was made, or whose write is refused: each of the three at a sixth
+/// of all steps, by `SEED`.
+#[test]
+fn a_disturbance_at_any_step_leads_to_the_same_end() {
+    let undisturbed = upgraded((NEVER, None));
+    let wanted = end(&undisturbed);
+    let faults = [None, Some(Fault::Unanswered), Some(Fault::Refused(503))];
+    let seed = number("SEED", 0_usize);
+    for at in (seed % 2..undisturbed.led()).step_by(2) {
+        let fault = faults[(at / 2 + seed) % 3];
+        let found = end(&upgraded((at, fault)));
+        let differs = found.iter().zip(&wanted).find(|(found, wanted)| found != wanted);
+        assert!(found == wanted, "{fault:?} at step {at}: {differs:#?}");
+    }
+}

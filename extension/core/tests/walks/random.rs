@@ -1,0 +1,134 @@
+//! Random walks.
+
+use std::{cell::Cell, time::Instant};
+
+use proptest::{
+    prelude::*,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+
+use crate::{
+    leader::Fault,
+    users::Edit,
+    walk::{Step, Walk},
+};
+
+/// Walks and seed, unless others are given.
+const WALKS: u32 = 200;
+const SEED: u64 = 7;
+
+/// What a request may come to that is not answered as it should be.
+fn faults() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        6 => Just(Fault::None),
+        3 => Just(Fault::Alone),
+        1 => prop::sample::select(&[403, 404, 409, 422, 429, 500, 503][..]).prop_map(Fault::Refused),
+        1 => Just(Fault::Unanswered),
+        1 => Just(Fault::Frozen),
+    ]
+}
+
+fn edits() -> impl Strategy<Value = Edit> {
+    let package = || 0..3_usize;
+    let content = || prop::sample::select(&["a", "b"][..]);
+    let kinds = &[
+        "secrets",
+        "packages",
+        "packageinstalls",
+        "apps",
+        "clusterroles",
+        "serviceaccounts",
+    ][..];
+    prop_oneof![
+        6 => (1..3_usize).prop_map(Edit::Target),
+        2 => (0..3_usize).prop_map(Edit::Version),
+        2 => (0..3_usize).prop_map(Edit::Label),
+        1 => Just(Edit::Delete),
+        1 => Just(Edit::Move),
+        1 => Just(Edit::LeavingWorkers),
+        3 => (1..3_u8).prop_map(Edit::Values),
+        1 => Just(Edit::NoValues),
+        4 => (package(), 1..3_usize, content()).prop_map(|(which, version, content)| Edit::Content(which, version, content)),
+        1 => (package(), 0..3_usize).prop_map(|(which, version)| Edit::NoPackage(which, version)),
+        3 => (package(), 0..4_usize).prop_map(|(which, version)| Edit::Choose(which, version)),
+        1 => (1..3_usize, package(), 0..4_usize).prop_map(|(of, which, version)| Edit::Offer(of, which, version)),
+        1 => (0..3_usize).prop_map(Edit::NoRelease),
+        1 => (0..3_usize).prop_map(Edit::NoTemplate),
+        2 => Just(Edit::OldManifest),
+        1 => Just(Edit::NoMark),
+        2 => package().prop_map(|which| Edit::Policy(which, "readiness", "Applied")),
+        2 => (1..3_usize).prop_map(|which| Edit::Policy(which, "phase", "AfterControlPlane")),
+        1 => Just(Edit::NoPolicy),
+        1 => prop::sample::select(&["token", "other"][..]).prop_map(Edit::Kubeconfig),
+        1 => Just(Edit::NoKubeconfig),
+        2 => Just(Edit::ReplaceServer),
+        2 => any::<bool>().prop_map(Edit::Silent),
+        5 => (prop::sample::select(kinds), any::<u8>()).prop_map(|(kind, which)| Edit::Remove(kind, which)),
+        5 => (prop::sample::select(&["secrets", "packages"][..]), any::<u8>()).prop_map(|(kind, which)| Edit::Alter(kind, which)),
+        1 => (package(), prop::sample::select(&["syncPeriod", "values"][..])).prop_map(|(which, field)| Edit::Install(which, field)),
+    ]
+}
+
+/// Most of what happens goes on as if it were undisturbed: else few walks come to a gate that opens.
+fn steps() -> impl Strategy<Value = Step> {
+    let package = || 0..3_usize;
+    let leader = || prop_oneof![4 => Just(0_usize), 1 => Just(1_usize)];
+    prop_oneof![
+        24 => (leader(), faults()).prop_map(|(leader, fault)| Step::Lead(leader, fault)),
+        12 => leader().prop_map(Step::Pass),
+        14 => leader().prop_map(Step::Watch),
+        4 => (leader(), any::<u8>()).prop_map(|(leader, which)| Step::WatchOne(leader, which)),
+        1 => leader().prop_map(Step::Crash),
+        1 => Just(Step::Arrive),
+        12 => Just(Step::Round),
+        14 => package().prop_map(Step::Deploy),
+        3 => package().prop_map(Step::Sync),
+        5 => package().prop_map(Step::Begin),
+        3 => package().prop_map(Step::Apply),
+        4 => (package(), prop::bool::weighted(0.7)).prop_map(|(package, well)| Step::End(package, well)),
+        2 => package().prop_map(Step::Interrupt),
+        4 => Just(Step::Replica),
+        6 => Just(Step::ClusterApi),
+        4 => Just(Step::Roll),
+        3 => prop::sample::select(&[5_u64, 10, 60, 2_000][..]).prop_map(Step::Wait),
+        14 => edits().prop_map(Step::User),
+        1 => Just(Step::Calm),
+    ]
+}
+
+/// What an environment variable says.
+pub(crate) fn number<N: std::str::FromStr>(variable: &str, otherwise: N) -> N {
+    let given = std::env::var(variable).ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+#[test]
+fn nothing_is_released_early_and_nothing_is_held_for_ever() {
+    let (seed, walks) = (number("SEED", SEED), number("WALKS", WALKS));
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config {
+        cases: walks,
+        max_shrink_iters: number("SHRINKS", 3_000),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let (began, made, said) = (Instant::now(), Cell::new(0_u32), Cell::new(0));
+    let outcome =
+        TestRunner::new_with_rng(config, rng).run(&prop::collection::vec(steps(), 0..160), |steps| {
+            let mut walk = Walk::new();
+            walk.take(&steps);
+            walk.calm();
+            walk.finish();
+            made.set(made.get() + 1);
+            let minutes = began.elapsed().as_secs() / 60;
+            if minutes > said.replace(minutes) {
+                eprintln!("seed {seed}: {} walks, {minutes} min", made.get());
+            }
+            Ok(())
+        });
+    if let Err(error) = outcome {
+        panic!("seed {seed}, after {} walks: {error}", made.get());
+    }
+}

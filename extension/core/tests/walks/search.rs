@@ -1,0 +1,478 @@
+//! One hop with two packages, in every order of events, by `stateright`.
+//!
+//! A step is a round of reads that a pass makes at once, one write, or one thing that anyone else does. One kind of fault is possible in a
+//! run, as often as the run says: a store that lags, however much, is one of them. What bounds the search:
+//! - the requests of one round are answered at one moment, and what does not change in a run is read at the moment of what comes next;
+//! - nothing is remembered from one pass to the next, and no time passes: what rests on either is walked at random;
+//! - Cluster API sees the latest objects, and machines take a version at once;
+//! - an object that is again as it was has the resourceVersion that it had;
+//! - a rival makes as many passes as the run says;
+//! - that the end is reached is looked at from one of so many states.
+
+mod runs;
+
+use std::{
+    collections::HashSet,
+    hash::{Hash, Hasher},
+    sync::Mutex,
+    time::Instant,
+};
+
+use sluice_core::pass::{Ask, Server, Write};
+use stateright::{Model, Property};
+
+use crate::{
+    capi::{ClusterApi, record, roll, version_at},
+    kapp::Kapp,
+    leader::{Fault, Leader, Surroundings, is_request},
+    objects::{VERSIONS, bootstrap, control_plane, servers, template, worker},
+    servers::{Servers, digest},
+    truth::{Right, concerned, opened, right, version_of},
+    users::{Edit, edit},
+};
+
+const PACKAGES: [usize; 2] = [0, 1];
+
+/// Rounds of a fair schedule that complete the hop from any state.
+const ROUNDS: u32 = 40;
+
+/// A state that holds for ever is followed by many: one of so many is looked at.
+const ONE_OF: u64 = 64;
+
+/// What a leader keeps in memory, each part with a lag of its own.
+pub(super) const STORES: [(Server, &[&str]); 4] = [
+    (
+        Server::Management,
+        &[
+            "clusters",
+            "goods",
+            "machinedeployments",
+            "packages",
+            "clusterbootstraptemplates",
+            "tanzukubernetesreleases",
+        ],
+    ),
+    (Server::Management, &["clusterbootstraps"]),
+    (Server::Management, &["packageinstalls", "apps"]),
+    (Server::Workload, &["packageinstalls", "apps"]),
+];
+
+/// What may go wrong in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Nothing,
+    /// The process ends.
+    Crash,
+    /// A request is refused with this code.
+    Refused(u16),
+    /// A request is not answered; a write is made.
+    Unanswered,
+    /// The process is frozen as it writes; what it has written arrives later.
+    Frozen,
+    /// A run of kapp-controller fails, or its process ends.
+    Run,
+    /// A user does this.
+    Edit(Edit),
+    /// A second leader makes so many passes.
+    Rival(u8),
+}
+
+#[derive(Clone)]
+pub(super) struct State {
+    servers: Servers,
+    kapp: Kapp,
+    capi: ClusterApi,
+    leaders: Vec<Leader>,
+    late: Vec<Write>,
+    /// Faults that are left, and passes of the rival.
+    left: u8,
+    /// What was right at some moment since each leader's pass began.
+    since: Vec<[Right; PACKAGES.len()]>,
+    broken: Option<String>,
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        digest(self) == digest(other)
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.broken.as_deref().unwrap_or("nothing is broken"))
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.servers.hash(state);
+        self.kapp.hash(state);
+        self.capi.hash(state);
+        self.leaders.hash(state);
+        for write in &self.late {
+            (&write.key, write.verb, &write.body).hash(state);
+        }
+        self.left.hash(state);
+        self.since.hash(state);
+        self.broken.hash(state);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Action {
+    Lead(usize),
+    Fault(usize),
+    Watch(usize),
+    Arrive,
+    Edit,
+    Sync(usize),
+    Begin(usize),
+    End(usize),
+    Fail(usize),
+    Interrupt(usize),
+    ClusterApi,
+}
+
+pub(super) struct Hop {
+    kind: Kind,
+    times: u8,
+    /// The store that shows something later than it happens, if one does.
+    lags: Option<usize>,
+    epoch: Instant,
+    /// States from which the end is known to be reached.
+    completes: Mutex<HashSet<u64>>,
+}
+
+impl Hop {
+    pub(super) fn new(kind: Kind, times: u8, lags: Option<usize>) -> Self {
+        Self {
+            kind,
+            times,
+            lags,
+            epoch: Instant::now(),
+            completes: Mutex::default(),
+        }
+    }
+
+    fn lead(&self, state: &mut State, which: usize, fault: Fault) {
+        if !state.leaders[which].is_running() {
+            state.leaders[which].forget();
+            state.since[which] = Default::default();
+            self.step(state, which, Fault::None);
+            if which == 1 {
+                state.left -= 1;
+            }
+        }
+        self.step(state, which, fault);
+    }
+
+    fn step(&self, state: &mut State, which: usize, fault: Fault) {
+        look(state);
+        let before = record(&state.servers);
+        let mut around = Surroundings {
+            servers: &mut state.servers,
+            late: &mut state.late,
+            now: 1,
+            epoch: self.epoch,
+        };
+        let wrote = state.leaders[which].step(&mut around, fault);
+        look(state);
+        if wrote.is_none() {
+            return;
+        }
+        let Some(after) = record(&state.servers) else {
+            return;
+        };
+        for gate in opened(&state.servers, before.as_ref(), &after) {
+            let version = version_of(gate);
+            let early = concerned(&state.servers, gate.hook)
+                .filter(|package| PACKAGES.contains(package))
+                .find(|package| !state.since[which][*package][version]);
+            if let Some(package) = early {
+                state.broken = Some(format!(
+                    "early: {:?} {} is opened, and package {package} was not right in the pass",
+                    gate.hook, gate.version
+                ));
+            }
+        }
+    }
+
+    /// The questions whose answers others may change meanwhile, or that may be refused.
+    fn stops(&self) -> fn(&Ask) -> bool {
+        fn of(ask: &Ask, kinds: &[&str]) -> bool {
+            matches!(ask, Ask::Object(key, _) if kinds.contains(&&*key.resource.plural))
+        }
+        match self.kind {
+            Kind::Refused(_) | Kind::Unanswered | Kind::Rival(_) | Kind::Edit(Edit::ReplaceServer) => {
+                is_request
+            }
+            Kind::Edit(Edit::Content(..)) => |ask| of(ask, &["packageinstalls", "apps", "packages"]),
+            Kind::Edit(_) => |ask| of(ask, &["packageinstalls", "apps", "secrets"]),
+            _ => |ask| of(ask, &["packageinstalls", "apps"]),
+        }
+    }
+
+    /// What happens is shown at once by the stores that do not lag.
+    fn show(&self, state: &mut State) {
+        for leader in &mut state.leaders {
+            for (store, (server, kinds)) in STORES.iter().enumerate() {
+                if self.lags != Some(store) {
+                    leader.watch_store(&state.servers, *server, kinds, 1);
+                }
+            }
+        }
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        match self.kind {
+            Kind::Refused(code) => Some(Fault::Refused(code)),
+            Kind::Unanswered => Some(Fault::Unanswered),
+            Kind::Frozen => Some(Fault::Frozen),
+            _ => None,
+        }
+    }
+
+    /// A fair schedule leads from here to the end. What is met on the way needs not be looked at again.
+    fn completes(&self, state: &State) -> bool {
+        let mut state = state.clone();
+        state.left = 0;
+        let mut met = Vec::new();
+        for _ in 0..ROUNDS {
+            let here = digest(&state);
+            let known = self.completes.lock().is_ok_and(|known| known.contains(&here));
+            if known || is_over(&state.servers) {
+                if let Ok(mut known) = self.completes.lock() {
+                    known.extend(met);
+                }
+                return true;
+            }
+            met.push(here);
+            self.round(&mut state);
+            if state.broken.is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn round(&self, state: &mut State) {
+        for write in std::mem::take(&mut state.late) {
+            // Whatever becomes of it, the process is gone.
+            let _refused = state.servers.make(&write);
+        }
+        if let Kind::Edit(made) = self.kind {
+            mend(&mut state.servers, made);
+        }
+        for _ in 0..2 {
+            while state.leaders[0].is_running() {
+                self.step(state, 0, Fault::None);
+            }
+            state.leaders[0].watch(&state.servers, 1);
+            self.lead(state, 0, Fault::None);
+        }
+        while state.leaders[0].is_running() {
+            self.step(state, 0, Fault::None);
+        }
+        for package in PACKAGES {
+            state.kapp.sync(&mut state.servers, package);
+            state.kapp.begin(&mut state.servers, package, 1);
+            state.kapp.end(&mut state.servers, package, 1, true);
+            state.kapp.sync(&mut state.servers, package);
+        }
+        if !(roll(&mut state.servers, &control_plane()) || roll(&mut state.servers, &worker())) {
+            cluster_api(state);
+        }
+    }
+}
+
+fn cluster_api(state: &mut State) {
+    let record = record(&state.servers);
+    state.capi.note(record.as_ref(), 1);
+    state.capi.watch(&state.servers, 1);
+    state.capi.reconcile(&mut state.servers, 1);
+    state.capi.forget();
+}
+
+/// Puts right what a user has done.
+fn mend(servers: &mut Servers, made: Edit) {
+    match made {
+        Edit::Choose(which, _) => {
+            let marked = servers.get(&bootstrap()).is_some_and(|bootstrap| {
+                bootstrap
+                    .to_string()
+                    .contains(&format!("\"{}\"", crate::objects::RELEASES[1]))
+            });
+            if marked {
+                edit(servers, Edit::Choose(which, 1));
+            }
+        }
+        Edit::Content(which, version, _) => edit(servers, Edit::Content(which, version, "a")),
+        Edit::NoPackage(which, version) => {
+            let place = crate::objects::package_place(&crate::objects::package_name(which, version));
+            if servers.get(&place).is_none() {
+                servers.put(place, crate::objects::package(which, version, "a"));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Notes what is true now.
+fn look(state: &mut State) {
+    for package in PACKAGES {
+        let now = right(&state.servers, &state.kapp, package);
+        for since in &mut state.since {
+            for (was, is) in since[package].iter_mut().zip(now) {
+                *was |= is;
+            }
+        }
+    }
+}
+
+fn is_over(servers: &Servers) -> bool {
+    let closed = record(servers).is_some_and(|record| record.outcome.is_some() && record.to == VERSIONS[1]);
+    closed && version_at(servers, &worker(), "status") == 1
+}
+
+impl Model for Hop {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let mut servers = servers();
+        servers.by_content = true;
+        for version in 0..VERSIONS.len() {
+            servers.edit(&template(version), |template| {
+                template["spec"]["additionalPackages"] = serde_json::json!([]);
+            });
+        }
+        let rivals = if let Kind::Rival(_) = self.kind { 2 } else { 1 };
+        let leader = Leader::of_search(self.stops());
+        let mut state = State {
+            servers,
+            kapp: Kapp::default(),
+            capi: ClusterApi::default(),
+            leaders: vec![leader; rivals],
+            late: Vec::new(),
+            left: 0,
+            since: vec![Default::default(); rivals],
+            broken: None,
+        };
+        // The Cluster is created.
+        for _ in 0..8 {
+            self.round(&mut state);
+        }
+        for leader in &mut state.leaders {
+            leader.watch(&state.servers, 1);
+        }
+        edit(&mut state.servers, Edit::Target(1));
+        state.left = self.times;
+        vec![state]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.broken.is_some() || is_over(&state.servers) {
+            return;
+        }
+        let faulty = state.left > 0;
+        for (which, leader) in state.leaders.iter().enumerate() {
+            if which == 0 || leader.is_running() || faulty {
+                actions.push(Action::Lead(which));
+            }
+        }
+        if let Some(store) = self.lags {
+            actions.push(Action::Watch(store));
+        }
+        if !state.late.is_empty() {
+            actions.push(Action::Arrive);
+        }
+        if faulty {
+            match self.kind {
+                Kind::Edit(_) => actions.push(Action::Edit),
+                Kind::Crash | Kind::Frozen if state.leaders[0].is_running() => {
+                    actions.push(Action::Fault(0));
+                }
+                Kind::Refused(_) | Kind::Unanswered => actions.push(Action::Fault(0)),
+                _ => {}
+            }
+        }
+        for package in PACKAGES {
+            actions.push(Action::Sync(package));
+            if state.kapp.is_at_work(package) {
+                actions.push(Action::End(package));
+                if faulty && self.kind == Kind::Run {
+                    actions.push(Action::Fail(package));
+                    actions.push(Action::Interrupt(package));
+                }
+            } else {
+                actions.push(Action::Begin(package));
+            }
+        }
+        actions.push(Action::ClusterApi);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        let servers = &mut state.servers;
+        match action {
+            Action::Lead(which) => self.lead(&mut state, which, Fault::OneWrite),
+            Action::Fault(which) => {
+                state.left -= 1;
+                match self.fault() {
+                    Some(fault) => self.lead(&mut state, which, fault),
+                    None => state.leaders[which].crash(),
+                }
+            }
+            Action::Watch(store) => {
+                let (server, kinds) = STORES[store];
+                state.leaders[0].watch_store(servers, server, kinds, 1);
+            }
+            Action::Arrive => {
+                let write = state.late.remove(0);
+                let _refused = servers.make(&write);
+            }
+            Action::Edit => {
+                state.left -= 1;
+                if let Kind::Edit(made) = self.kind {
+                    edit(servers, made);
+                }
+            }
+            Action::Sync(package) => state.kapp.sync(servers, package),
+            Action::Begin(package) => state.kapp.begin_what_differs(servers, package, 1),
+            Action::End(package) => {
+                state.kapp.end(servers, package, 1, true);
+                state.kapp.sync(servers, package);
+            }
+            Action::Fail(package) => {
+                state.left -= 1;
+                state.kapp.end(servers, package, 1, false);
+            }
+            Action::Interrupt(package) => {
+                state.left -= 1;
+                state.kapp.interrupt(package);
+            }
+            Action::ClusterApi => {
+                if !(roll(servers, &control_plane()) || roll(servers, &worker())) {
+                    cluster_api(&mut state);
+                }
+            }
+        }
+        self.show(&mut state);
+        look(&mut state);
+        Some(state).filter(|state| digest(state) != digest(last))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("nothing is released early", |_: &Self, state: &State| {
+                state.broken.is_none()
+            }),
+            Property::always("nothing is held for ever", |model: &Self, state: &State| {
+                let is_looked_at = digest(state).is_multiple_of(ONE_OF)
+                    && state.broken.is_none()
+                    && !state.leaders.iter().any(Leader::is_running);
+                !is_looked_at || model.completes(state)
+            }),
+        ]
+    }
+}

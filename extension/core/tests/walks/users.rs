@@ -1,0 +1,265 @@
+//! What users do to both servers, and what happens to them.
+
+use serde_json::{Value, json};
+use sluice_core::pass::Server;
+use sluice_crds::labels::{annotation, label};
+
+use crate::{
+    capi::version_at,
+    objects::{
+        PACKAGE_VERSIONS, PACKAGES, RELEASES, TEAM, VERSIONS, a_release, a_template, bootstrap, cluster,
+        control_plane, kube_system, kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package,
+        package, package_name, package_place, release, short_name, template, values, values_source,
+    },
+    servers::{Place, Servers},
+};
+
+/// One edit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Edit {
+    /// Version and label of the Cluster.
+    Target(usize),
+    Version(usize),
+    Label(usize),
+    Delete,
+    /// `clusterctl move`: the status of objects is lost, and they are others.
+    Move,
+    /// Workers are being deleted and do not end.
+    LeavingWorkers,
+    Values(u8),
+    NoValues,
+    /// A Package of the catalogue has this content, at the same version.
+    Content(usize, usize, &'static str),
+    NoPackage(usize, usize),
+    /// A ClusterBootstrap has this version of a package.
+    Choose(usize, usize),
+    /// The template of a release has this version of a package.
+    Offer(usize, usize, usize),
+    NoRelease(usize),
+    NoTemplate(usize),
+    /// The ClusterBootstrap of the first release is applied again.
+    OldManifest,
+    /// A ClusterBootstrap has lost its mark.
+    NoMark,
+    /// A package has this policy.
+    Policy(usize, &'static str, &'static str),
+    NoPolicy,
+    Kubeconfig(&'static str),
+    NoKubeconfig,
+    /// Another API server answers at the same address. It is empty.
+    ReplaceServer,
+    Silent(bool),
+    /// An object of this kind in the workload is deleted.
+    Remove(&'static str, u8),
+    /// An object of this kind in the workload says something else: a Secret is another one, a Package is edited.
+    Alter(&'static str, u8),
+    /// PackageInstall of a package is edited.
+    Install(usize, &'static str),
+}
+
+fn to_of(servers: &Servers) -> usize {
+    let to = servers
+        .get(&cluster())
+        .map(|cluster| cluster["spec"]["topology"]["version"].clone());
+    let index = VERSIONS.iter().position(|version| to == Some(json!(version)));
+    index.expect("a version of the walk")
+}
+
+/// The target that an upgrade can have: Cluster API takes none below the control plane.
+fn possible(servers: &Servers, version: usize) -> usize {
+    version.max(version_at(servers, &control_plane(), "spec"))
+}
+
+pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
+    match edit {
+        Edit::Target(version) => {
+            let version = possible(servers, version);
+            self::edit(servers, Edit::Version(version));
+            self::edit(servers, Edit::Label(version));
+        }
+        Edit::Version(version) => {
+            let version = VERSIONS[possible(servers, version)];
+            servers.edit(&cluster(), |cluster| {
+                cluster["spec"]["topology"]["version"] = json!(version);
+            });
+        }
+        Edit::Label(version) => servers.edit(&cluster(), |cluster| {
+            cluster["metadata"]["labels"][label::TKR] = json!(RELEASES[version]);
+        }),
+        Edit::Delete => servers.edit(&cluster(), |cluster| {
+            cluster["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+        }),
+        Edit::Move => moved(servers),
+        Edit::LeavingWorkers => drop(servers.put(leaving_worker(), leaving_workers())),
+        Edit::Values(replicas) => {
+            let data = values(replicas)["data"].clone();
+            servers.edit(&values_source(), |secret| secret["data"] = data);
+        }
+        Edit::NoValues => servers.remove(&values_source()),
+        Edit::Content(which, version, content) => {
+            let spec = package(which, version, content)["spec"].clone();
+            servers.edit(&package_place(&package_name(which, version)), |package| {
+                package["spec"] = spec;
+            });
+        }
+        Edit::NoPackage(which, version) => servers.remove(&package_place(&package_name(which, version))),
+        Edit::Choose(which, version) => servers.edit(&bootstrap(), |bootstrap| {
+            *of_spec(&mut bootstrap["spec"], which) = json!(package_name(which, version));
+        }),
+        Edit::Offer(of, which, version) => servers.edit(&template(of), |template| {
+            *of_spec(&mut template["spec"], which) = json!(package_name(which, version));
+        }),
+        Edit::NoRelease(version) => servers.remove(&release(version)),
+        Edit::NoTemplate(version) => servers.remove(&template(version)),
+        Edit::OldManifest => {
+            for which in PACKAGES {
+                self::edit(servers, Edit::Choose(which, 0));
+            }
+        }
+        Edit::NoMark => servers.edit(&bootstrap(), |bootstrap| {
+            if let Some(annotations) = bootstrap["metadata"]["annotations"].as_object_mut() {
+                annotations.remove(annotation::RESOLVED_TKR);
+            }
+        }),
+        Edit::Policy(which, field, value) => servers.edit(&bootstrap(), |bootstrap| {
+            let policy = json!({"package": short_name(which), field: value});
+            bootstrap["spec"]["upgradePolicy"] = json!({"packages": [policy]});
+        }),
+        Edit::NoPolicy => servers.edit(&bootstrap(), |bootstrap| {
+            if let Some(spec) = bootstrap["spec"].as_object_mut() {
+                spec.remove("upgradePolicy");
+            }
+        }),
+        Edit::Kubeconfig(token) => drop(servers.put(kubeconfig(), with_uid(servers, token))),
+        Edit::NoKubeconfig => servers.remove(&kubeconfig()),
+        Edit::ReplaceServer => {
+            servers.take_over(Server::Workload, &Servers::default());
+            servers.put(
+                kube_system(),
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {}}),
+            );
+        }
+        Edit::Silent(silent) => servers.silent = silent,
+        Edit::Remove(kind, which) => {
+            if let Some(place) = on_workload(servers, kind, which) {
+                servers.delete(&place);
+            }
+        }
+        Edit::Alter(kind, which) => {
+            let Some(place) = on_workload(servers, kind, which) else {
+                return;
+            };
+            match kind {
+                "secrets" => servers.put_another(&place, |secret| secret["data"] = values(9)["data"].clone()),
+                _ => servers.edit(&place, |package| {
+                    package["spec"]["template"]["spec"]["fetch"] = json!([{"http": {"url": "altered"}}]);
+                }),
+            }
+        }
+        Edit::Install(which, field) => {
+            servers.edit(&of_package(which, "packageinstalls"), |install| match field {
+                "syncPeriod" => install["spec"]["syncPeriod"] = json!("7m0s"),
+                _ => install["spec"]["values"] = json!([]),
+            });
+        }
+    }
+}
+
+/// The name of a package in a spec.
+fn of_spec(spec: &mut Value, package: usize) -> &mut Value {
+    match package {
+        0 => &mut spec["kapp"]["refName"],
+        1 => &mut spec["cni"]["refName"],
+        _ => &mut spec["additionalPackages"][0]["refName"],
+    }
+}
+
+fn with_uid(servers: &Servers, token: &str) -> Value {
+    let mut secret = kubeconfig_with(token);
+    if let Some(found) = servers.get(&kubeconfig()) {
+        secret["metadata"] = found["metadata"].clone();
+    }
+    secret
+}
+
+fn on_workload(servers: &Servers, kind: &str, which: u8) -> Option<Place> {
+    let places: Vec<&Place> = servers
+        .of(Server::Workload, kind)
+        .map(|(place, _)| place)
+        .collect();
+    let index = usize::from(which).checked_rem(places.len())?;
+    Some(places[index].clone())
+}
+
+fn moved(servers: &mut Servers) {
+    servers.put_another(&cluster(), |_| ());
+    let owner = servers
+        .get(&cluster())
+        .map(|cluster| cluster["metadata"]["uid"].clone());
+    let places: Vec<Place> = servers
+        .of(Server::Management, "clusterbootstraps")
+        .chain(servers.of(Server::Management, "packageinstalls"))
+        .chain(servers.of(Server::Management, "secrets"))
+        .map(|(place, _)| place.clone())
+        .filter(|place| place.2 == TEAM)
+        .collect();
+    for place in places {
+        servers.put_another(&place, |object| {
+            if let Some(object) = object.as_object_mut() {
+                object.remove("status");
+            }
+            if object["metadata"]["ownerReferences"][0]["uid"].is_string() {
+                object["metadata"]["ownerReferences"][0]["uid"] = owner.clone().unwrap_or_default();
+            }
+        });
+    }
+    servers.remove(&of_package(0, "apps"));
+}
+
+/// Makes every input good: the target and all that it needs. Says the version of the target.
+pub(crate) fn mend(servers: &mut Servers) -> usize {
+    let to = possible(servers, to_of(servers).max(1));
+    edit(servers, Edit::Target(to));
+    edit(servers, Edit::Silent(false));
+    edit(servers, Edit::Kubeconfig("token"));
+    for version in 0..RELEASES.len() {
+        let restored = a_release(version);
+        restore(servers, release(version), restored);
+        let restored = a_template(version);
+        restore(servers, template(version), restored);
+    }
+    for version in 0..PACKAGE_VERSIONS.len() {
+        for which in PACKAGES {
+            let place = package_place(&package_name(which, version));
+            restore(servers, place, package(which, version, "a"));
+        }
+    }
+    if servers.get(&bootstrap()).is_some() {
+        restore(servers, values_source(), values(1));
+    }
+    // What was put back by hand is put right by hand once the packages of the release were merged.
+    let marked = servers
+        .get(&bootstrap())
+        .map(|bootstrap| bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR].clone());
+    if let Some(version) = RELEASES.iter().position(|release| marked == Some(json!(release))) {
+        for which in PACKAGES {
+            edit(servers, Edit::Choose(which, version));
+        }
+    }
+    to
+}
+
+/// Puts an object back as it was at the beginning.
+fn restore(servers: &mut Servers, place: Place, object: Value) {
+    if servers.get(&place).is_none() {
+        servers.put(place, object);
+        return;
+    }
+    servers.edit(&place, |found| {
+        for field in ["spec", "data"] {
+            if !object[field].is_null() {
+                found[field] = object[field].clone();
+            }
+        }
+    });
+}
