@@ -271,9 +271,17 @@ fn covers(proven: Option<Readiness>, asked: Readiness) -> bool {
     proven == Some(Readiness::Reconciled) || proven == Some(asked)
 }
 
-/// What was proven at this very App and generation.
+/// What was proven at this very App and generation, unless a run has failed since. Where the next run has begun before that was seen,
+/// only the count says so, which begins again with a run that ends well (`setReconcileCompleted` of kapp-controller v0.53.1).
 fn latched(latch: Option<&PackageRecord>, app: Option<&App>) -> Option<Readiness> {
     let (latch, app) = (latch?, app?);
+    let failures = app
+        .status
+        .as_ref()
+        .and_then(|status| status.consecutive_reconcile_failures);
+    if failures.is_some_and(|failures| failures > 0) {
+        return None;
+    }
     let is_this_app = latch.state == PackageState::Ready
         && latch.app_uid.is_some()
         && latch.app_uid == app.metadata.uid

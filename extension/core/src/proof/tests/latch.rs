@@ -23,6 +23,7 @@ fn a_resync_does_not_withdraw_a_proof() {
 #[case::other_generation(|s: &mut Seen| s.latch().app_generation = Some(4))]
 #[case::no_generation_known(|s: &mut Seen| { s.latch().app_generation = None; })]
 #[case::app_failed(|s: &mut Seen| s.app_status().conditions = is("ReconcileFailed"))]
+#[case::app_failed_before_it_looks_again(|s: &mut Seen| s.app_status().consecutive_reconcile_failures = Some(1))]
 #[case::install_failed(|s: &mut Seen| s.install_status().conditions = is("ReconcileFailed"))]
 #[case::paused(|s: &mut Seen| s.install.spec.paused = true)]
 #[case::app_edited(|s: &mut Seen| s.app().metadata.generation = Some(6))]
