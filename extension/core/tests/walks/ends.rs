@@ -100,3 +100,20 @@ fn a_disturbance_at_any_step_leads_to_the_same_end() {
         assert!(found == wanted, "{fault:?} at step {at}: {differs:#?}");
     }
 }
+
+/// Its next run has begun before anyone saw that.
+#[test]
+fn a_run_that_fails_after_a_proof_withdraws_it() {
+    let mut walk = Walk::new();
+    walk.take(&[
+        Step::User(Edit::Target(1)),
+        Step::Round,
+        Step::Round,
+        Step::Begin(0),
+        Step::End(0, false),
+        Step::Begin(0),
+        Step::Lead(0, Fault::None),
+    ]);
+    walk.calm();
+    walk.finish();
+}

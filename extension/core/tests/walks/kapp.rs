@@ -335,6 +335,13 @@ fn set(servers: &mut Servers, app: &Place, generation: u64, type_: &str) {
     servers.edit(app, |app| {
         app["status"]["observedGeneration"] = json!(generation);
         app["status"]["conditions"] = condition(type_);
+        // It says so until a run ends well.
+        let failures = &mut app["status"]["consecutiveReconcileFailures"];
+        match type_ {
+            "ReconcileSucceeded" => *failures = Value::Null,
+            "ReconcileFailed" => *failures = json!(failures.as_u64().unwrap_or_default() + 1),
+            _ => {}
+        }
     });
 }
 
