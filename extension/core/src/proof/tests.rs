@@ -412,3 +412,4 @@ fn a_long_message_is_cut_between_characters() {
 
 mod applied;
 mod latch;
+mod withdrawn;

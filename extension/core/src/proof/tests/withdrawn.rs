@@ -1,0 +1,67 @@
+//! What withdraws a proof that PackageInstall and App give.
+
+use super::*;
+
+/// A judgement of a package whose proof stands.
+fn judged(ready: bool, settled: bool) -> Judgement {
+    let mut judged = Seen::proven().judge(&TARGET);
+    assert!(judged.ready() && judged.settled);
+    judged.settled = settled;
+    if !ready {
+        judged.record.state = PackageState::Failed;
+        judged.record.reason = PackageReason::AppFailed.as_str().to_owned();
+    }
+    judged
+}
+
+const WITHDRAWALS: [(PackageReason, fn(Judgement) -> Judgement); 2] = [
+    (PackageReason::AppTemplateMismatch, |judged| {
+        judged.not_made_from("antrea.tanzu.vmware.com.1.9.0")
+    }),
+    (PackageReason::PackageInstallMismatch, Judgement::asked_otherwise),
+];
+
+#[rstest]
+#[case::reconciled(true, true)]
+#[case::applied_only(true, false)]
+#[case::settled_only(false, true)]
+fn a_proof_of_any_readiness_is_withdrawn(#[case] ready: bool, #[case] settled: bool) {
+    for (reason, withdraw) in WITHDRAWALS {
+        let withdrawn = withdraw(judged(ready, settled));
+        assert!(!withdrawn.ready() && !withdrawn.settled, "{reason}");
+        assert_eq!(withdrawn.record.state, PackageState::Reconciling);
+        assert_eq!(withdrawn.record.reason, reason.as_str());
+        assert!(
+            withdrawn.record.message.starts_with("waiting for"),
+            "{}",
+            withdrawn.record.message
+        );
+        assert_eq!(withdrawn.record.proven_readiness, None);
+        assert_eq!(
+            (withdrawn.record.app_uid, withdrawn.record.app_generation),
+            (None, None)
+        );
+    }
+}
+
+#[test]
+fn what_is_not_proven_keeps_its_own_reason() {
+    for (_, withdraw) in WITHDRAWALS {
+        assert_eq!(withdraw(judged(false, false)), judged(false, false));
+    }
+}
+
+#[test]
+fn what_was_altered_is_deployed_again_under_another_digest() {
+    let mut so_far = 0;
+    for _ in 0..40 {
+        let repaired = judged(true, true).with_repairs(so_far, true);
+        assert!(!repaired.ready() && !repaired.settled);
+        assert_eq!(repaired.record.state, PackageState::Pending);
+        assert_ne!(repaired.record.repairs, so_far, "the digest has to change");
+        so_far = repaired.record.repairs;
+    }
+    let kept = judged(true, true).with_repairs(7, false);
+    assert!(kept.ready() && kept.settled);
+    assert_eq!(kept.record.repairs, 7);
+}
