@@ -35,19 +35,14 @@ impl Pace {
 
     /// Wakes the Cluster: at once, or when the rest after its last pass is over.
     pub(super) fn wake(&self) {
-        let is_first = self.state().want();
-        if is_first && !self.wakes() {
-            self.wake_later();
-        }
+        let due = self.state().want();
+        self.wake_at(due);
     }
 
     /// A pass over the Cluster begins.
     pub(super) fn begin(&self) -> Passing {
-        self.state().begin();
-        Passing {
-            pace: self.clone(),
-            began: now(),
-        }
+        self.state().begin(now());
+        Passing(self.clone())
     }
 
     /// Whether nothing needs it any more.
@@ -55,23 +50,23 @@ impl Pace {
         Arc::strong_count(&self.state) == 1 && self.state().is_over(now())
     }
 
-    fn wakes(&self) -> bool {
-        let wakes = self.state().wakes(now());
-        if wakes {
-            self.wake.wake();
-        }
-        wakes
-    }
-
     /// Wakes the Cluster when that is due. Whatever delays it meanwhile calls this again.
-    fn wake_later(&self) {
-        let due = self.state().due();
-        if let Some(due) = due {
+    fn wake_at(&self, due: Option<Instant>) {
+        let Some(due) = due else { return };
+        if due > now() {
             let pace = self.clone();
             self.runtime.spawn(async move {
                 later(Some(due)).await;
-                pace.wakes();
+                pace.wake_if_due();
             });
+        } else {
+            self.wake_if_due();
+        }
+    }
+
+    fn wake_if_due(&self) {
+        if self.state().wakes(now()) {
+            self.wake.wake();
         }
     }
 
@@ -82,21 +77,18 @@ impl Pace {
 
 /// A pass over a Cluster, until this is dropped.
 #[derive(Debug)]
-pub struct Passing {
-    pace: Pace,
-    began: Instant,
-}
+pub struct Passing(Pace);
 
 impl Passing {
     /// The pass changed what is known of the Cluster.
     pub fn brought_news(&self) {
-        self.pace.state().brought_news(now());
+        self.0.state().brought_news(now());
     }
 }
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        self.pace.state().end(self.began, now());
-        self.pace.wake_later();
+        let due = self.0.state().end(now());
+        self.0.wake_at(due);
     }
 }

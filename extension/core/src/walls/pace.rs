@@ -21,7 +21,8 @@ const KEPT: Duration = Duration::from_mins(1);
 pub struct Pace {
     /// Something happened since the last pass began.
     wanted: bool,
-    passing: bool,
+    /// When the pass began that runs.
+    passing: Option<Instant>,
     /// The workload cluster asks for no pass before then.
     rests_until: Instant,
     /// When a pass brought something new last.
@@ -34,20 +35,21 @@ impl Pace {
     pub fn new(now: Instant) -> Self {
         Self {
             wanted: false,
-            passing: false,
+            passing: None,
             rests_until: now,
             news: now,
         }
     }
 
-    /// Something happened. Whether it is the first since a pass began: then it has to be seen to it that [`Self::due`] is kept.
-    pub fn want(&mut self) -> bool {
-        !std::mem::replace(&mut self.wanted, true)
+    /// Something happened. Says when [`Self::wakes`] is to be asked for it; none while a pass runs, and where that was said before.
+    pub fn want(&mut self) -> Option<Instant> {
+        let wanted = std::mem::replace(&mut self.wanted, true);
+        self.due().filter(|_| !wanted)
     }
 
     /// A pass over the Cluster begins.
-    pub fn begin(&mut self) {
-        (self.wanted, self.passing) = (false, true);
+    pub fn begin(&mut self, now: Instant) {
+        (self.wanted, self.passing) = (false, Some(now));
     }
 
     /// A pass changed what is known of the Cluster.
@@ -55,19 +57,19 @@ impl Pace {
         self.news = now;
     }
 
-    /// The pass that began then has ended.
-    pub fn end(&mut self, began: Instant, now: Instant) {
+    /// The pass has ended. Says when [`Self::wakes`] is to be asked for what happened meanwhile, if something did.
+    pub fn end(&mut self, now: Instant) -> Option<Instant> {
         let quiet = now.duration_since(self.news) / PART;
+        let took = self.passing.take().map(|began| now.duration_since(began));
         // As long as the pass took, so that short passes that events ask for do not take more than half of a slot.
-        let rest = quiet.max(now.duration_since(began));
+        let rest = quiet.max(took.unwrap_or_default());
         self.rests_until = now + rest.clamp(MIN_REST, MAX_REST);
-        self.passing = false;
+        self.due()
     }
 
     /// When the Cluster is to be woken, if it is. While a pass runs, its end is waited for.
-    #[must_use]
-    pub fn due(&self) -> Option<Instant> {
-        (self.wanted && !self.passing).then_some(self.rests_until)
+    fn due(&self) -> Option<Instant> {
+        (self.wanted && self.passing.is_none()).then_some(self.rests_until)
     }
 
     /// Whether the Cluster is woken now. That counts as the end of a pass, so that a controller that is late is not sent every event.
@@ -100,22 +102,22 @@ mod tests {
         let began = Instant::now();
         let mut pace = Pace::new(began);
         assert!(!pace.wakes(began), "nothing happened");
-        assert!(pace.want() && pace.wakes(began));
+        assert_eq!(pace.want(), Some(began));
+        assert!(pace.wakes(began));
         assert!(!pace.wakes(began), "once");
-        assert!(pace.want() && !pace.want(), "the second event is no news");
+        assert_eq!(pace.want(), Some(began + MIN_REST));
+        assert_eq!(pace.want(), None, "the second event is no news");
         assert!(!pace.wakes(began), "a controller that is late");
         assert!(pace.wakes(began + MIN_REST));
 
         pace.want();
-        pace.begin();
-        assert_eq!(pace.due(), None, "the pass sees it");
-        pace.want();
-        assert!(!pace.wakes(began + SECOND * 60), "the pass runs");
-        pace.end(began + SECOND * 60, began + SECOND * 60);
-        assert_eq!(
-            pace.due(),
-            Some(began + SECOND * 60 + MIN_REST.max(SECOND * 60 / 50))
-        );
+        let ends = began + SECOND * 60;
+        pace.begin(ends);
+        assert_eq!(pace.end(ends), None, "the pass saw it");
+        pace.begin(ends);
+        assert_eq!(pace.want(), None);
+        assert!(!pace.wakes(ends + SECOND * 60), "the pass runs");
+        assert_eq!(pace.end(ends), Some(ends + MIN_REST.max(SECOND * 60 / 50)));
     }
 
     #[rstest]
@@ -132,13 +134,12 @@ mod tests {
         let news = Instant::now();
         let mut pace = Pace::new(news);
         let ended = news + SECOND * (quiet + took);
-        pace.begin();
+        pace.begin(news + SECOND * quiet);
         if quiet == 0 {
             pace.brought_news(ended);
         }
         pace.want();
-        pace.end(news + SECOND * quiet, ended);
-        assert_eq!(pace.due(), Some(ended + rest));
+        assert_eq!(pace.end(ended), Some(ended + rest));
         assert!(!pace.is_over(ended + rest));
         assert!(pace.is_over(ended + rest + KEPT));
     }
