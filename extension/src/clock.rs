@@ -2,11 +2,21 @@
 
 use std::{future::pending, time::Instant};
 
+use jiff::Timestamp;
+use sluice_core::step::Clock;
 use tokio::time::sleep_until;
 
 /// Now, for what `sluice-core` decides by time.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Now, by this clock and by that of the machine.
+pub(crate) fn clock() -> Clock {
+    Clock {
+        now: Timestamp::now(),
+        instant: now(),
+    }
 }
 
 /// Returns at this moment; without one, never.

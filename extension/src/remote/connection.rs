@@ -6,14 +6,16 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::join};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::NamespaceResourceScope,
     runtime::{reflector::Store, watcher},
 };
-use sluice_core::walls::{Backoff, Contact, FirstSeenRuns, GivenUp, Served};
+use sluice_core::{
+    step::{self, Contact},
+    walls::{Backoff, FirstSeenRuns},
+};
 use sluice_crds::{
     foreign::{App, PackageInstall},
     run::FirstSeenRun,
@@ -24,8 +26,9 @@ use tracing::warn;
 
 use super::{pace::Pace, server::Server};
 use crate::{
-    clock::now,
+    clock::{clock, now},
     fence::Fence,
+    runner::reads::failure,
     watch::{Followed, Manner, Seen, follow},
 };
 
@@ -44,16 +47,6 @@ pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
 /// How many connections were opened. None has the number 0.
 static OPENED: AtomicU64 = AtomicU64::new(1);
 
-/// Why the identity of the API server is not known.
-#[derive(Debug, thiserror::Error)]
-#[error("read namespace kube-system of a workload cluster")]
-pub struct Unread {
-    /// Since when, if it was known before.
-    pub since: Option<Timestamp>,
-    /// What went wrong this time.
-    pub source: kube::Error,
-}
-
 /// One live connection. Dropping it ends its watches.
 pub struct Remote {
     /// Client of the workload API server.
@@ -62,9 +55,11 @@ pub struct Remote {
     pub installs: Store<PackageInstall>,
     /// Apps of the system namespace.
     pub apps: Store<App>,
-    number: u64,
+    /// No two connections of a process have the same.
+    pub number: u64,
+    /// Digest of the kubeconfig that the connection was made of.
+    pub digest: String,
     opened: Instant,
-    digest: String,
     server: Server,
     /// The tasks behind the stores.
     watches: [AbortOnDropHandle<()>; 2],
@@ -89,95 +84,48 @@ impl Remote {
         }
     }
 
-    /// Digest of the kubeconfig that the connection was made of.
-    #[must_use]
-    pub fn digest(&self) -> &str {
-        &self.digest
-    }
-
-    /// The number of the connection. No two of a process have the same.
-    #[must_use]
-    pub const fn number(&self) -> u64 {
-        self.number
-    }
-
     /// The run that the App of this name showed when its present generation was first seen by the watch.
     #[must_use]
     pub fn first_seen_run(&self, app: &str) -> Option<FirstSeenRun> {
         self.server.known().runs.get(app).cloned()
     }
 
-    /// Whether the server answers, as far as the watches know.
-    #[must_use]
-    pub fn contact(&self) -> Contact {
-        self.server.known().contact
-    }
-
-    /// How long ago the server answered anything, whatever the watches know.
-    #[must_use]
-    pub fn last_answer(&self) -> Option<Duration> {
-        let answered = self.server.known().breaker.last_answer();
-        answered.map(|at| now().duration_since(at))
-    }
-
-    /// Why a store had to be emptied that is not filled again yet. What the stores show is not all then.
-    #[must_use]
-    pub fn given_up(&self) -> Option<GivenUp> {
-        self.server.known().given_up()
-    }
-
     /// Whether each store was filled. What they show is not all before.
     #[must_use]
     pub fn is_filled(&self) -> bool {
-        let installs = self.installs.wait_until_ready().now_or_never();
-        installs.is_some() && self.apps.wait_until_ready().now_or_never().is_some()
+        self.filled().now_or_never().is_some()
     }
 
     /// Waits until each store was filled, if the connection was opened a moment ago. A pass that looks before finds nothing installed.
     pub async fn first_lists(&self) {
-        let lists = join(self.installs.wait_until_ready(), self.apps.wait_until_ready());
         // Without them the pass goes on: what it does not see it does not take for proven.
-        let _late = timeout_at((self.opened + FIRST_LISTS).into(), lists).await;
+        let _late = timeout_at((self.opened + FIRST_LISTS).into(), self.filled()).await;
     }
 
-    /// Whether a store is not followed any more. Another connection has to be opened then.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.watches.iter().any(AbortOnDropHandle::is_finished)
+    async fn filled(&self) {
+        let _ended = join(self.installs.wait_until_ready(), self.apps.wait_until_ready()).await;
     }
 
-    /// Whose data the server serves. Asked of it when a watch failed or was filled since it was asked last, and every few
-    /// seconds: another server may answer at the same address, with the same credentials.
-    ///
-    /// # Errors
-    /// The server does not answer.
-    pub async fn served(&self) -> Result<Served, Unread> {
-        let disturbances = {
-            let known = self.server.known();
-            if let Some(uid) = known.identity.known(known.disturbances, now()) {
-                return Ok(Served::Same(uid.to_owned()));
-            }
-            known.disturbances
-        };
-        let read = self.read_uid().await;
-        let identity = &mut self.server.known().identity;
-        match read {
-            Ok(uid) => Ok(identity.read(uid, disturbances, now())),
-            Err(source) => Err(Unread {
-                since: identity.unread(Timestamp::now()),
-                source,
-            }),
+    /// How the server answers. It is asked only where that is not known.
+    pub async fn contact(&self) -> Contact {
+        // A store that is not followed any more shows what was there then.
+        if self.watches.iter().any(AbortOnDropHandle::is_finished) {
+            return Contact::Ended;
         }
+        let known = self.server.known().contact(clock());
+        let asking = match known {
+            Ok(contact) => return contact,
+            Err(asking) => asking,
+        };
+        let uid = self.read_uid().await;
+        let uid = uid.map_err(|error| failure(step::Server::Workload, &error));
+        self.server.known().asked(&asking, uid, clock())
     }
 
-    /// UID of namespace `kube-system`, asked of the server now.
-    ///
-    /// # Errors
-    /// The server does not answer.
-    pub async fn read_uid(&self) -> kube::Result<String> {
-        let namespace = Api::<Namespace>::all(self.client.clone())
-            .get_metadata("kube-system")
-            .await?;
+    /// UID of namespace `kube-system`, asked of the server now: it says whose data the server serves.
+    pub(super) async fn read_uid(&self) -> kube::Result<String> {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        let namespace = namespaces.get_metadata("kube-system").await?;
         Ok(namespace.uid().unwrap_or_default())
     }
 }
@@ -220,12 +168,20 @@ fn note_run(runs: &mut FirstSeenRuns, seen: &Seen<'_, App>) {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use sluice_core::walls::GivenUp;
+
     use super::*;
 
     impl Remote {
         /// As if the watches had found the server silent since then.
         pub(crate) fn silent_since(&self, then: Timestamp) {
-            self.server.known().contact = Contact::Silent(then);
+            self.server.known().silent_since = Some(then);
+        }
+
+        /// Why a store had to be emptied that is not filled again yet.
+        pub(crate) fn given_up(&self) -> Option<GivenUp> {
+            self.server.known().given_up()
         }
     }
 }

@@ -14,9 +14,8 @@ use kube::Client;
 use sluice_core::kubeconfig::WorkloadKubeconfig;
 
 pub use client::connect;
-pub use connection::{Remote, Unread};
+pub use connection::Remote;
 pub use pace::Passing;
-pub use sluice_core::walls::{Contact, Served};
 
 use pace::Pace;
 
@@ -72,7 +71,7 @@ impl Remotes {
         digest: &str,
         make: impl FnOnce() -> Result<Client, client::Error>,
     ) -> Result<Arc<Remote>, client::Error> {
-        let is_same = |remote: &&Arc<Remote>| remote.digest() == digest;
+        let is_same = |remote: &&Arc<Remote>| remote.digest == digest;
         if let Some(remote) = lock(&self.live).get(cluster_uid).filter(is_same) {
             return Ok(Arc::clone(remote));
         }
@@ -124,18 +123,6 @@ impl Remotes {
         let closed = lock(&self.live).remove(cluster_uid);
         // Nothing is locked any more.
         drop(closed);
-    }
-
-    /// How many connections are open.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        lock(&self.live).len()
-    }
-
-    /// Whether no connection is open.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

@@ -6,44 +6,37 @@ pub(crate) mod writes;
 
 pub(crate) use isolate::isolated;
 
-use std::{collections::HashSet, fmt::Display, sync::Arc};
+use std::{collections::HashSet, fmt::Display};
 
 use futures::{StreamExt as _, stream};
-use jiff::Timestamp;
 use kube::{Client, runtime::controller::Action};
-use sluice_core::step::{Ask, Clock, Done, Known, Stop, Subject, Write};
+use sluice_core::step::{Answer, Ask, Done, Failure, Known, Server, Stop, Subject, Write};
 pub use sluice_core::step::{Error, PassError};
-use tokio::time::Instant;
 
-use crate::remote::Remote;
-use reads::Answered;
+use crate::clock::clock;
 
 /// So many requests of a pass are under way at once. A workload whose control plane rolls has to serve as many connections.
 const AT_ONCE: usize = 4;
 
 /// What one pass over an `S` is carried out with.
 pub(crate) trait Host<S: Subject>: Sync {
-    /// The client of the management API server.
-    fn client(&self) -> &Client;
-
     /// The name that writes are made under.
-    fn manager(&self) -> &'static str;
+    const MANAGER: &'static str;
 
     /// Namespace and name of what the pass is made over, for the log.
     fn subject(&self) -> (&str, &str);
 
+    /// The client of a server.
+    ///
+    /// # Errors
+    /// The pass has no connection to it.
+    fn client(&self, server: Server) -> Result<&Client, Failure>;
+
     /// Answers what is asked for from memory, and what only these passes ask for.
-    fn answer(&self, remote: Option<&Arc<Remote>>, ask: &Ask) -> impl Future<Output = Answered> + Send;
+    fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Answer, Failure>> + Send;
 
     /// Writes are about to be made. A pass that is cut off may have made them.
     fn writing(&self, after: S::After) -> impl Future<Output = ()> + Send;
-}
-
-/// One pass that is under way.
-struct Runner<'a, H> {
-    host: &'a H,
-    /// The connection to the workload, once the pass has asked for it.
-    remote: Option<Arc<Remote>>,
 }
 
 /// Makes one pass. Says what came of it, and what it has left.
@@ -52,23 +45,21 @@ where
     S: Subject<Hold: Display>,
     H: Host<S>,
 {
-    let began = Clock {
-        now: Timestamp::now(),
-        instant: Instant::now().into_std(),
-    };
-    let mut known = Known::new(facts, memory, began);
-    let mut runner = Runner { host, remote: None };
+    let mut known = Known::new(facts, memory, clock());
     loop {
         let mut after = S::after(memory);
         let outcome = match S::pass(&known, &mut after) {
             Ok(done) => Ok(done),
-            Err(Stop::Need(asks)) => match runner.read(&mut known, asks).await {
-                Ok(()) => continue,
+            Err(Stop::Need(asks)) => match known.unanswered(asks) {
+                Ok(asks) => {
+                    read(host, &mut known, asks).await;
+                    continue;
+                }
                 Err(error) => Err(error),
             },
             Err(Stop::Write(writes)) => {
                 host.writing(after).await;
-                runner.write(&mut known, writes).await;
+                write(host, &mut known, writes).await;
                 continue;
             }
             Err(Stop::Failed(failure)) => Err(Error::Refused(failure)),
@@ -86,47 +77,32 @@ pub(crate) fn action(done: Done) -> Action {
     }
 }
 
-impl<H> Runner<'_, H> {
-    /// Reads all of `asks`, a few at once.
-    async fn read<S>(&mut self, known: &mut Known<'_, S>, asks: Vec<Ask>) -> Result<(), Error>
-    where
-        S: Subject,
-        H: Host<S>,
-    {
-        let asks: HashSet<Ask> = asks.into_iter().filter(|ask| !known.has(ask)).collect();
-        if asks.is_empty() {
-            return Err(Error::Unfinished("it asks for what it knows".to_owned()));
-        }
-        let (host, remote) = (self.host, self.remote.clone());
-        let read = asks
-            .into_iter()
-            .map(async |ask| (reads::answer(host, remote.as_ref(), &ask).await, ask));
-        let mut answers = stream::iter(read).buffer_unordered(AT_ONCE);
-        while let Some(((answer, remote), ask)) = answers.next().await {
-            self.remote = remote.or(self.remote.take());
-            known.learn(ask, answer);
-        }
-        Ok(())
+/// Reads all of `asks`, a few at once.
+async fn read<S: Subject>(host: &impl Host<S>, known: &mut Known<'_, S>, asks: HashSet<Ask>) {
+    let read = asks
+        .into_iter()
+        .map(async |ask| (reads::answer(host, &ask).await, ask));
+    let mut answers = stream::iter(read).buffer_unordered(AT_ONCE);
+    while let Some((answer, ask)) = answers.next().await {
+        known.learn(ask, answer);
     }
+}
 
-    /// Makes `writes` in their order, up to the first one that is refused.
-    async fn write<S>(&self, known: &mut Known<'_, S>, writes: Vec<Write>)
-    where
-        S: Subject,
-        H: Host<S>,
-    {
-        let (client, manager) = (self.host.client(), self.host.manager());
-        for write in writes {
-            // Several packages need the same identity.
-            if known.has_made(&write) {
-                continue;
-            }
-            let outcome = writes::make(client, self.remote.as_deref(), manager, &write).await;
-            let refused = outcome.is_err();
-            known.wrote(write, outcome);
-            if refused {
-                return;
-            }
+/// Makes `writes` in their order, up to the first one that is refused.
+async fn write<S: Subject, H: Host<S>>(host: &H, known: &mut Known<'_, S>, writes: Vec<Write>) {
+    for write in writes {
+        // Several packages need the same identity.
+        if known.has_made(&write) {
+            continue;
+        }
+        let outcome = match host.client(write.key.server) {
+            Ok(client) => writes::make(client, H::MANAGER, &write).await,
+            Err(unconnected) => Err(unconnected),
+        };
+        let refused = outcome.is_err();
+        known.wrote(write, outcome);
+        if refused {
+            return;
         }
     }
 }

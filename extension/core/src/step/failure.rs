@@ -41,6 +41,12 @@ impl Failure {
         self.code == Some(409)
     }
 
+    /// Whether it is nothing unusual: another one wrote first, an object is gone, or kapp-controller does not serve its API yet.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        matches!(self.code, Some(404 | 409 | 503))
+    }
+
     /// Whether a server that answers so may answer otherwise in a moment.
     pub(crate) fn says_nothing(&self) -> bool {
         !self.too_long && self.code.is_none_or(|code| code == 429 || code >= 500)

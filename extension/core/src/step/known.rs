@@ -1,6 +1,9 @@
 //! What is known to a pass, and how it asks for more. Nothing here is read: the process reads what a pass asks for.
 
-use std::{collections::HashMap, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Instant,
+};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -11,7 +14,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Answer, Done, Failure, Object, Source, Step, Stop,
+    Answer, Done, Error, Failure, Object, Source, Step, Stop,
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
@@ -80,6 +83,18 @@ impl<'a, S: Subject> Known<'a, S> {
     #[must_use]
     pub fn has(&self, ask: &Ask) -> bool {
         self.answers.contains_key(ask)
+    }
+
+    /// Those of `asks` that have to be answered, each once.
+    ///
+    /// # Errors
+    /// All were: a pass that asks for nothing else would never end.
+    pub fn unanswered(&self, asks: Vec<Ask>) -> Result<HashSet<Ask>, Error> {
+        let unanswered: HashSet<Ask> = asks.into_iter().filter(|ask| !self.has(ask)).collect();
+        if unanswered.is_empty() {
+            return Err(Error::Unfinished("it asks for what it knows".to_owned()));
+        }
+        Ok(unanswered)
     }
 
     /// Whether what became of this write is known.
@@ -244,4 +259,39 @@ pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> St
 /// Only a bug of the process answers a question with something else.
 pub(crate) fn unexpected<H>(server: Server) -> Stop<H> {
     Stop::Failed(Failure::other(server, "the answer to another question"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Subject for Nothing {
+        type Memory = ();
+        type After = ();
+        type Hold = ();
+
+        fn after((): &()) {}
+
+        fn pass(_known: &Known<'_, Self>, (): &mut ()) -> Step<Done, ()> {
+            Ok(Done::Wait)
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_not_asked_for_again() {
+        let began = Clock {
+            now: Timestamp::UNIX_EPOCH,
+            instant: Instant::now(),
+        };
+        let mut known = Known::new(&Nothing, &(), began);
+        let asks = || vec![Ask::Installs, Ask::LabelledSecrets, Ask::Installs];
+        let unanswered = |known: &Known<'_, Nothing>| known.unanswered(asks()).map(|asks| asks.len());
+        assert_eq!(unanswered(&known).ok(), Some(2), "each once");
+        known.learn(Ask::Installs, Answer::Absent);
+        assert_eq!(unanswered(&known).ok(), Some(1));
+        known.learn(Ask::LabelledSecrets, Answer::Absent);
+        assert!(matches!(unanswered(&known), Err(Error::Unfinished(_))));
+    }
 }

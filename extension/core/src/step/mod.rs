@@ -8,6 +8,7 @@ pub(crate) mod ask;
 mod error;
 mod failure;
 pub(crate) mod known;
+mod request;
 mod source;
 pub(crate) mod stop;
 pub(crate) mod write;

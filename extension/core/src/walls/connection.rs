@@ -4,31 +4,29 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{Breaker, FirstSeenRuns, GivenUp, Identity, Sign};
+use super::{
+    Breaker, FirstSeenRuns, GivenUp, Sign,
+    identity::{Identity, Served},
+};
+use crate::step::{Clock, Contact, Failure};
 
-/// Whether a server answers.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Contact {
-    /// It answered the last request.
-    #[default]
-    Answers,
-    /// It has not answered since then.
-    Silent(Timestamp),
-}
+/// A question for the UID of a server. Counts the disturbances before it.
+#[derive(Debug)]
+pub struct Asking(u64);
 
 /// What is known of the server behind a connection.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// Whether its watches find that it answers.
-    pub contact: Contact,
+    /// Since when its watches have found it silent, if they do.
+    pub silent_since: Option<Timestamp>,
     /// Whether a pass asks it.
     pub breaker: Breaker,
-    /// Whose data it serves.
-    pub identity: Identity,
-    /// How often a watch failed or was filled.
-    pub disturbances: u64,
     /// The runs that its Apps have shown.
     pub runs: FirstSeenRuns,
+    /// Whose data it serves.
+    identity: Identity,
+    /// How often a watch failed or was filled.
+    disturbances: u64,
     /// Why stores are not filled that had to be emptied, by kind.
     given_up: BTreeMap<String, GivenUp>,
 }
@@ -46,12 +44,49 @@ impl Connection {
         }
         let silent = matches!(sign, Sign::Failed(failure) if !failure.answered);
         // Silence counts from its first sign, however often the server is tried meanwhile.
-        self.contact = match (self.contact, silent) {
-            (Contact::Silent(_), true) => return false,
-            (Contact::Answers, true) => Contact::Silent(now),
-            (_, false) => Contact::Answers,
-        };
-        true
+        let goes_on = silent && self.silent_since.is_some();
+        if !goes_on {
+            self.silent_since = silent.then_some(now);
+        }
+        !goes_on
+    }
+
+    /// How the server answers, as far as that is known. It is asked for its UID only where its watches have not found it silent: when a
+    /// watch failed or was filled since it was asked last, and every few seconds. Another server may answer at the same address, with
+    /// the same credentials.
+    ///
+    /// # Errors
+    /// It has to be asked for its UID, and what it says goes to [`Self::asked`] with this.
+    pub fn contact(&self, now: Clock) -> Result<Contact, Asking> {
+        if let Some(since) = self.silent_since {
+            let answered = self.breaker.last_answer();
+            return Ok(Contact::Silent {
+                since,
+                now: now.now,
+                last_answer: answered.map(|at| now.instant.duration_since(at)),
+            });
+        }
+        if let Some(why) = self.given_up() {
+            return Ok(Contact::GivenUp(why.to_string()));
+        }
+        match self.identity.known(self.disturbances, now.instant) {
+            Some(uid) => Ok(Contact::Serves { uid: uid.to_owned() }),
+            None => Err(Asking(self.disturbances)),
+        }
+    }
+
+    /// How the server answers that was asked for its UID.
+    pub fn asked(&mut self, asking: &Asking, uid: Result<String, Failure>, now: Clock) -> Contact {
+        match uid {
+            Ok(uid) => match self.identity.read(uid, asking.0, now.instant) {
+                Served::Same(uid) => Contact::Serves { uid },
+                Served::Replaced => Contact::Replaced,
+            },
+            Err(failure) => Contact::Unread {
+                since: self.identity.unread(now.now),
+                failure,
+            },
+        }
     }
 
     /// Why a store had to be emptied that is not filled again yet. What the stores show is not all then.
@@ -63,10 +98,12 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::walls::Failure;
+    use std::time::{Duration, Instant};
 
-    const SILENCE: Sign = Sign::Failed(Failure::WATCH);
+    use super::*;
+    use crate::{step::Server, walls};
+
+    const SILENCE: Sign = Sign::Failed(walls::Failure::WATCH);
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -78,18 +115,18 @@ mod tests {
         assert!(connection.saw("App", SILENCE, at(10)));
         for second in 11..100 {
             assert!(!connection.saw("App", SILENCE, at(second)));
-            assert_eq!(connection.contact, Contact::Silent(at(10)));
+            assert_eq!(connection.silent_since, Some(at(10)));
         }
         assert!(connection.saw("App", Sign::Changed, at(100)));
-        assert_eq!(connection.contact, Contact::Answers);
+        assert_eq!(connection.silent_since, None);
         // Until kapp-controller has brought its kinds, "not found" is a sign of life.
-        let not_found = Failure {
+        let not_found = walls::Failure {
             of_list: true,
             answered: true,
             code: Some(404),
         };
         assert!(connection.saw("App", Sign::Failed(not_found), at(101)));
-        assert_eq!(connection.contact, Contact::Answers);
+        assert_eq!(connection.silent_since, None);
     }
 
     #[test]
@@ -119,5 +156,80 @@ mod tests {
             connection.disturbances
         });
         assert_eq!(counts, [1, 2, 2, 2]);
+    }
+
+    /// What a connection says of its server, in short; none where it has to be asked.
+    fn says(connection: &Connection, now: Clock) -> Option<String> {
+        connection.contact(now).ok().map(|contact| format!("{contact:?}"))
+    }
+
+    #[test]
+    fn a_server_is_asked_for_its_uid_where_nothing_else_is_known_of_it() {
+        let (mut connection, began) = (Connection::default(), Instant::now());
+        let clock = |second| Clock {
+            now: at(second),
+            instant: began + Duration::from_secs(second.unsigned_abs()),
+        };
+        let refused = || Err(Failure::other(Server::Workload, "refused"));
+        let uid = |uid: &str| Ok(uid.to_owned());
+
+        let asking = connection.contact(clock(1)).unwrap_err();
+        let never_known = connection.asked(&asking, refused(), clock(1));
+        assert!(
+            matches!(never_known, Contact::Unread { since: None, .. }),
+            "{never_known:?}"
+        );
+        let asking = connection.contact(clock(2)).unwrap_err();
+        let serves = connection.asked(&asking, uid("a"), clock(2));
+        assert!(
+            matches!(&serves, Contact::Serves { uid } if uid == "a"),
+            "{serves:?}"
+        );
+        assert_eq!(
+            says(&connection, clock(3)),
+            Some(format!("{serves:?}")),
+            "it is believed"
+        );
+
+        connection.saw("App", Sign::Filled, at(4));
+        let asking = connection.contact(clock(4)).unwrap_err();
+        connection.saw("App", Sign::Filled, at(4));
+        connection.asked(&asking, uid("a"), clock(4));
+        let asking = connection
+            .contact(clock(4))
+            .expect_err("a disturbance while it was asked");
+        let lost = connection.asked(&asking, refused(), clock(5));
+        assert!(
+            matches!(lost, Contact::Unread { since: Some(since), .. } if since == at(5)),
+            "{lost:?}"
+        );
+        let asking = connection.contact(clock(6)).unwrap_err();
+        let other = connection.asked(&asking, uid("b"), clock(6));
+        assert!(matches!(other, Contact::Replaced), "{other:?}");
+    }
+
+    #[test]
+    fn a_server_is_not_asked_whose_watches_say_enough() {
+        let (mut connection, began) = (Connection::default(), Instant::now());
+        let now = Clock {
+            now: at(20),
+            instant: began + Duration::from_secs(3),
+        };
+        connection.saw("App", Sign::Emptied(GivenUp::Panicked), at(1));
+        let why = says(&connection, now).unwrap();
+        assert!(why.starts_with("GivenUp("), "{why}");
+        connection.breaker.answered(began);
+        connection.saw("App", SILENCE, at(10));
+        let silent = connection.contact(now).unwrap();
+        let Contact::Silent {
+            since,
+            now,
+            last_answer,
+        } = silent
+        else {
+            panic!("{silent:?}");
+        };
+        assert_eq!((since, now), (at(10), at(20)));
+        assert_eq!(last_answer, Some(Duration::from_secs(3)));
     }
 }

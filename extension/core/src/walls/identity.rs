@@ -9,7 +9,7 @@ const BELIEVED: Duration = Duration::from_secs(10);
 
 /// What the API server behind a connection turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Served {
+pub(super) enum Served {
     /// The data that the connection was opened for, by UID.
     Same(String),
     /// Other data. What this connection keeps in memory is not theirs, so another one has to be opened.
@@ -18,7 +18,7 @@ pub enum Served {
 
 /// The UID that was read first, and whether it has to be read again.
 #[derive(Debug, Default)]
-pub struct Identity {
+pub(super) struct Identity {
     known: Option<Known>,
     unread_since: Option<Timestamp>,
 }
@@ -33,15 +33,14 @@ struct Known {
 impl Identity {
     /// The UID, if it was read a moment ago and the watches have neither failed nor been filled since: `disturbances` counts
     /// how often they were.
-    #[must_use]
-    pub fn known(&self, disturbances: u64, now: Instant) -> Option<&str> {
+    pub(super) fn known(&self, disturbances: u64, now: Instant) -> Option<&str> {
         let known = self.known.as_ref()?;
         let believed = known.disturbances == disturbances && now.duration_since(known.at) < BELIEVED;
         believed.then_some(known.uid.as_str())
     }
 
     /// `uid` was read at `now`, after so many `disturbances`.
-    pub fn read(&mut self, uid: String, disturbances: u64, now: Instant) -> Served {
+    pub(super) fn read(&mut self, uid: String, disturbances: u64, now: Instant) -> Served {
         self.unread_since = None;
         if self.known.as_ref().is_some_and(|known| known.uid != uid) {
             return Served::Replaced;
@@ -55,7 +54,7 @@ impl Identity {
     }
 
     /// The UID could not be read at `now`. Since when, if it could be read before.
-    pub fn unread(&mut self, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn unread(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.known.as_ref()?;
         Some(*self.unread_since.get_or_insert(now))
     }

@@ -4,7 +4,7 @@ mod reads;
 mod troubles;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
 
@@ -245,7 +245,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
         }
         Close::Recorded => Ok(()),
         Close::Write(write) => {
-            let written = writes::make(&ctx.client, None, FIELD_MANAGER, &write).await;
+            let written = writes::make(&ctx.client, FIELD_MANAGER, &write).await;
             written.map(|_| {
                 ctx.memories().wrote(&uid, now());
                 ctx.index.note(&uid, None);
@@ -294,10 +294,12 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error
         return Ok(unmanaged(ctx, cluster).await);
     };
     let uid = &facts.owner.uid;
-    let (host, before) = (
-        reads::Host { ctx, facts: &facts },
-        ctx.memories().begin(&facts.owner),
-    );
+    let before = ctx.memories().begin(&facts.owner);
+    let host = reads::Host {
+        ctx,
+        facts: &facts,
+        remote: OnceLock::new(),
+    };
     let (outcome, after) = runner::run(&host, &facts, &before).await;
     leave(ctx, &facts, after).await;
     let done = outcome?;

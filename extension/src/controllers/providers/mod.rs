@@ -26,7 +26,7 @@ use kube::{
 use sluice_core::{
     chain::chain,
     providers::{After, Configuration, Kind},
-    step::{Answer, Ask},
+    step::{Answer, Ask, Failure, Server},
 };
 use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;
@@ -42,8 +42,7 @@ use crate::{
     events::Notifier,
     lock::lock,
     metrics::PassMetrics,
-    remote::Remote,
-    runner::{self, Error, PassError, action, isolated, reads::Answered},
+    runner::{self, Error, PassError, action, isolated},
     triggers::{ClusterRef, Triggers},
 };
 
@@ -251,34 +250,34 @@ impl Drop for Host<'_> {
 }
 
 impl runner::Host<Configuration> for Host<'_> {
-    fn client(&self) -> &Client {
-        &self.ctx.shared.client
-    }
-
-    fn manager(&self) -> &'static str {
-        FIELD_MANAGER
-    }
+    const MANAGER: &'static str = FIELD_MANAGER;
 
     fn subject(&self) -> (&str, &str) {
         let namespace = self.reference.namespace.as_deref();
         (namespace.unwrap_or_default(), &self.reference.name)
     }
 
-    async fn answer(&self, _remote: Option<&Arc<Remote>>, ask: &Ask) -> Answered {
+    fn client(&self, server: Server) -> Result<&Client, Failure> {
+        match server {
+            Server::Management => Ok(&self.ctx.shared.client),
+            Server::Workload => Err(Failure::other(server, "a configuration asks no workload")),
+        }
+    }
+
+    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
         let shared = &self.ctx.shared;
         if let Some(source) = ask.source() {
             // Before it is read, so that no change falls between.
             shared.dependents.add(self.reference, &source);
         }
-        let answer = match ask {
+        Ok(match ask {
             Ask::Cluster(namespace, name) => {
                 let found = shared.clusters.get(&ObjectRef::new(name).within(namespace));
                 found.map_or(Answer::Absent, Answer::Cluster)
             }
             Ask::Source(source) => shared.watches.read(source).await,
             _ => Answer::Absent,
-        };
-        (answer, None)
+        })
     }
 
     /// The event is there where the condition is seen.

@@ -1,0 +1,178 @@
+//! The requests that an object is read and written with.
+
+use http::Request;
+use kube::{
+    Resource as _,
+    core::{
+        ApiResource, DynamicObject, GroupVersionKind,
+        params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
+        request::{self, Error},
+    },
+};
+
+use super::{Failure, Key, Resource, Verb, Write};
+
+impl Key {
+    /// The request that reads the object.
+    ///
+    /// # Errors
+    /// Its name is none.
+    pub fn request(&self) -> Result<Request<Vec<u8>>, Failure> {
+        let request = self.kind().get(&self.name, &GetParams::default());
+        request.map_err(|error| Failure::other(self.server, &error.to_string()))
+    }
+
+    /// The requests of its kind, in its namespace.
+    fn kind(&self) -> request::Request {
+        let Resource {
+            group,
+            version,
+            kind,
+            plural,
+        } = &self.resource;
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+        request::Request::new(DynamicObject::url_path(&resource, self.namespace.as_deref()))
+    }
+}
+
+impl Write {
+    /// The request that makes the write under the name `manager`.
+    ///
+    /// # Errors
+    /// The name of the object is none.
+    pub fn request(&self, manager: &str) -> Result<Request<Vec<u8>>, Failure> {
+        let request = self.requested(manager);
+        request.map_err(|error| Failure::other(self.key.server, &error.to_string()))
+    }
+
+    fn requested(&self, manager: &str) -> Result<Request<Vec<u8>>, Error> {
+        let Self { key, verb, body, .. } = self;
+        let (kind, name) = (key.kind(), key.name.as_str());
+        let bytes = || serde_json::to_vec(body).map_err(Error::SerializeBody);
+        let (manager, uid) = (Some(manager.to_owned()), body.as_str().map(str::to_owned));
+        let post = PostParams {
+            field_manager: manager.clone(),
+            ..PostParams::default()
+        };
+        let patch = PatchParams {
+            field_manager: manager,
+            ..PatchParams::default()
+        };
+        // The object with this UID, and no other one of its name.
+        let exactly = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid,
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match verb {
+            Verb::Create => kind.create(&post, bytes()?),
+            Verb::Replace => kind.replace(name, &post, bytes()?),
+            Verb::ReplaceStatus => kind.replace_subresource("status", name, &post, bytes()?),
+            Verb::Patch => kind.patch(name, &patch, &Patch::Merge(body)),
+            Verb::PatchStatus => kind.patch_subresource("status", name, &patch, &Patch::Merge(body)),
+            Verb::Apply => kind.patch(name, &patch.force(), &Patch::Apply(body)),
+            Verb::Delete => kind.delete(name, &exactly),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Namespace, Secret};
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::step::Server;
+
+    const ALL: &str = "/api/v1/namespaces/team-a/secrets";
+    const ONE: &str = "/api/v1/namespaces/team-a/secrets/one";
+    const STATUS: &str = "/api/v1/namespaces/team-a/secrets/one/status";
+
+    fn key(name: &str) -> Key {
+        Key::of::<Secret>(Server::Workload, Some("team-a"), name)
+    }
+
+    #[test]
+    fn an_object_is_read_from_the_path_of_its_kind() {
+        let request = key("one").request().unwrap();
+        assert_eq!((request.method().as_str(), request.uri().path()), ("GET", ONE));
+        let of_the_cluster = Key::of::<Namespace>(Server::Management, None, "kube-system").request();
+        assert_eq!(
+            of_the_cluster.unwrap().uri().path(),
+            "/api/v1/namespaces/kube-system"
+        );
+    }
+
+    #[test]
+    fn an_object_without_a_name_is_not_asked_for() {
+        let failure = key("").request().unwrap_err();
+        assert_eq!((failure.server, failure.code), (Server::Workload, None));
+        let write = Write::delete(key(""), None, "");
+        assert_eq!(write.request("sluice").unwrap_err().server, Server::Workload);
+    }
+
+    #[rstest]
+    #[case(Verb::Create, "POST", ALL, "fieldManager=sluice", "application/json")]
+    #[case(Verb::Replace, "PUT", ONE, "fieldManager=sluice", "application/json")]
+    #[case(Verb::ReplaceStatus, "PUT", STATUS, "fieldManager=sluice", "application/json")]
+    #[case(
+        Verb::Patch,
+        "PATCH",
+        ONE,
+        "fieldManager=sluice",
+        "application/merge-patch+json"
+    )]
+    #[case(
+        Verb::PatchStatus,
+        "PATCH",
+        STATUS,
+        "fieldManager=sluice",
+        "application/merge-patch+json"
+    )]
+    #[case(
+        Verb::Apply,
+        "PATCH",
+        ONE,
+        "force=true&fieldManager=sluice",
+        "application/apply-patch+yaml"
+    )]
+    fn an_object_is_written_under_the_name_of_its_manager(
+        #[case] verb: Verb,
+        #[case] method: &str,
+        #[case] path: &str,
+        #[case] query: &str,
+        #[case] content: &str,
+    ) {
+        let body = json!({"metadata": {"resourceVersion": "7"}});
+        let write = Write {
+            verb,
+            ..Write::patch(key("one"), body.clone(), "")
+        };
+        let request = write.request("sluice").unwrap();
+        let uri = request.uri();
+        assert_eq!((request.method().as_str(), uri.path()), (method, path));
+        let mut pairs: Vec<&str> = uri
+            .query()
+            .unwrap()
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .collect();
+        pairs.sort_by_key(|pair| query.find(pair));
+        assert_eq!(pairs.join("&"), query);
+        assert_eq!(request.headers()["content-type"], content);
+        assert_eq!(serde_json::from_slice::<Value>(request.body()).unwrap(), body);
+    }
+
+    #[test]
+    fn exactly_the_object_with_a_uid_is_deleted() {
+        let write = Write::delete(key("one"), Some("uid".to_owned()), "");
+        let request = write.request("sluice").unwrap();
+        assert_eq!((request.method().as_str(), request.uri().path()), ("DELETE", ONE));
+        let body: Value = serde_json::from_slice(request.body()).unwrap();
+        assert_eq!(body["preconditions"], json!({"uid": "uid"}));
+    }
+}
