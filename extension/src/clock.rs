@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use sluice_core::step::Clock;
 use tokio::time::sleep_until;
 
-/// Now, for what `sluice-core` decides by time.
+/// Now, for what `sluice-core` decides by time. The clock goes on while the process is stopped, and stands still while the whole machine
+/// is suspended.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

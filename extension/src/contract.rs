@@ -49,7 +49,8 @@ impl Contract {
     }
 }
 
-fn code(error: &kube::Error) -> Option<u16> {
+/// The status that a request was refused with; none where it was not answered.
+pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,

@@ -2,7 +2,12 @@
 //!
 //! Each has a task of its own, so that a kind that cannot be read is the matter of the objects that name it.
 
-use std::{panic::AssertUnwindSafe, pin::pin, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::FutureExt;
 use kube::{
@@ -10,7 +15,9 @@ use kube::{
     core::ApiResource,
     runtime::{reflector::Store, watcher},
 };
-use sluice_core::walls::{Attempts, Ended, Failure, FollowedKind, KindState, LISTING, Next, Sign};
+use sluice_core::walls::{
+    Attempts, Ended, Failure, FollowedKind, FollowedStore, KindState, LISTING, Next, Sign, WatchAnswer,
+};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -19,9 +26,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     clock::{later, now},
-    freshness::{Watched, noting},
+    freshness::noting,
     metrics::watch_panicked,
-    watch::{Followed, Manner, Seen, follow},
+    watch::{Followed, Seen, follow},
 };
 
 /// How long the API server may take to say how a kind is served.
@@ -124,10 +131,10 @@ where
 /// The client that a kind is to be followed with.
 fn noting_answers(client: &Client, kind: &watch::Sender<FollowedKind>) -> Client {
     let kind = kind.clone();
-    noting(client.clone(), move |watched| {
-        kind.send_modify(|kind| match watched {
-            Watched::Begun => kind.watch_answered(now()),
-            Watched::Ended { asked } => kind.watch_ended(asked, now()),
+    noting(client.clone(), move |answer| {
+        kind.send_modify(|kind| match answer {
+            WatchAnswer::Begun => kind.watch_answered(now()),
+            WatchAnswer::Ended { asked } => kind.watch_ended(asked, now()),
         });
     })
 }
@@ -143,13 +150,10 @@ async fn follow_kind<K>(
 where
     K: Followed + Resource<DynamicType = ApiResource>,
 {
-    let manner = Manner {
-        backoff: FollowedKind::delays(),
-        ..Manner::default()
-    };
+    let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
     let unreadable = |failure: Failure| set(State::Unreadable(failure.why(resource)));
-    let (store, run) = follow(api, config, resource.clone(), manner, |seen| {
-        on(&seen);
+    let (store, run) = follow(api, config, resource.clone(), followed, |seen| {
+        on(seen);
         let sign = seen.sign();
         kind.send_modify(|kind| kind.saw(sign, now()));
         if let Sign::Failed(failure) = sign

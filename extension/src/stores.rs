@@ -2,7 +2,7 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -18,6 +18,7 @@ use kube::{
 use sluice_core::{
     bootstrap::{Catalogue, Digests},
     stores::{self, OfCluster, Stored},
+    walls::FollowedStore,
 };
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
@@ -26,10 +27,12 @@ use sluice_crds::{
 };
 
 use crate::{
+    clock::now,
     controllers::providers::Dependents,
-    freshness::Freshness,
+    freshness::dating,
+    lock::lock,
     triggers::Triggers,
-    watch::{Followed, Manner, Seen, follow},
+    watch::{Followed, follow, reporting},
 };
 
 /// The stores. All are filled before the first reconcile; see [`Stores::synced`].
@@ -66,7 +69,7 @@ pub struct Stores {
 
 /// The ages of the stores that hooks rest on, by kind. Templates, Packages, PackageInstalls and Apps are read again before a gate
 /// opens.
-type Ages = [(&'static str, Freshness); 3];
+type Ages = [(&'static str, Arc<Mutex<FollowedStore>>); 3];
 
 impl Stores {
     /// The stores and the future that keeps them up to date. Whatever concerns a Cluster wakes it.
@@ -81,7 +84,7 @@ impl Stores {
         dependents: &Dependents,
     ) -> (Self, BoxFuture<'static, ()>) {
         let ages: Ages = ["Cluster", "ClusterBootstrap", "TanzuKubernetesRelease"]
-            .map(|kind| (kind, Freshness::default()));
+            .map(|kind| (kind, Arc::new(Mutex::new(FollowedStore::dated()))));
         let [(_, of_clusters), (_, of_bootstraps), (_, of_releases)] = &ages;
         let mut opening = Opening {
             client,
@@ -132,7 +135,7 @@ impl Stores {
     pub fn ages(&self) -> [(&'static str, Option<Duration>); 3] {
         self.ages
             .each_ref()
-            .map(|(kind, freshness)| (*kind, freshness.age()))
+            .map(|(kind, followed)| (*kind, lock(followed).age(now())))
     }
 
     /// Waits until every store holds every object of the server.
@@ -171,8 +174,7 @@ stored!(
 
 impl stores::Stores for Stores {
     fn catalogue(&self) -> Catalogue {
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        digests.catalogue(&self.packages.state())
+        lock(&self.digests).catalogue(&self.packages.state())
     }
 }
 
@@ -200,31 +202,38 @@ impl Opening<'_> {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
         };
-        let (store, run) = follow(api, config, (), Manner::default(), reporting(touched));
-        self.add(store, run)
+        self.follow(api, config, Arc::default(), touched)
     }
 
     /// A store whose age is known.
-    fn dated<K>(&mut self, freshness: &Freshness, touched: impl Fn(&K) + Send + 'static) -> Store<K>
+    fn dated<K>(
+        &mut self,
+        followed: &Arc<Mutex<FollowedStore>>,
+        touched: impl Fn(&K) + Send + 'static,
+    ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
     {
-        let api = Api::all(freshness.client(self.client));
-        let manner = Manner {
-            freshness: Some(freshness.clone()),
-            ..Manner::default()
-        };
-        let (store, run) = follow(api, all(), (), manner, reporting(touched));
-        self.add(store, run)
+        let api = Api::all(dating(self.client.clone(), followed));
+        self.follow(api, all(), Arc::clone(followed), touched)
     }
 
-    fn add<K>(&mut self, store: Store<K>, run: impl Future<Output = ()> + Send + 'static) -> Store<K>
+    fn follow<K>(
+        &mut self,
+        api: Api<K>,
+        config: watcher::Config,
+        followed: Arc<Mutex<FollowedStore>>,
+        touched: impl Fn(&K) + Send + 'static,
+    ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
     {
+        let kind = K::kind(&());
+        let on = reporting(kind.clone(), "Watching", touched);
+        let (store, run) = follow(api, config, (), followed, on);
         let ended = AssertUnwindSafe(run).catch_unwind();
-        let kind = ended.map(|_either_way| K::kind(&()).into_owned());
-        self.followed.push(kind.boxed());
+        self.followed
+            .push(ended.map(|_either_way| kind.into_owned()).boxed());
         let waiting = store.clone();
         let filled = async move {
             // A store that will never be ready belongs to a process that ends.
@@ -237,17 +246,6 @@ impl Opening<'_> {
 
 fn all() -> watcher::Config {
     watcher::Config::default()
-}
-
-fn reporting<K>(touched: impl Fn(&K) + Send + 'static) -> impl FnMut(Seen<'_, K>) + Send + 'static
-where
-    K: Resource<DynamicType = ()> + 'static,
-{
-    move |seen: Seen<'_, K>| match seen {
-        Seen::Touched(object) | Seen::Gone(object) => touched(object),
-        Seen::Failed(error) => tracing::warn!(kind = %K::kind(&()), %error, "Watching"),
-        Seen::Synced | Seen::GivenUp(_) => {}
-    }
 }
 
 /// Wakes the Cluster that an object belongs to.

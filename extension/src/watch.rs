@@ -1,13 +1,14 @@
 //! Keeps one kind in memory and says what its watch has seen.
 
 use std::{
-    fmt::Debug,
+    fmt::{Debug, Display},
     hash::Hash,
     panic::AssertUnwindSafe,
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
 };
 
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
 use kube::{
     Api, Resource,
     runtime::{
@@ -16,29 +17,16 @@ use kube::{
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
-use sluice_core::walls::{Backoff, Cap, Failure, GivenUp, Sign, WATCH_SECONDS};
+use sluice_core::walls::{Brought, Failure, FollowedStore, GivenUp, Sign};
+use tracing::warn;
 
 use crate::{
     bounded::is_too_long,
     clock::{later, now},
-    freshness::Freshness,
+    contract::code,
+    lock::lock,
     metrics::watch_panicked,
 };
-
-/// A watch that is silent for this long is taken for dead; kube's own default would be five minutes.
-const WATCH_TIMEOUT_SECONDS: u32 = 30;
-
-/// The first delay before a watch that broke is tried again.
-const MIN_DELAY: Duration = Duration::from_millis(200);
-
-/// The longest one on the management API server. There are few watches of it, and everything waits for them.
-const MAX_DELAY: Duration = Duration::from_secs(2);
-
-/// The first delay before a store that was given up is filled again.
-const MIN_EMPTY: Duration = Duration::from_secs(5);
-
-/// The longest one.
-const MAX_EMPTY: Duration = Duration::from_mins(1);
 
 /// A kind that a store can hold: each that kube can list and watch.
 pub trait Followed:
@@ -91,12 +79,8 @@ impl<K> Seen<'_, K> {
 fn failure(error: &watcher::Error) -> Failure {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     let code = match error {
-        InitialListFailed(kube::Error::Api(status))
-        | WatchStartFailed(kube::Error::Api(status))
-        | WatchFailed(kube::Error::Api(status)) => Some(status.code),
-        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | WatchError(_) | NoResourceVersion => {
-            None
-        }
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => code(error),
+        WatchError(_) | NoResourceVersion => None,
     };
     Failure {
         of_list: matches!(error, InitialListFailed(_)),
@@ -105,55 +89,37 @@ fn failure(error: &watcher::Error) -> Failure {
     }
 }
 
-/// How a store is followed; unless said otherwise, as those of the management API server are.
-#[derive(Debug)]
-pub struct Manner {
-    /// Delays before a watch that broke is tried again.
-    pub backoff: Backoff,
-    /// The age of the store is noted here; it has to be watched with this [client](Freshness::client). A store that is not proven
-    /// current is listed again before its memory is too old to be used.
-    pub freshness: Option<Freshness>,
-    /// The server is not trusted: a store that would take more than so many bytes, or whose answers make this process panic, is given
-    /// up.
-    pub limit: Option<usize>,
-}
-
-impl Default for Manner {
-    fn default() -> Self {
-        Self {
-            backoff: Backoff::new(MIN_DELAY, MAX_DELAY),
-            freshness: None,
-            limit: None,
-        }
+/// Calls `touched` for each object that is new, changed or gone, and logs failures: that of `watching` the kind.
+pub(crate) fn reporting<K>(
+    kind: impl Display,
+    watching: &'static str,
+    touched: impl Fn(&K),
+) -> impl Fn(&Seen<'_, K>) {
+    move |seen| match seen {
+        Seen::Touched(object) | Seen::Gone(object) => touched(object),
+        Seen::Failed(error) => warn!(%kind, %error, "{watching}"),
+        Seen::Synced | Seen::GivenUp(_) => {}
     }
 }
 
-/// A store that follows `api`, and the future that keeps it up to date for as long as it is polled.
+/// A store that follows `api` as `followed` says, and the future that keeps it up to date for as long as it is polled. The age of a
+/// dated one is known only if it is watched with a client that [notes it](crate::freshness::dating).
 ///
 /// `on` is called after the store was changed, so a task that it wakes reads at least that state.
 pub fn follow<K: Followed>(
     api: Api<K>,
     config: watcher::Config,
     dyntype: K::DynamicType,
-    manner: Manner,
-    on: impl FnMut(Seen<'_, K>) + Send,
+    followed: Arc<Mutex<FollowedStore>>,
+    on: impl FnMut(&Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send) {
-    let is_dated = manner.freshness.is_some();
     let writer = Writer::new(dyntype);
-    let store = writer.as_reader();
+    let (store, seconds) = (writer.as_reader(), lock(&followed).watch_seconds());
     let following = Following {
         api,
-        config: config.timeout(if is_dated {
-            WATCH_SECONDS
-        } else {
-            WATCH_TIMEOUT_SECONDS
-        }),
+        config: config.timeout(seconds),
         writer,
-        backoff: manner.backoff,
-        not_before: now(),
-        freshness: manner.freshness,
-        cap: manner.limit.map(Cap::new),
-        empty: Backoff::new(MIN_EMPTY, MAX_EMPTY),
+        followed,
         on,
     };
     (store, following.run())
@@ -164,25 +130,19 @@ struct Following<K: Followed, F> {
     api: Api<K>,
     config: watcher::Config,
     writer: Writer<K>,
-    backoff: Backoff,
-    /// Nothing is asked of the server before.
-    not_before: Instant,
-    freshness: Option<Freshness>,
-    cap: Option<Cap>,
-    /// Delays before it is filled again.
-    empty: Backoff,
+    followed: Arc<Mutex<FollowedStore>>,
     on: F,
 }
 
 impl<K, F> Following<K, F>
 where
     K: Followed,
-    F: FnMut(Seen<'_, K>) + Send,
+    F: FnMut(&Seen<'_, K>) + Send,
 {
     /// Ends in a panic where that would be the matter of every Cluster: see [`crate::stores`].
     async fn run(mut self) {
+        let isolated = self.followed().is_isolated();
         loop {
-            let isolated = self.cap.is_some();
             let following = self.until_given_up();
             let why = if isolated {
                 // Whatever it was about to do, the store is emptied.
@@ -203,105 +163,95 @@ where
 
     /// Returns why the store has to be given up. Without a reason nothing more will come.
     async fn until_given_up(&mut self) -> Option<GivenUp> {
-        // Each turn begins with a list.
+        let mut events = self.list();
         loop {
-            if let Some(freshness) = &self.freshness {
-                freshness.lock().list(now());
-            }
-            let mut events = watcher(self.api.clone(), self.config.clone()).boxed();
-            loop {
-                let event = tokio::select! {
-                    biased;
-                    event = next(&mut events, self.not_before) => event?,
-                    () = overdue(self.freshness.as_ref()) => break,
-                };
-                match event {
-                    Ok(event) => {
-                        let event = event.modify(|object| object.meta_mut().managed_fields = None);
-                        let exceeded = self.cap.as_mut().and_then(|cap| exceeded(cap, &event));
-                        if exceeded.is_some() {
-                            return exceeded;
-                        }
-                        self.take_in(&event);
+            let (not_before, relist_at) = {
+                let followed = self.followed();
+                (followed.not_before(), followed.relist_at())
+            };
+            let event = tokio::select! {
+                biased;
+                event = next(&mut events, not_before) => event?,
+                () = later(relist_at) => {
+                    // The end of a watch may have proven it meanwhile, without an event.
+                    if self.followed().relist_at().is_some_and(|at| at <= now()) {
+                        events = self.list();
                     }
-                    Err(error) => {
-                        self.not_before = now() + self.backoff.failed(now());
-                        if let Some(freshness) = &self.freshness {
-                            freshness.lock().failed(now());
-                        }
-                        (self.on)(Seen::Failed(&error));
-                        if is_too_long(&error) {
-                            // What it has brought so far fills the store. A list says what of it is there.
-                            break;
-                        }
+                    continue;
+                }
+            };
+            match event {
+                Ok(event) => {
+                    let event = event.modify(|object| object.meta_mut().managed_fields = None);
+                    if let Err(exceeded) = self.take_in(&event) {
+                        return Some(exceeded);
+                    }
+                }
+                Err(error) => {
+                    self.followed().failed(now());
+                    (self.on)(&Seen::Failed(&error));
+                    if is_too_long(&error) {
+                        // What it has brought so far fills the store. A list says what of it is there.
+                        events = self.list();
                     }
                 }
             }
         }
     }
 
-    fn take_in(&mut self, event: &Event<K>) {
+    /// What comes from now on, beginning with a list.
+    fn list(&self) -> BoxStream<'static, watcher::Result<Event<K>>> {
+        self.followed().list(now());
+        watcher(self.api.clone(), self.config.clone()).boxed()
+    }
+
+    fn take_in(&mut self, event: &Event<K>) -> Result<(), GivenUp> {
+        let brought = brought(event);
+        self.followed().admit(&brought)?;
         self.writer.apply_watcher_event(event);
-        if let Some(freshness) = &self.freshness {
-            let mut age = freshness.lock();
-            match event {
-                // kube-runtime says so before it asks for the list.
-                Event::Init => age.list(now()),
-                Event::InitDone => age.filled(now()),
-                Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => age.heard(now()),
-            }
-        }
-        match event {
-            Event::Apply(object) => (self.on)(Seen::Touched(object)),
-            Event::Delete(object) => (self.on)(Seen::Gone(object)),
-            Event::InitDone => {
+        self.followed().took(&brought, now());
+        match brought {
+            Brought::Touched(object) => (self.on)(&Seen::Touched(object)),
+            Brought::Gone(object) => (self.on)(&Seen::Gone(object)),
+            Brought::Filled => {
                 for object in self.writer.as_reader().state() {
-                    (self.on)(Seen::Touched(&object));
+                    (self.on)(&Seen::Touched(&object));
                 }
-                (self.on)(Seen::Synced);
+                (self.on)(&Seen::Synced);
             }
-            Event::Init | Event::InitApply(_) => {}
+            Brought::List | Brought::Listed(_) => {}
         }
+        Ok(())
     }
 
     /// Empties the store. It is filled again after a delay.
     fn give_up(&mut self, why: GivenUp) {
         // First, because an empty store says that nothing is there.
-        (self.on)(Seen::GivenUp(why));
+        (self.on)(&Seen::GivenUp(why));
         self.writer.apply_watcher_event(&Event::Init);
         self.writer.apply_watcher_event(&Event::InitDone);
-        if let Some(cap) = &mut self.cap {
-            cap.clear();
-        }
-        self.not_before = now() + self.empty.failed(now());
+        self.followed().emptied(now());
+    }
+
+    fn followed(&self) -> MutexGuard<'_, FollowedStore> {
+        lock(&self.followed)
+    }
+}
+
+fn brought<K>(event: &Event<K>) -> Brought<'_, K> {
+    match event {
+        Event::Init => Brought::List,
+        Event::InitApply(object) => Brought::Listed(object),
+        Event::InitDone => Brought::Filled,
+        Event::Apply(object) => Brought::Touched(object),
+        Event::Delete(object) => Brought::Gone(object),
     }
 }
 
 /// The next item, asked for `not_before` then: a watcher that failed tries again as soon as it is polled.
-async fn next<S: Stream + Unpin>(events: &mut S, not_before: Instant) -> Option<S::Item> {
-    later(Some(not_before)).await;
+async fn next<S: Stream + Unpin>(events: &mut S, not_before: Option<Instant>) -> Option<S::Item> {
+    if not_before.is_some() {
+        later(not_before).await;
+    }
     events.next().await
-}
-
-/// Returns when a dated store has to be listed again. A watch may have proven it meanwhile without an event.
-async fn overdue(freshness: Option<&Freshness>) {
-    loop {
-        let relist_at = freshness.and_then(|freshness| freshness.lock().relist_at());
-        if relist_at.is_some_and(|at| at <= now()) {
-            return;
-        }
-        later(relist_at).await;
-    }
-}
-
-/// Whether the store may not take `event`. To be asked once for each.
-fn exceeded<K: Followed>(cap: &mut Cap, event: &Event<K>) -> Option<GivenUp> {
-    match event {
-        Event::Init => cap.list(),
-        Event::InitApply(object) => cap.listed(object),
-        Event::InitDone => cap.filled(),
-        Event::Apply(object) => cap.touched(object),
-        Event::Delete(object) => cap.gone(object),
-    }
-    cap.exceeded()
 }

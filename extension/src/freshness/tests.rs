@@ -1,6 +1,7 @@
 use std::{
     convert::Infallible,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
 };
 
 use hyper::body::Frame;
@@ -13,7 +14,7 @@ use tokio::{sync::watch, time::sleep};
 use tower::service_fn;
 
 use super::*;
-use crate::watch::{Manner, Seen, follow};
+use crate::watch::{Seen, follow};
 
 /// What a server does with a question.
 #[derive(Clone, Copy)]
@@ -61,21 +62,28 @@ fn client(way: Way) -> Client {
 #[case::is_a_list("limit=500", Way::Ends(10), false)]
 #[tokio::test(start_paused = true)]
 async fn what_proves_an_age(#[case] query: &str, #[case] way: Way, #[case] proves: bool) {
-    let freshness = Freshness::default();
+    let followed = dated();
     let asked = now();
     let request = Request::get(format!("/api/v1/configmaps?&{query}&resourceVersion=1"));
 
-    let answer = freshness.client(&client(way));
+    let answer = dating(client(way), &followed);
     let answer = answer.send(request.body(Body::empty()).unwrap()).await.unwrap();
-    assert_eq!(freshness.age(), None, "the beginning of an answer proves nothing");
+    assert_eq!(
+        age_of(&followed),
+        None,
+        "the beginning of an answer proves nothing"
+    );
     let _broken = answer.into_body().collect().await;
 
-    assert_eq!(
-        freshness.lock().proven(),
-        proves.then_some(asked),
-        "{:?}",
-        freshness.age()
-    );
+    assert_eq!(age_of(&followed), proves.then(|| now().duration_since(asked)));
+}
+
+fn dated() -> Arc<Mutex<FollowedStore>> {
+    Arc::new(Mutex::new(FollowedStore::dated()))
+}
+
+fn age_of(followed: &Mutex<FollowedStore>) -> Option<Duration> {
+    lock(followed).age(now())
 }
 
 /// An API server in memory, reached over a network that can be frozen.
@@ -179,20 +187,16 @@ where
 /// Follows ConfigMaps and counts how often all of them were listed.
 fn follow_counted(
     frozen: &Frozen,
-    freshness: &Freshness,
+    followed: &Arc<Mutex<FollowedStore>>,
 ) -> (Arc<AtomicU32>, impl Future<Output = ()> + Send + use<>) {
-    let client = freshness.client(&frozen.client(|_| Vec::new()));
+    let client = dating(frozen.client(|_| Vec::new()), followed);
     let lists = Arc::<AtomicU32>::default();
     let counted = Arc::clone(&lists);
-    let manner = Manner {
-        freshness: Some(freshness.clone()),
-        ..Manner::default()
-    };
     let (_, run) = follow::<ConfigMap>(
         Api::all(client),
         watcher::Config::default(),
         (),
-        manner,
+        Arc::clone(followed),
         move |seen| {
             if matches!(seen, Seen::Synced) {
                 counted.fetch_add(1, Relaxed);
@@ -207,14 +211,14 @@ const TWO_WATCHES: Duration = Duration::from_secs(21);
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_store_stays_young_and_a_silent_one_is_listed_again() {
-    let (frozen, freshness) = (Frozen::new(), Freshness::default());
-    let (lists, run) = follow_counted(&frozen, &freshness);
-    assert_eq!(freshness.age(), None);
+    let (frozen, followed) = (Frozen::new(), dated());
+    let (lists, run) = follow_counted(&frozen, &followed);
+    assert_eq!(age_of(&followed), None);
     let task = tokio::spawn(run);
     sleep(Duration::from_secs(1)).await;
 
     for _ in 0..300 {
-        let age = freshness.age().unwrap();
+        let age = age_of(&followed).unwrap();
         assert!(age <= TWO_WATCHES, "{age:?}");
         sleep(Duration::from_secs(1)).await;
     }
@@ -222,12 +226,12 @@ async fn an_idle_store_stays_young_and_a_silent_one_is_listed_again() {
 
     frozen.set(true);
     sleep(Duration::from_mins(5)).await;
-    let age = freshness.age().unwrap();
+    let age = age_of(&followed).unwrap();
     assert!(age >= Duration::from_mins(5), "{age:?}");
 
     frozen.set(false);
     sleep(TWO_WATCHES).await;
-    let age = freshness.age().unwrap();
+    let age = age_of(&followed).unwrap();
     assert!(age <= TWO_WATCHES, "{age:?}");
     assert!(lists.load(Relaxed) >= 2, "a list ends the doubt");
     task.abort();
@@ -236,13 +240,13 @@ async fn an_idle_store_stays_young_and_a_silent_one_is_listed_again() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_takes_longer_than_the_patience_with_watches_is_not_repeated() {
     let frozen = Frozen::with_slow_lists(RELIST_AFTER * 2);
-    let freshness = Freshness::default();
-    let (lists, run) = follow_counted(&frozen, &freshness);
+    let followed = dated();
+    let (lists, run) = follow_counted(&frozen, &followed);
     let task = tokio::spawn(run);
 
     sleep(RELIST_AFTER * 2 + TWO_WATCHES).await;
     for _ in 0..300 {
-        let age = freshness.age().unwrap();
+        let age = age_of(&followed).unwrap();
         assert!(age <= TWO_WATCHES, "{age:?}");
         sleep(Duration::from_secs(1)).await;
     }

@@ -1,7 +1,10 @@
 //! One live connection: a client, the PackageInstalls and Apps behind it, and whether the server answers.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -14,7 +17,7 @@ use kube::{
 };
 use sluice_core::{
     step::{self, Contact},
-    walls::{Backoff, FirstSeenRuns},
+    walls::{FirstSeenRuns, FollowedStore},
 };
 use sluice_crds::{
     foreign::{App, PackageInstall},
@@ -29,14 +32,8 @@ use crate::{
     clock::{clock, now},
     fence::Fence,
     runner::reads::failure,
-    watch::{Followed, Manner, Seen, follow},
+    watch::{Followed, Seen, follow},
 };
-
-/// The first delay before a watch that broke is tried again. Workload API servers restart in the middle of every upgrade.
-const MIN_DELAY: Duration = Duration::from_millis(200);
-
-/// The longest one.
-const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// How long a pass waits for the first lists of a connection.
 const FIRST_LISTS: Duration = Duration::from_millis(250);
@@ -139,18 +136,14 @@ fn watch<K>(
 where
     K: Followed + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    let manner = Manner {
-        backoff: Backoff::new(MIN_DELAY, MAX_DELAY),
-        freshness: None,
-        limit: Some(LARGEST_STORE),
-    };
-    let server = server.clone();
-    let (store, run) = follow(api, watcher::Config::default(), (), manner, move |seen| {
+    let (server, followed) = (server.clone(), FollowedStore::of_workload(LARGEST_STORE));
+    let followed = Arc::new(Mutex::new(followed));
+    let (store, run) = follow(api, watcher::Config::default(), (), followed, move |seen| {
         let kind = K::kind(&());
-        if let Seen::GivenUp(why) = &seen {
+        if let Seen::GivenUp(why) = seen {
             warn!(%kind, %why, "Emptied a store of a workload cluster");
         }
-        note(&mut server.known().runs, &seen);
+        note(&mut server.known().runs, seen);
         server.saw(&kind, seen.sign());
     });
     (store, AbortOnDropHandle::new(tokio::spawn(run)))

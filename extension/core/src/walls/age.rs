@@ -22,6 +22,19 @@ const LIST_SILENCE: Duration = Duration::from_secs(70);
 /// reader is too slow, and then not all was delivered.
 const COMPLETE: Duration = Duration::from_secs(9);
 
+/// What becomes of a watch that the API server has answered with success.
+#[derive(Clone, Copy, Debug)]
+pub enum WatchAnswer {
+    /// It has begun.
+    Begun,
+    /// It was asked for then and has ended as the server ends it. kube-runtime reads on only when all that it has read is in the
+    /// store, so all is.
+    Ended {
+        /// When it was asked for.
+        asked: Instant,
+    },
+}
+
 /// The age of one store.
 #[derive(Debug, Default)]
 pub struct Age {
