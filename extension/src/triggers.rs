@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use futures::Stream;
+use futures::{Stream, channel::mpsc};
 use kube::runtime::reflector::ObjectRef;
 use sluice_core::stores::OfCluster;
 use sluice_crds::foreign::Cluster;
-use tokio::sync::mpsc;
 
 /// Names one Cluster.
 pub type ClusterRef = ObjectRef<Cluster>;
@@ -30,12 +29,10 @@ pub struct Triggers(Arc<OnceLock<mpsc::UnboundedSender<Trigger>>>);
 impl Triggers {
     /// What is woken from now on. The first caller gets it all, a later one nothing.
     pub fn listen(&self) -> impl Stream<Item = Trigger> + Send + 'static + use<> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::unbounded();
         // The sender of a later caller is dropped here, which ends its stream.
         let _listened_before = self.0.set(sender);
-        futures::stream::unfold(receiver, |mut receiver| async move {
-            receiver.recv().await.map(|trigger| (trigger, receiver))
-        })
+        receiver
     }
 
     /// Wakes one Cluster for what the stores show.
@@ -57,7 +54,7 @@ impl Triggers {
     /// There is no reconciler before this process leads and while it ends; that is no error.
     fn send(&self, trigger: Trigger) {
         if let Some(sender) = self.0.get() {
-            let _gone_at_shutdown = sender.send(trigger);
+            let _gone_at_shutdown = sender.unbounded_send(trigger);
         }
     }
 
