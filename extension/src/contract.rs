@@ -4,14 +4,19 @@ use std::sync::Arc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt, core::ApiResource};
-use sluice_core::contract::{is_named, missing, unanswered, unread};
+use sluice_core::{
+    chain::chain,
+    contract::{is_named, missing, unanswered, unread},
+    walls::NamedKind,
+};
 
 use crate::runner::reads::served;
 
 /// Looks at definitions before kinds are read. Clones share what is allowed.
 #[derive(Clone)]
 pub struct Contract {
-    client: Client,
+    /// Reads what may be read.
+    pub(crate) client: Client,
     /// Groups whose kinds need no label.
     groups: Arc<[String]>,
 }
@@ -31,20 +36,24 @@ impl Contract {
     ///
     /// # Errors
     /// Why the kind may not be read, or is not known: one line.
-    pub async fn find(self, group: String, kind: String) -> Result<Option<ApiResource>, String> {
-        let found = served(&self.client, &group, &kind).await;
+    pub async fn find(&self, named: &NamedKind) -> Result<Option<ApiResource>, String> {
+        let (group, kind) = (&named.group, &named.kind);
+        let found = served(&self.client, group, kind).await;
+        if !named.is_given {
+            return found.map_err(|error| chain(&error));
+        }
         let Some(resource) = found.map_err(|error| unanswered(code(&error)))? else {
             return Ok(None);
         };
-        if self.groups.contains(&group) {
+        if self.groups.contains(group) {
             return Ok(Some(resource));
         }
         let name = format!("{}.{group}", resource.plural);
-        let definitions = Api::<CustomResourceDefinition>::all(self.client);
+        let definitions = Api::<CustomResourceDefinition>::all(self.client.clone());
         let found = definitions.get_metadata_opt(&name).await;
         match found.map_err(|error| unread(&name, code(&error)))? {
             Some(definition) if is_named(definition.labels().keys()) => Ok(Some(resource)),
-            _ => Err(missing(&name, &group)),
+            _ => Err(missing(&name, group)),
         }
     }
 }

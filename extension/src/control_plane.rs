@@ -2,19 +2,15 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use kube::{
-    Api, Client,
-    api::ApiResource,
-    runtime::{reflector::ObjectRef, watcher},
-};
+use kube::{Client, runtime::reflector::ObjectRef};
 use sluice_core::{
     hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
-    walls::{NamedKinds, Standing},
+    walls::{NamedKind, NamedKinds},
 };
 use sluice_crds::foreign::cluster::ObjectReference;
 
@@ -22,50 +18,25 @@ use crate::{
     clock::now,
     contract::Contract,
     kind_watch::{KindWatch, State},
+    lock::lock,
     triggers::{ClusterRef, Triggers},
-    watch::Seen,
+    watch::reporting,
 };
-
-/// Watches every kind of control plane that some Cluster uses, from the first Cluster on.
-pub struct ControlPlanes {
-    client: Client,
-    triggers: Triggers,
-    contract: Contract,
-    kinds: Mutex<NamedKinds<(String, String), Kind>>,
-}
 
 /// A kind that no Cluster has asked for in this time is watched no more. Clusters at rest ask within a sync period.
 const KEPT: Duration = Duration::from_hours(1);
 
+/// Watches every kind of control plane that some Cluster uses, from the first Cluster on.
+pub struct ControlPlanes {
+    contract: Contract,
+    triggers: Triggers,
+    kinds: Mutex<NamedKinds<NamedKind, Kind>>,
+}
+
 struct Kind {
     watch: KindWatch<ControlPlane>,
-    waiting: Waiting,
-}
-
-impl Kind {
-    fn standing(&self) -> Standing {
-        self.watch.state().standing()
-    }
-}
-
-/// Clusters that are woken when more is known of a kind.
-#[derive(Clone, Default)]
-struct Waiting(Arc<Mutex<HashSet<ClusterRef>>>);
-
-impl Waiting {
-    fn add(&self, cluster: ClusterRef) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(cluster);
-    }
-
-    fn wake(&self, triggers: &Triggers) {
-        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for cluster in waiting {
-            triggers.wake(cluster);
-        }
-    }
+    /// Clusters that are woken when more is known of it.
+    waiting: Arc<Mutex<HashSet<ClusterRef>>>,
 }
 
 impl ControlPlanes {
@@ -73,8 +44,7 @@ impl ControlPlanes {
     #[must_use]
     pub fn new(client: Client, triggers: Triggers, groups: Vec<String>) -> Self {
         Self {
-            contract: Contract::new(client.clone(), groups),
-            client,
+            contract: Contract::new(client, groups),
             triggers,
             kinds: Mutex::default(),
         }
@@ -89,15 +59,16 @@ impl ControlPlanes {
         cluster: &ClusterRef,
         reference: &ObjectReference,
     ) -> Result<Option<ControlPlaneFacts>, Unknown> {
-        let key = (reference.group().to_owned(), reference.kind.clone());
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kinds.knows(&key) {
+        let named = NamedKind::given(reference.group(), &reference.kind);
+        let mut kinds = lock(&self.kinds);
+        if !kinds.knows(&named) {
             kinds.forget_unasked(KEPT, now());
         }
-        let kind = kinds.ask(key, now(), Kind::standing, |key| self.watch(key));
+        let standing = |kind: &Kind| kind.watch.state().standing();
+        let kind = kinds.ask(named, now(), standing, |named| self.watch(named));
         let mut state = kind.watch.state();
         if !matches!(state, State::Readable { .. }) {
-            kind.waiting.add(cluster.clone());
+            lock(&kind.waiting).insert(cluster.clone());
             // It may have changed before the Cluster was among those that are woken.
             state = kind.watch.state();
         }
@@ -113,31 +84,24 @@ impl ControlPlanes {
         }
     }
 
-    fn watch(&self, (group, kind): &(String, String)) -> Kind {
-        let waiting = Waiting::default();
-        let find = {
-            let (contract, group, kind) = (self.contract.clone(), group.clone(), kind.clone());
-            move || contract.clone().find(group.clone(), kind.clone())
-        };
-        let scope = |client: Client, resource: &ApiResource| {
-            (Api::all_with(client, resource), watcher::Config::default())
-        };
+    fn watch(&self, named: &NamedKind) -> Kind {
+        let waiting = Arc::<Mutex<HashSet<ClusterRef>>>::default();
         let on = {
-            let (triggers, kind) = (self.triggers.clone(), kind.clone());
-            move |seen: &Seen<'_, ControlPlane>| match seen {
-                Seen::Touched(object) | Seen::Gone(object) => triggers.wake_of(*object),
-                Seen::Failed(error) => tracing::warn!(%error, kind, "Watching control planes"),
-                Seen::Synced | Seen::GivenUp(_) => {}
-            }
+            let triggers = self.triggers.clone();
+            let touched = move |object: &ControlPlane| triggers.wake_of(object);
+            reporting(named.kind.clone(), "Watching control planes", touched)
         };
         let changed = {
-            let (triggers, waiting) = (self.triggers.clone(), waiting.clone());
-            move || waiting.wake(&triggers)
+            let (triggers, waiting) = (self.triggers.clone(), Arc::clone(&waiting));
+            move || {
+                let woken = std::mem::take(&mut *lock(&waiting));
+                for cluster in woken {
+                    triggers.wake(cluster);
+                }
+            }
         };
-        Kind {
-            watch: KindWatch::open(self.client.clone(), find, scope, on, changed),
-            waiting,
-        }
+        let watch = KindWatch::open(self.contract.clone(), named.clone(), on, changed);
+        Kind { watch, waiting }
     }
 }
 

@@ -6,64 +6,55 @@ use std::{
     panic::AssertUnwindSafe,
     pin::pin,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::Instant,
 };
 
 use futures::FutureExt;
 use kube::{
     Api, Client, Resource,
-    core::ApiResource,
+    core::{ApiResource, DynamicResourceScope},
     runtime::{reflector::Store, watcher},
 };
 use sluice_core::walls::{
-    Attempts, Ended, Failure, FollowedKind, FollowedStore, KindState, LISTING, Next, Sign, WatchAnswer,
+    Attempts, Ended, FINDING, FollowedKind, FollowedStore, KindState, LISTING, NamedKind, Next,
 };
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     clock::{later, now},
+    contract::Contract,
     freshness::noting,
+    lock::lock,
     metrics::watch_panicked,
     watch::{Followed, Seen, follow},
 };
-
-/// How long the API server may take to say how a kind is served.
-const FINDING: Duration = Duration::from_secs(10);
 
 /// How far the watch of a kind is.
 pub type State<K> = KindState<Store<K>>;
 
 /// The watch of one kind. Dropping it ends it.
 #[derive(Debug)]
-pub struct KindWatch<K>
-where
-    K: Resource<DynamicType = ApiResource> + 'static,
-{
+pub struct KindWatch<K: Resource<DynamicType = ApiResource> + 'static> {
     state: watch::Receiver<State<K>>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl<K> KindWatch<K>
 where
-    K: Followed + Resource<DynamicType = ApiResource>,
+    K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    /// Watches what `find` finds, as `scope` says of the client that it is given, for as long as the answer lives. `find` returns how
-    /// the kind is served, nothing if it is not, or why it may not be read. `on` is called for each event, and `changed` when the
+    /// Watches what `contract` finds of a kind that is `named`, for as long as the answer lives. `on` is called for each event, and `changed` when the
     /// state has changed.
-    pub fn open<F>(
-        client: Client,
-        find: impl Fn() -> F + Send + Sync + 'static,
-        scope: impl Fn(Client, &ApiResource) -> (Api<K>, watcher::Config) + Send + Sync + 'static,
+    pub fn open(
+        contract: Contract,
+        named: NamedKind,
         on: impl Fn(&Seen<'_, K>) + Send + Sync + 'static,
         changed: impl Fn() + Send + Sync + 'static,
-    ) -> Self
-    where
-        F: Future<Output = Result<Option<ApiResource>, String>> + Send,
-    {
+    ) -> Self {
         let (sender, state) = watch::channel(State::Reading);
         let set = move |next: State<K>| {
             if sender.send_if_modified(|state| state.becomes(next)) {
@@ -74,18 +65,15 @@ where
             let mut attempts = Attempts::default();
             loop {
                 let attempt = async {
-                    match timeout(FINDING, find()).await {
+                    match timeout(FINDING, contract.find(&named)).await {
                         Ok(Ok(Some(resource))) => {
-                            let kind = watch::Sender::new(attempts.begin(now()));
-                            let scope = scope(noting_answers(&client, &kind), &resource);
-                            return follow_kind(scope, &resource, &kind, &on, &set).await;
+                            let followed = attempts.begin(&resource, now());
+                            let client = contract.client.clone();
+                            return follow_kind(client, &named, resource, followed, &on, &set).await;
                         }
                         Ok(Ok(None)) => set(State::Unserved),
                         Ok(Err(why)) => set(State::Unreadable(why)),
-                        Err(_) => set(State::Unreadable(format!(
-                            "the API server did not say within {} s how it is served",
-                            FINDING.as_secs()
-                        ))),
+                        Err(_) => set(State::not_found_in_time()),
                     }
                     Ended::Unread
                 };
@@ -128,71 +116,80 @@ where
     }
 }
 
-/// The client that a kind is to be followed with.
-fn noting_answers(client: &Client, kind: &watch::Sender<FollowedKind>) -> Client {
-    let kind = kind.clone();
-    noting(client.clone(), move |answer| {
-        kind.send_modify(|kind| match answer {
-            WatchAnswer::Begun => kind.watch_answered(now()),
-            WatchAnswer::Ended { asked } => kind.watch_ended(asked, now()),
-        });
-    })
+/// What is watched of a kind.
+fn scope<K>(client: Client, named: &NamedKind, resource: &ApiResource) -> (Api<K>, watcher::Config)
+where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    let everything = watcher::Config::default();
+    let Some((namespace, name)) = &named.single else {
+        return (Api::all_with(client, resource), everything);
+    };
+    let api = match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, resource),
+        None => Api::all_with(client, resource),
+    };
+    (api, everything.fields(&format!("metadata.name={name}")))
 }
 
-/// Follows what is in `scope` until the API server refuses that, or shows nothing of it.
+/// A kind that is followed, and what wakes its task.
+struct Following {
+    kind: Mutex<FollowedKind>,
+    news: Notify,
+}
+
+impl Following {
+    fn note<T>(&self, note: impl FnOnce(&mut FollowedKind, Instant) -> T) -> T {
+        let noted = note(&mut lock(&self.kind), now());
+        self.news.notify_one();
+        noted
+    }
+}
+
+/// Follows a kind, as it is served, until the API server refuses that, or shows nothing of it.
 async fn follow_kind<K>(
-    (api, config): (Api<K>, watcher::Config),
-    resource: &ApiResource,
-    kind: &watch::Sender<FollowedKind>,
+    client: Client,
+    named: &NamedKind,
+    resource: ApiResource,
+    kind: FollowedKind,
     on: &(impl Fn(&Seen<'_, K>) + Send + Sync),
     set: &(impl Fn(State<K>) + Send + Sync),
 ) -> Ended
 where
-    K: Followed + Resource<DynamicType = ApiResource>,
+    K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
+    let following = Arc::new(Following {
+        kind: Mutex::new(kind),
+        news: Notify::new(),
+    });
+    let noted = Arc::clone(&following);
+    let client = noting(client, move |answer| {
+        noted.note(|kind, now| kind.watch(answer, now));
+    });
+    let (api, config) = scope(client, named, &resource);
     let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
-    let unreadable = |failure: Failure| set(State::Unreadable(failure.why(resource)));
     let (store, run) = follow(api, config, resource.clone(), followed, |seen| {
         on(seen);
-        let sign = seen.sign();
-        kind.send_modify(|kind| kind.saw(sign, now()));
-        if let Sign::Failed(failure) = sign
-            && kind.borrow().tells(failure)
-        {
-            unreadable(failure);
+        if let Some(why) = following.note(|kind, now| kind.saw(seen.sign(), now)) {
+            set(State::Unreadable(why));
         }
     });
-    let (mut run, mut answers) = (pin!(run), kind.subscribe());
+    let mut run = pin!(run);
     loop {
-        answers.mark_unchanged();
-        let mut next = Next::Wait(None);
-        kind.send_if_modified(|kind| {
-            next = kind.next(now());
-            false
-        });
-        let until = match next {
-            Next::Wait(until) => until,
+        let next = lock(&following.kind).next(now());
+        match next {
             Next::Readable => {
                 let (resource, store) = (resource.clone(), store.clone());
                 set(State::Readable { resource, store });
-                continue;
             }
-            Next::Late => {
-                let why = format!("nothing was listed within {} s", LISTING.as_secs());
-                set(State::Unreadable(why));
-                continue;
-            }
-            Next::Broken(ended) => {
-                unreadable(Failure::WATCH);
-                return ended;
-            }
+            Next::Unreadable(why) => set(State::Unreadable(why)),
             Next::End(ended) => return ended,
-        };
-        tokio::select! {
-            biased;
-            () = &mut run => return kind.borrow().ended(),
-            _changed = answers.changed() => {}
-            () = later(until) => {}
+            Next::Wait(until) => tokio::select! {
+                biased;
+                () = &mut run => return lock(&following.kind).ended(),
+                () = following.news.notified() => {}
+                () = later(until) => {}
+            },
         }
     }
 }

@@ -39,7 +39,8 @@ const MADE: [(&str, &[(&str, usize)]); 27] = [
     ("Kubeconfig :: read_from", &[("run.rs", 1)]),
     ("default_retry = false", &[("remote/client.rs", 1), ("run.rs", 1)]),
     ("default_retry", &[("remote/client.rs", 1), ("run.rs", 1)]),
-    ("unbounded", &[("run.rs", 7)]),
+    // In two of them a queue of this process.
+    ("unbounded", &[("controllers/providers/dependents.rs", 1), ("run.rs", 7), ("triggers.rs", 1)]),
     ("Controller :: new", &[("controllers/bootstrap/mod.rs", 1)]),
     ("Controller :: new_with", &[("controllers/providers/mod.rs", 1)]),
     ("Recorder :: new", &[("events.rs", 1)]),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::core::{ApiResource, DynamicObject};
 use serde_json::Value;
 use sluice_crds::{
     foreign::{Cluster, Package},
@@ -13,6 +14,17 @@ use super::{Contact, Failure, Resource, Watched};
 /// An object as an API server has it. Its text is not shown: it may be a Secret.
 #[derive(Clone)]
 pub struct Object(pub Value);
+
+impl Object {
+    /// One of a list: its items do not say what they are.
+    #[must_use]
+    pub fn listed(resource: &ApiResource, object: &DynamicObject) -> Self {
+        let mut value = serde_json::to_value(object).unwrap_or_default();
+        value["apiVersion"] = resource.api_version.as_str().into();
+        value["kind"] = resource.kind.as_str().into();
+        Self(value)
+    }
+}
 
 impl std::fmt::Debug for Object {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

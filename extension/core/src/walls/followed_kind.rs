@@ -2,8 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Age, Backoff, Failure, Sign, backoff::HEALTHY};
+use kube::core::ApiResource;
+
+use super::{Age, Backoff, Failure, Sign, WatchAnswer, backoff::HEALTHY};
 use crate::unsynced::CURRENT_FOR;
+
+/// How long the API server may take to say how a kind is served.
+pub const FINDING: Duration = Duration::from_secs(10);
 
 /// How long the first list of a kind may take until those that ask are given a reason.
 pub const LISTING: Duration = Duration::from_secs(10);
@@ -24,6 +29,7 @@ const NO_ERROR: Duration = Duration::from_secs(5);
 /// What the API server has answered since a kind is followed.
 #[derive(Debug)]
 pub struct FollowedKind {
+    resource: ApiResource,
     /// Lists alone were answered before.
     doubted: bool,
     /// When those that ask are given the reason that nothing was listed in time; none once there is a list or another reason.
@@ -43,14 +49,12 @@ pub struct FollowedKind {
 }
 
 /// What comes next while a kind is followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Those that ask are given its objects.
     Readable,
-    /// Those that ask are given the reason that nothing was listed in time. It may still be.
-    Late,
-    /// Those that ask are given the reason that watches bring only errors, and following ends.
-    Broken(Ended),
+    /// Those that ask are given this reason: nothing was listed in time, but may still be; or watches bring only errors.
+    Unreadable(String),
     /// Following ends.
     End(Ended),
     /// Nothing, until the next answer or, where there is one, this moment.
@@ -87,10 +91,10 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// The kind is followed, from now on.
+    /// The kind is followed, from now on, as it is served.
     #[must_use]
-    pub fn begin(&self, now: Instant) -> FollowedKind {
-        FollowedKind::new(self.doubted, now)
+    pub fn begin(&self, resource: &ApiResource, now: Instant) -> FollowedKind {
+        FollowedKind::new(resource.clone(), self.doubted, now)
     }
 
     /// An attempt has ended so. Returns how long to wait before the next one.
@@ -110,8 +114,9 @@ impl Attempts {
 impl FollowedKind {
     /// Nothing was answered yet. A kind that is `doubted` is readable once it was listed and a watch of it is answered: lists alone
     /// were answered before.
-    fn new(doubted: bool, now: Instant) -> Self {
+    fn new(resource: ApiResource, doubted: bool, now: Instant) -> Self {
         Self {
+            resource,
             doubted,
             late: Some(now + LISTING),
             listed: None,
@@ -130,8 +135,8 @@ impl FollowedKind {
         Backoff::new(MIN_DELAY, MAX_DELAY)
     }
 
-    /// Takes in what was seen of the kind.
-    pub fn saw(&mut self, sign: Sign, now: Instant) {
+    /// Takes in what was seen of the kind. Returns the reason that those that ask are given now, if there is one.
+    pub fn saw(&mut self, sign: Sign, now: Instant) -> Option<String> {
         match sign {
             Sign::Filled => {
                 (self.listed, self.unsaid) = (Some(now), Some(now));
@@ -139,19 +144,24 @@ impl FollowedKind {
                 self.readable |= !self.doubted;
             }
             Sign::Changed => self.failing = None,
-            Sign::Failed(failure) => self.failed(failure, now),
+            Sign::Failed(failure) => {
+                self.failed(failure, now);
+                return self.tells(failure).then(|| failure.why(&self.resource));
+            }
             Sign::Emptied(_) => {}
         }
+        None
     }
 
-    /// A watch is answered, of which nothing was seen yet.
-    pub fn watch_answered(&mut self, now: Instant) {
-        self.watched.get_or_insert(now);
-    }
-
-    /// The watch that was asked for then was delivered to its end.
-    pub fn watch_ended(&mut self, asked: Instant, now: Instant) {
-        self.complete.watch_ended(asked, now);
+    /// What became of a watch.
+    pub fn watch(&mut self, answer: WatchAnswer, now: Instant) {
+        match answer {
+            // Nothing was seen of it yet.
+            WatchAnswer::Begun => {
+                self.watched.get_or_insert(now);
+            }
+            WatchAnswer::Ended { asked } => self.complete.watch_ended(asked, now),
+        }
     }
 
     fn failed(&mut self, failure: Failure, now: Instant) {
@@ -168,8 +178,7 @@ impl FollowedKind {
 
     /// Whether those that ask are given the reason of a failure. An error that is no refusal is no reason yet for a kind that is
     /// readable: what was listed is what was there a moment ago, and it is tried again.
-    #[must_use]
-    pub fn tells(&self, failure: Failure) -> bool {
+    fn tells(&self, failure: Failure) -> bool {
         !self.readable || failure.refusal().is_some()
     }
 
@@ -195,14 +204,16 @@ impl FollowedKind {
         if self.refused {
             Next::End(self.ended())
         } else if is_over(broken) {
-            Next::Broken(self.ended())
+            // It ends as one that was refused, whatever is answered meanwhile.
+            self.refused = true;
+            Next::Unreadable(Failure::WATCH.why(&self.resource))
         } else if is_over(unproven) && self.readable {
             Next::End(Ended::Unproven)
         } else if is_over(unproven) {
             Next::End(Ended::Unread)
         } else if is_over(self.late) {
             self.late = None;
-            Next::Late
+            Next::Unreadable(format!("nothing was listed within {} s", LISTING.as_secs()))
         } else if is_over(readable) {
             (self.readable, self.unsaid) = (true, None);
             Next::Readable
@@ -229,6 +240,8 @@ impl FollowedKind {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::GroupVersionKind;
+
     use super::*;
 
     const BROKEN: Failure = Failure {
@@ -242,11 +255,17 @@ mod tests {
         ..BROKEN
     };
 
+    fn resource() -> ApiResource {
+        ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"))
+    }
+
+    const BROKEN_WHY: &str = "foos in group example.com cannot be watched; the log of Sluice says why";
+
     /// A kind that is followed, and the moments since.
     fn followed(doubted: bool) -> (FollowedKind, impl Fn(u64) -> Instant) {
         let began = Instant::now();
         let at = move |second| began + Duration::from_secs(second);
-        (FollowedKind::new(doubted, began), at)
+        (FollowedKind::new(resource(), doubted, began), at)
     }
 
     /// One that was listed after a second and is readable.
@@ -261,25 +280,35 @@ mod tests {
     fn a_kind_that_is_not_listed_in_time_has_a_reason_once() {
         let (mut kind, at) = followed(false);
         assert_eq!(kind.next(at(9)), Next::Wait(Some(at(10))));
-        assert_eq!(kind.next(at(10)), Next::Late);
+        assert_eq!(
+            kind.next(at(10)),
+            Next::Unreadable("nothing was listed within 10 s".to_owned())
+        );
         assert_eq!(kind.next(at(10)), Next::Wait(None));
 
         let (mut kind, at) = followed(false);
-        assert!(kind.tells(BROKEN));
-        kind.saw(Sign::Failed(BROKEN), at(1));
+        assert_eq!(kind.saw(Sign::Failed(BROKEN), at(1)).as_deref(), Some(BROKEN_WHY));
         assert_eq!(kind.next(at(10)), Next::Wait(None), "it has another reason");
         kind.saw(Sign::Filled, at(11));
         assert_eq!(kind.next(at(11)), Next::Readable);
-        assert!(!kind.tells(BROKEN));
         assert_eq!(kind.next(at(11)), Next::Wait(Some(at(11 + 75))), "it was said");
+        assert_eq!(
+            kind.saw(Sign::Failed(BROKEN), at(12)),
+            None,
+            "it is believed for a while"
+        );
     }
 
     #[test]
     fn a_refusal_ends_at_once() {
         let (mut kind, at) = readable();
-        assert!(kind.tells(FORBIDDEN));
         kind.saw(Sign::Filled, at(2));
-        kind.saw(Sign::Failed(FORBIDDEN), at(2));
+        let why = kind.saw(Sign::Failed(FORBIDDEN), at(2));
+        assert!(
+            why.as_ref()
+                .is_some_and(|why| why.starts_with("Sluice may not read foos")),
+            "{why:?}"
+        );
         assert_eq!(kind.next(at(2)), Next::End(Ended::Refused));
 
         let (mut kind, at) = followed(false);
@@ -289,28 +318,39 @@ mod tests {
 
     #[test]
     fn a_kind_that_brings_only_errors_is_believed_for_a_while() {
-        let (mut kind, at) = readable();
-        kind.saw(Sign::Failed(BROKEN), at(5));
-        kind.saw(Sign::Failed(BROKEN), at(40));
-        assert_eq!(kind.next(at(49)), Next::Wait(Some(at(50))));
-        assert_eq!(kind.next(at(50)), Next::Broken(Ended::Refused));
-        kind.watch_answered(at(50));
+        let failing = || {
+            let (mut kind, at) = readable();
+            kind.saw(Sign::Failed(BROKEN), at(5));
+            kind.saw(Sign::Failed(BROKEN), at(40));
+            assert_eq!(kind.next(at(49)), Next::Wait(Some(at(50))));
+            (kind, at)
+        };
+        let (mut kind, at) = failing();
+        kind.watch(WatchAnswer::Begun, at(50));
         assert_eq!(
             kind.next(at(50)),
             Next::Wait(Some(at(76))),
             "its end is waited for"
         );
+        let (mut kind, at) = failing();
+        assert_eq!(kind.next(at(50)), Next::Unreadable(BROKEN_WHY.to_owned()));
+        kind.watch(WatchAnswer::Begun, at(50));
+        assert_eq!(kind.next(at(50)), Next::End(Ended::Refused), "that was said");
     }
 
     #[test]
     fn errors_with_answers_between_them_do_not_add_up() {
-        let (mut kind, at) = readable();
-        kind.saw(Sign::Failed(BROKEN), at(5));
-        kind.watch_answered(at(10));
-        kind.saw(Sign::Failed(BROKEN), at(29));
-        assert_eq!(kind.next(at(50)), Next::Broken(Ended::Refused), "too short");
-        kind.watch_answered(at(10));
-        kind.saw(Sign::Failed(BROKEN), at(30));
+        let answered_until = |second| {
+            let (mut kind, at) = readable();
+            kind.saw(Sign::Failed(BROKEN), at(5));
+            kind.watch(WatchAnswer::Begun, at(10));
+            kind.saw(Sign::Failed(BROKEN), at(second));
+            (kind, at)
+        };
+        let (mut kind, at) = answered_until(29);
+        let next = kind.next(at(50));
+        assert_eq!(next, Next::Unreadable(BROKEN_WHY.to_owned()), "too short");
+        let (mut kind, at) = answered_until(30);
         assert_eq!(kind.next(at(74)), Next::Wait(Some(at(75))));
         kind.saw(Sign::Changed, at(74));
         assert_eq!(kind.next(at(75)), Next::Wait(Some(at(76))));
@@ -319,8 +359,8 @@ mod tests {
     #[test]
     fn a_kind_that_may_have_missed_changes_is_listed_again() {
         let (mut kind, at) = readable();
-        kind.watch_ended(at(20), at(50));
-        kind.watch_ended(at(60), at(65));
+        kind.watch(WatchAnswer::Ended { asked: at(20) }, at(50));
+        kind.watch(WatchAnswer::Ended { asked: at(60) }, at(65));
         assert_eq!(kind.next(at(94)), Next::Wait(Some(at(95))));
         assert_eq!(kind.next(at(95)), Next::End(Ended::Unproven));
     }
@@ -330,7 +370,7 @@ mod tests {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         let mut doubted = |ended| {
             let delay = attempts.ended(ended, now);
-            (attempts.begin(now).doubted, delay <= MIN_DELAY * 2)
+            (attempts.begin(&resource(), now).doubted, delay <= MIN_DELAY * 2)
         };
         assert_eq!(doubted(Ended::Unread), (false, true));
         assert_eq!(doubted(Ended::Refused), (true, true));
@@ -352,15 +392,17 @@ mod tests {
         let (mut kind, at) = followed(true);
         kind.saw(Sign::Filled, at(1));
         assert_eq!(kind.next(at(9)), Next::Wait(Some(at(76))));
-        kind.watch_answered(at(9));
-        assert!(kind.tells(BROKEN));
-        kind.saw(Sign::Failed(BROKEN), at(10));
+        kind.watch(WatchAnswer::Begun, at(9));
+        assert!(
+            kind.saw(Sign::Failed(BROKEN), at(10)).is_some(),
+            "it is not readable yet"
+        );
         assert_eq!(
             kind.next(at(14)),
             Next::Wait(Some(at(55))),
             "it began with an error"
         );
-        kind.watch_answered(at(20));
+        kind.watch(WatchAnswer::Begun, at(20));
         assert_eq!(kind.next(at(24)), Next::Wait(Some(at(25))));
         assert_eq!(kind.next(at(25)), Next::Readable);
         assert_eq!(kind.ended(), Ended::Refused);

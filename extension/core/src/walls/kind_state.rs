@@ -2,7 +2,7 @@
 
 use kube::core::ApiResource;
 
-use super::Standing;
+use super::{FINDING, Standing};
 
 /// How far the watch of a kind is, whose objects are in an `S`.
 #[derive(Debug, Clone)]
@@ -27,6 +27,15 @@ impl<S> KindState<S> {
     #[must_use]
     pub fn panicked() -> Self {
         Self::Unreadable("its watch ended in a bug of Sluice; the log of Sluice says where".to_owned())
+    }
+
+    /// That of a kind of which the API server does not say how it is served.
+    #[must_use]
+    pub fn not_found_in_time() -> Self {
+        Self::Unreadable(format!(
+            "the API server did not say within {} s how it is served",
+            FINDING.as_secs()
+        ))
     }
 
     /// It is `next` from now on. Whether that is news: a failure that repeats itself is none.

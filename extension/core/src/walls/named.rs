@@ -6,12 +6,76 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kube::ResourceExt;
+
+use crate::step::{Single, Source};
+
 /// Kinds that cannot be read are not more than this: there are few by mistake.
 const MOST_UNREADABLE: usize = 64;
 
 /// With those that are being read for the first time they are not more than this. That takes some seconds, and a kind of which the
 /// watch was ended in them would never be read while others name ever more kinds.
 const MOST: usize = 4 * MOST_UNREADABLE;
+
+/// A kind that an object names, as far as it is watched at once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NamedKind {
+    /// Its API group; empty is the core group.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// Whether a Cluster names it: then all who may edit Clusters choose it.
+    pub is_given: bool,
+    /// The one object that is watched, where not all are.
+    pub single: Option<Single>,
+}
+
+impl NamedKind {
+    /// A kind that a Cluster names.
+    #[must_use]
+    pub fn given(group: &str, kind: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            is_given: true,
+            single: None,
+        }
+    }
+
+    /// Every object of the kind.
+    #[must_use]
+    pub fn every(&self) -> Source {
+        Source::Every {
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+        }
+    }
+
+    /// What a change of an object concerns.
+    #[must_use]
+    pub fn sources(&self, changed: &impl ResourceExt) -> [Source; 2] {
+        let object = Source::Object {
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+            namespace: changed.namespace(),
+            name: changed.name_any(),
+            kind_is_given: self.is_given,
+        };
+        [self.every(), object]
+    }
+}
+
+/// The kind whose watch shows a source.
+impl From<&Source> for NamedKind {
+    fn from(source: &Source) -> Self {
+        let (group, kind) = source.group_kind();
+        Self {
+            is_given: source.kind_is_given(),
+            single: source.single(),
+            ..Self::given(group, kind)
+        }
+    }
+}
 
 /// How far a kind is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +160,65 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::ObjectMeta;
+    use sluice_crds::foreign::cluster::ObjectReference;
+
     use super::*;
+
+    #[test]
+    fn a_kind_is_watched_once_for_all_that_it_shows() {
+        let every = |group: &str, kind: &str| Source::Every {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        };
+        let reference = ObjectReference {
+            api_group: Some("apps".to_owned()),
+            kind: "Deployment".to_owned(),
+            name: "one".to_owned(),
+            ..ObjectReference::default()
+        };
+        let known = Source::namespaced("apps", "Deployment", "a", "one");
+        let known_kind = NamedKind::from(&known);
+        assert_eq!(known_kind, NamedKind::from(&every("apps", "Deployment")));
+        assert_eq!(
+            known_kind,
+            NamedKind::from(&Source::namespaced("apps", "Deployment", "b", "two"))
+        );
+        let given = Source::referred("a", &reference);
+        assert_eq!(NamedKind::from(&given), NamedKind::given("apps", "Deployment"));
+        assert_ne!(NamedKind::from(&given), known_kind, "it may not be read yet");
+        let single = NamedKind::from(&Source::namespaced("", "ConfigMap", "a", "one")).single;
+        assert_eq!(single, Some((Some("a".to_owned()), "one".to_owned())));
+    }
+
+    #[test]
+    fn a_change_concerns_the_object_and_its_kind() {
+        let of = |source: &Source| {
+            let object = ConfigMap {
+                metadata: ObjectMeta {
+                    namespace: Some("a".to_owned()),
+                    name: Some("one".to_owned()),
+                    ..ObjectMeta::default()
+                },
+                ..ConfigMap::default()
+            };
+            let named = NamedKind::from(source);
+            let [every, object] = named.sources(&object);
+            assert_eq!(every, named.every());
+            object
+        };
+        let known = Source::namespaced("apps", "Deployment", "a", "one");
+        assert_eq!(of(&known), known);
+        let reference = ObjectReference {
+            api_group: Some("apps".to_owned()),
+            kind: "Deployment".to_owned(),
+            name: "one".to_owned(),
+            ..ObjectReference::default()
+        };
+        let given = Source::referred("a", &reference);
+        assert_eq!(of(&given), given);
+    }
 
     /// Asks for a kind of this standing so many milliseconds after `began`. Whether it was not known.
     fn ask(

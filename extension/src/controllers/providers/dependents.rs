@@ -2,10 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use futures::Stream;
+use futures::{Stream, channel::mpsc};
 use kube::{
     ResourceExt,
     core::{ApiResource, DynamicObject},
@@ -13,7 +13,8 @@ use kube::{
 };
 use sluice_core::providers::{Dependencies, Source};
 use sluice_crds::foreign::Cluster;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::lock::lock;
 
 /// Names one configuration.
 pub(super) type ConfigRef = ObjectRef<DynamicObject>;
@@ -25,52 +26,48 @@ pub struct Dependents(Arc<Mutex<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     dependencies: Dependencies<ConfigRef>,
-    wakes: HashMap<String, UnboundedSender<ConfigRef>>,
+    wakes: HashMap<String, mpsc::UnboundedSender<ConfigRef>>,
 }
 
 impl Dependents {
     /// Wakes whatever depends on a Cluster.
     pub fn cluster_changed(&self, cluster: &Cluster) {
         let namespace = cluster.namespace().unwrap_or_default();
-        self.changed(&Source::cluster(&namespace, &cluster.name_any()));
+        self.changed(&[Source::cluster(&namespace, &cluster.name_any())]);
     }
 
-    /// Wakes whatever depends on an object. Every kind has its own queue, which merges wakes of one configuration.
-    pub(super) fn changed(&self, source: &Source) {
-        let inner = self.lock();
-        for config in inner.dependencies.on(source) {
+    /// Wakes whatever depends on one of these. Every kind has its own queue, which merges wakes of one configuration.
+    pub(super) fn changed(&self, sources: &[Source]) {
+        let inner = lock(&self.0);
+        for config in sources.iter().flat_map(|source| inner.dependencies.on(source)) {
             if let Some(wake) = inner.wakes.get(&config.dyntype.kind) {
-                let _gone_at_shutdown = wake.send(config.clone());
+                let _gone_at_shutdown = wake.unbounded_send(config.clone());
             }
         }
     }
 
     /// A configuration depends on `sources` and nothing else.
     pub(super) fn set(&self, config: &ConfigRef, sources: &[Source]) {
-        self.lock().dependencies.set(config, sources);
+        lock(&self.0).dependencies.set(config, sources);
     }
 
     /// Adds something that a configuration depends on. To be called before it is read, so that no change falls between.
     pub(super) fn add(&self, config: &ConfigRef, source: &Source) {
-        self.lock().dependencies.add(config, source);
+        lock(&self.0).dependencies.add(config, source);
     }
 
     /// The configurations of a kind that are woken.
     pub(super) fn wakes(&self, kind: &ApiResource) -> impl Stream<Item = ConfigRef> + Send + 'static {
-        let (sender, receiver) = unbounded_channel();
-        self.lock().wakes.insert(kind.kind.clone(), sender);
-        futures::stream::unfold(receiver, |mut receiver| async move {
-            receiver.recv().await.map(|config| (config, receiver))
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let (sender, receiver) = mpsc::unbounded();
+        lock(&self.0).wakes.insert(kind.kind.clone(), sender);
+        receiver
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use futures::{FutureExt as _, StreamExt as _};
 
     use super::*;
@@ -95,22 +92,22 @@ mod tests {
         let mut antrea = Box::pin(dependents.wakes(&kind("Antrea")));
         let mut calico = Box::pin(dependents.wakes(&kind("Calico")));
         let (one, two) = (Source::cluster("ns", "one"), Source::cluster("ns", "two"));
-        dependents.set(&config("Antrea", "a"), std::slice::from_ref(&one));
-        dependents.set(&config("Calico", "b"), std::slice::from_ref(&one));
+        dependents.set(&config("Antrea", "a"), slice::from_ref(&one));
+        dependents.set(&config("Calico", "b"), slice::from_ref(&one));
         dependents.add(&config("Calico", "b"), &two);
 
-        dependents.changed(&two);
+        dependents.changed(slice::from_ref(&two));
         assert_eq!(antrea.next().now_or_never(), None);
         assert_eq!(calico.next().now_or_never(), Some(Some(config("Calico", "b"))));
 
         dependents.set(&config("Calico", "b"), &[two]);
-        dependents.changed(&one);
+        dependents.changed(slice::from_ref(&one));
         assert_eq!(antrea.next().now_or_never(), Some(Some(config("Antrea", "a"))));
         assert_eq!(calico.next().now_or_never(), None);
 
         dependents.set(&config("Antrea", "a"), &[]);
         dependents.set(&config("Calico", "b"), &[]);
-        dependents.changed(&one);
+        dependents.changed(slice::from_ref(&one));
         assert_eq!(antrea.next().now_or_never(), None);
     }
 }

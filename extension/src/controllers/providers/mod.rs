@@ -39,6 +39,7 @@ use watches::Watches;
 
 use crate::{
     backoff::Backoffs,
+    contract::Contract,
     events::Notifier,
     lock::lock,
     metrics::PassMetrics,
@@ -89,7 +90,7 @@ impl Context {
         sync_period: Duration,
     ) -> Self {
         Self {
-            watches: Watches::new(client.clone(), dependents.clone()),
+            watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
             events: Notifier::new(client.clone()),
             client,
             clusters,
@@ -119,7 +120,8 @@ impl Context {
     /// Kinds of control planes in `groups` are read whatever their definitions say.
     #[must_use]
     pub fn allowing(mut self, groups: Vec<String>) -> Self {
-        self.watches.allow(groups);
+        let contract = Contract::new(self.client.clone(), groups);
+        self.watches = Watches::new(contract, self.dependents.clone());
         self
     }
 }

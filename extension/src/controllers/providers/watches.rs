@@ -1,47 +1,31 @@
 //! Objects that values are computed from, of kinds that are only known once a configuration names them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kube::{
-    Api, Client, ResourceExt,
-    core::{ApiResource, DynamicObject},
-    runtime::{reflector::ObjectRef, watcher},
-};
+use kube::{core::DynamicObject, runtime::reflector::ObjectRef};
 use sluice_core::{
-    chain::chain,
-    providers::{Single, Source},
-    step::{Answer, Object},
-    walls::NamedKinds,
+    step::{Answer, Object, Source},
+    walls::{NamedKind, NamedKinds},
 };
-use tracing::warn;
 
 use super::dependents::Dependents;
-use crate::{clock::now, contract::Contract, kind_watch::KindWatch, runner::reads::served, watch::Seen};
+use crate::{clock::now, contract::Contract, kind_watch::KindWatch, lock::lock, watch::reporting};
 
 /// Watches every kind that some configuration depends on, from the first one on.
 pub(super) struct Watches {
-    client: Client,
     dependents: Dependents,
     contract: Contract,
-    /// By group, kind, whether a Cluster names that and, where only one object is watched, its namespace and name.
-    watched: Mutex<NamedKinds<Key, Arc<KindWatch<DynamicObject>>>>,
+    watched: Mutex<NamedKinds<NamedKind, Arc<KindWatch<DynamicObject>>>>,
 }
 
-type Key = (String, String, bool, Option<Single>);
-
 impl Watches {
-    pub(super) fn new(client: Client, dependents: Dependents) -> Self {
+    /// Kinds that a Cluster names are read as far as `contract` allows.
+    pub(super) fn new(contract: Contract, dependents: Dependents) -> Self {
         Self {
-            contract: Contract::new(client.clone(), Vec::new()),
-            client,
             dependents,
+            contract,
             watched: Mutex::default(),
         }
-    }
-
-    /// Kinds of `groups` may be named by a Cluster whatever their definitions say.
-    pub(super) fn allow(&mut self, groups: Vec<String>) {
-        self.contract = Contract::new(self.client.clone(), groups);
     }
 
     /// What is there, watched from the first time on.
@@ -51,100 +35,40 @@ impl Watches {
             Ok(None) => return Answer::Absent,
             Err(why) => return Answer::Unwatchable(why),
         };
-        let as_value = |object: &Arc<DynamicObject>| {
-            let mut value = serde_json::to_value(object.as_ref()).unwrap_or_default();
-            // Objects of a list do not say what they are.
-            value["apiVersion"] = resource.api_version.as_str().into();
-            value["kind"] = resource.kind.as_str().into();
-            Object(value)
-        };
-        Answer::Listed(match source {
-            Source::Every { .. } => store.state().iter().map(as_value).collect(),
+        let found = match source {
+            Source::Every { .. } => store.state(),
             Source::Object { namespace, name, .. } => {
                 let mut key = ObjectRef::new_with(name, resource.clone());
                 key.namespace.clone_from(namespace);
-                store.get(&key).iter().map(as_value).collect()
+                store.get(&key).into_iter().collect()
             }
-        })
+        };
+        let listed = found.iter().map(|object| Object::listed(&resource, object));
+        Answer::Listed(listed.collect())
     }
 
     /// The watch that shows `source`.
     fn watch(&self, source: &Source) -> Arc<KindWatch<DynamicObject>> {
-        let (group, kind) = source.group_kind();
-        let key = (
-            group.to_owned(),
-            kind.to_owned(),
-            source.kind_is_given(),
-            source.single(),
-        );
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = |watch: &Arc<_>| KindWatch::state(watch).standing();
-        Arc::clone(watched.ask(key, now(), standing, |_| Arc::new(self.open(source))))
+        let mut watched = lock(&self.watched);
+        let watch = watched.ask(source.into(), now(), standing, |named| {
+            Arc::new(self.open(source, named))
+        });
+        Arc::clone(watch)
     }
 
-    fn open(&self, source: &Source) -> KindWatch<DynamicObject> {
-        let (group, kind) = source.group_kind();
-        let (group, kind) = (group.to_owned(), kind.to_owned());
-        let kind_is_given = source.kind_is_given();
-        let find = {
-            let (client, contract) = (self.client.clone(), self.contract.clone());
-            let (group, kind) = (group.clone(), kind.clone());
-            move || {
-                let (client, contract) = (client.clone(), contract.clone());
-                let (group, kind) = (group.clone(), kind.clone());
-                async move {
-                    if kind_is_given {
-                        return contract.find(group, kind).await;
-                    }
-                    let found = served(&client, &group, &kind).await;
-                    found.map_err(|error| chain(&error))
-                }
-            }
-        };
-        let scope = {
-            let single = source.single();
-            move |client: Client, resource: &ApiResource| {
-                let everything = || Api::<DynamicObject>::all_with(client.clone(), resource);
-                match &single {
-                    None => (everything(), watcher::Config::default()),
-                    Some((namespace, name)) => (
-                        namespace.as_ref().map_or_else(everything, |namespace| {
-                            Api::namespaced_with(client.clone(), namespace, resource)
-                        }),
-                        watcher::Config::default().fields(&format!("metadata.name={name}")),
-                    ),
-                }
-            }
-        };
-        let every = Source::Every {
-            group: group.clone(),
-            kind: kind.clone(),
-        };
+    fn open(&self, source: &Source, named: &NamedKind) -> KindWatch<DynamicObject> {
         let on = {
-            let (dependents, every) = (self.dependents.clone(), every.clone());
-            move |seen: &Seen<'_, DynamicObject>| match seen {
-                Seen::Touched(object) | Seen::Gone(object) => {
-                    dependents.changed(&every);
-                    dependents.changed(&Source::Object {
-                        group: group.clone(),
-                        kind: kind.clone(),
-                        namespace: object.namespace(),
-                        name: object.name_any(),
-                        kind_is_given,
-                    });
-                }
-                Seen::Failed(error) => warn!(kind, %error, "Watching what configurations depend on"),
-                Seen::Synced | Seen::GivenUp(_) => {}
-            }
+            let (dependents, named) = (self.dependents.clone(), named.clone());
+            let kind = named.kind.clone();
+            let touched = move |object: &DynamicObject| dependents.changed(&named.sources(object));
+            reporting(kind, "Watching what configurations depend on", touched)
         };
         let changed = {
-            let (dependents, source) = (self.dependents.clone(), source.clone());
-            move || {
-                dependents.changed(&every);
-                dependents.changed(&source);
-            }
+            let (dependents, sources) = (self.dependents.clone(), [named.every(), source.clone()]);
+            move || dependents.changed(&sources)
         };
-        KindWatch::open(self.client.clone(), find, scope, on, changed)
+        KindWatch::open(self.contract.clone(), named.clone(), on, changed)
     }
 }
 
@@ -162,10 +86,14 @@ mod tests {
         Source::referred("team-a", &reference)
     }
 
+    fn watches(server: &Server, groups: Vec<String>) -> Watches {
+        Watches::new(Contract::new(server.client(), groups), Dependents::default())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_kind_that_a_cluster_names_has_to_keep_to_a_contract() {
         let server = Server::new(Way::Answers);
-        let watches = Watches::new(server.client(), Dependents::default());
+        let watches = watches(&server, Vec::new());
         let (good, deployment) = (reference(GROUP, "Good"), reference("apps", "Deployment"));
         assert!(matches!(watches.read(&good).await, Answer::Listed(found) if found.len() == 1));
         let read = watches.read(&deployment).await;
@@ -189,11 +117,10 @@ mod tests {
     async fn a_group_of_the_operator_needs_no_label() {
         let server = Server::new(Way::Answers);
         server.set(|state| state.labelled = false);
-        let mut watches = Watches::new(server.client(), Dependents::default());
         let good = reference(GROUP, "Good");
-        assert!(matches!(watches.read(&good).await, Answer::Unwatchable(_)));
-        watches.watched = Mutex::default();
-        watches.allow(vec![GROUP.to_owned()]);
-        assert!(matches!(watches.read(&good).await, Answer::Listed(_)));
+        let read = watches(&server, Vec::new()).read(&good).await;
+        assert!(matches!(read, Answer::Unwatchable(_)), "{read:?}");
+        let read = watches(&server, vec![GROUP.to_owned()]).read(&good).await;
+        assert!(matches!(read, Answer::Listed(_)), "{read:?}");
     }
 }
