@@ -1,6 +1,7 @@
 //! What a replica answers hooks from what it remembers, and which Clusters it holds.
 
 mod answers;
+mod noted;
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +12,10 @@ use sluice_crds::{
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease, UpgradeRecord},
 };
 
-pub use self::answers::Answers;
+pub use self::{
+    answers::Answers,
+    noted::{Noted, Said},
+};
 use crate::{
     cluster::{is_custom, is_legacy, is_managed},
     decision::{Decision, Knowledge, Known, decide},

@@ -1,0 +1,76 @@
+//! What a replica remembers for its answers beside its stores.
+
+use std::collections::HashMap;
+
+use super::Answers;
+use crate::{hold::Hold, stuck::Counted};
+
+/// What is noted beside the stores.
+#[derive(Debug, Default)]
+pub struct Noted {
+    /// The Clusters that were held at the last look.
+    pub held: Counted,
+    /// What was answered last.
+    pub answers: Answers,
+    /// Whether the stores are too old.
+    pub stale: Said,
+    /// Whether no replica leads.
+    pub leaderless: Said,
+    /// What keeps a Cluster from having a record at all, by UID. Only the leader knows.
+    holds: HashMap<String, Hold>,
+}
+
+impl Noted {
+    /// Notes what keeps the Cluster with this UID from having a record, if anything does.
+    pub fn note(&mut self, uid: &str, hold: Option<Hold>) {
+        match hold {
+            Some(hold) => drop(self.holds.insert(uid.to_owned(), hold)),
+            None => drop(self.holds.remove(uid)),
+        }
+    }
+
+    /// What was noted of the Cluster with this UID.
+    #[must_use]
+    pub fn noted(&self, uid: &str) -> Option<Hold> {
+        self.holds.get(uid).cloned()
+    }
+}
+
+/// Whether something is so, as it was said last. At first it is not.
+#[derive(Debug, Default)]
+pub struct Said(bool);
+
+impl Said {
+    /// What has to be said now, if it is another thing than before.
+    pub fn news(&mut self, is_so: bool) -> Option<bool> {
+        (std::mem::replace(&mut self.0, is_so) != is_so).then_some(is_so)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::GateReason;
+
+    #[test]
+    fn a_change_is_said_once() {
+        let mut said = Said::default();
+        let steps = [false, true, true, false, false, true];
+        let news = steps.map(|is_so| said.news(is_so));
+        assert_eq!(news, [None, Some(true), None, Some(false), None, Some(true)]);
+    }
+
+    #[test]
+    fn a_note_is_of_one_cluster_until_it_is_taken_back() {
+        let mut noted = Noted::default();
+        let hold = |message: &str| Some(Hold::new(GateReason::TKRNotFound, message));
+        noted.note("a", hold("one"));
+        noted.note("b", hold("two"));
+        assert_eq!((noted.noted("a"), noted.noted("c")), (hold("one"), None));
+        noted.note("a", hold("three"));
+        assert_eq!(noted.noted("a"), hold("three"));
+        noted.note("a", None);
+        noted.note("c", None);
+        assert_eq!((noted.noted("a"), noted.noted("b")), (None, hold("two")));
+    }
+}
