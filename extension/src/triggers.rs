@@ -64,29 +64,6 @@ impl Triggers {
             self.wake(ObjectRef::new(&name).within(&object.namespace().unwrap_or_default()));
         }
     }
-
-    /// The trigger of one Cluster.
-    #[must_use]
-    pub fn of(&self, cluster: ClusterRef) -> Wake {
-        Wake {
-            triggers: self.clone(),
-            cluster,
-        }
-    }
-}
-
-/// Wakes one Cluster.
-#[derive(Debug, Clone)]
-pub struct Wake {
-    triggers: Triggers,
-    cluster: ClusterRef,
-}
-
-impl Wake {
-    /// Wakes it.
-    pub fn wake(&self) {
-        self.triggers.wake(self.cluster.clone());
-    }
 }
 
 #[cfg(test)]

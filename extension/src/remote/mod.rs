@@ -99,7 +99,7 @@ impl Remotes {
             paces.retain(|uid, pace| uid == cluster_uid || !pace.is_over());
             let pace = paces
                 .entry(cluster_uid.to_owned())
-                .or_insert_with(|| Pace::new(self.triggers.of(cluster.clone())));
+                .or_insert_with(|| Pace::new(cluster.clone(), self.triggers.clone()));
             pace.clone()
         };
         let digest = digest.to_owned();

@@ -11,24 +11,26 @@ use tokio::runtime::Handle;
 use crate::{
     clock::{later, now},
     lock::lock,
-    triggers::Wake,
+    triggers::{ClusterRef, Triggers},
 };
 
 /// The pace of one Cluster. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
     state: Arc<Mutex<walls::Pace>>,
-    wake: Wake,
+    cluster: ClusterRef,
+    triggers: Triggers,
     /// Waits until a delay is over, wherever a pass ends.
     runtime: Handle,
 }
 
 impl Pace {
-    /// Nothing has happened yet. `wake` is for the Cluster.
-    pub(super) fn new(wake: Wake) -> Self {
+    /// Nothing has happened yet.
+    pub(super) fn new(cluster: ClusterRef, triggers: Triggers) -> Self {
         Self {
             state: Arc::new(Mutex::new(walls::Pace::new(now()))),
-            wake,
+            cluster,
+            triggers,
             runtime: Handle::current(),
         }
     }
@@ -66,7 +68,7 @@ impl Pace {
 
     fn wake_if_due(&self) {
         if self.state().wakes(now()) {
-            self.wake.wake();
+            self.triggers.wake(self.cluster.clone());
         }
     }
 

@@ -128,7 +128,7 @@ mod tests {
     async fn a_server_that_does_not_answer_is_asked_seldom() {
         let (server, triggers) = (Switched::default(), Triggers::default());
         let mut woken = Box::pin(triggers.listen());
-        let known = Server::new(Pace::new(triggers.of(ObjectRef::new("one"))));
+        let known = Server::new(Pace::new(ObjectRef::new("one"), triggers));
         let (client, store) = (known.guard(server.client()), known.listen(server.client()));
         assert!(asks(&client).await);
         server.switch(true);
