@@ -86,3 +86,23 @@ fn size(value: &Value) -> usize {
     };
     BESIDE + content
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::GroupVersionKind;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_item_of_a_list_says_what_it_is() {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"));
+        let item: DynamicObject =
+            serde_json::from_value(json!({"metadata": {"name": "one"}, "spec": {"a": 1}})).unwrap();
+        let Object(listed) = Object::listed(&resource, &item);
+        let whole = json!({
+            "apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "one"}, "spec": {"a": 1},
+        });
+        assert_eq!(listed, whole);
+    }
+}
