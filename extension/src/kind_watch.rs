@@ -47,8 +47,8 @@ impl<K> KindWatch<K>
 where
     K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    /// Watches what `contract` finds of a kind that is `named`, for as long as the answer lives. `on` is called for each event, and `changed` when the
-    /// state has changed.
+    /// Watches what `contract` finds of a kind that is `named`, for as long as the answer lives. `on` is called for each event, and
+    /// `changed` when the state has changed.
     pub fn open(
         contract: Contract,
         named: NamedKind,
