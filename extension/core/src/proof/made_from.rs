@@ -199,11 +199,20 @@ mod tests {
         assert!(!made_from(&edited, &package()), "{edited}");
     }
 
+    #[test]
+    fn another_number_is_a_difference() {
+        let fetched = |depth: u8| json!({"fetch": [{"git": {"url": "a", "depth": depth}}]});
+        assert!(made_from(&fetched(2), &fetched(2)));
+        assert!(!made_from(&fetched(3), &fetched(2)));
+        assert!(!made_from(&fetched(0), &fetched(2)));
+    }
+
     #[rstest]
     #[case::empty_fields(json!([{"ytt": {"ignoreUnknownComments": false, "strict": null, "paths": []}}]), json!([{"ytt": {}}]))]
     #[case::overlays_only(json!([{"ytt": {}}]), json!([{"ytt": {"inline": {"pathsFrom": [{"secretRef": {"name": "overlay"}}]}}}]))]
     #[case::values_of_helm(json!([{"helmTemplate": {"valuesFrom": [{"path": "a"}]}}]), json!([{"helmTemplate": {"valuesFrom": [{"path": "a"}, {"secretRef": {"name": "values"}}]}}]))]
     #[case::name_of_helm(json!([{"helmTemplate": {"path": "chart"}}]), json!([{"helmTemplate": {"path": "chart", "name": "release"}}]))]
+    #[case::no_number(json!([{"ytt": {"depth": 0}}]), json!([{"ytt": {}}]))]
     #[case::no_steps(Value::Null, json!([]))]
     fn what_is_added_or_left_out_is_no_difference(#[case] of_package: Value, #[case] of_app: Value) {
         let template = |steps: &Value| json!({"template": steps});

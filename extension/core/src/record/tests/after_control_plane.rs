@@ -161,3 +161,48 @@ fn a_version_that_was_passed_needs_the_packages_for_after_the_control_plane_too(
         held_by(GateReason::PackagesNotReady)
     );
 }
+
+/// A workload that does not answer does not close the gate of its workers, and opens none.
+#[test]
+fn workers_that_were_held_stay_so_while_the_workload_is_silent() {
+    let taken = Scene::ready().with_control_plane(V36, V35).advance(None);
+    let scene = Scene::ready().with_control_plane(V36, V36);
+    let proven = scene.advance(Some(&taken));
+    let failed = scene
+        .clone()
+        .with_package(1, PackageState::Failed)
+        .advance(Some(&proven));
+    let workers = |record: &UpgradeRecord| answer(record, Hook::BeforeWorkersUpgrade, V36);
+    assert_eq!(workers(&proven), Ok(()));
+    assert_eq!(workers(&failed), held_by(GateReason::PackageFailed));
+    let mut silent = scene;
+    silent.workload = silent_for(1);
+    assert_eq!(workers(&silent.advance(Some(&proven))), Ok(()));
+    assert_eq!(
+        workers(&silent.advance(Some(&failed))),
+        held_by(GateReason::WorkloadUnreachable)
+    );
+}
+
+/// Only what was let go on after its control plane counts, and the version that runs.
+#[rstest]
+#[case::proven(Hook::AfterControlPlaneUpgrade, true, true)]
+#[case::held(Hook::AfterControlPlaneUpgrade, false, false)]
+#[case::another_gate(Hook::BeforeControlPlaneUpgrade, true, false)]
+fn versions_that_the_control_plane_has_passed(#[case] hook: Hook, #[case] open: bool, #[case] passed: bool) {
+    let lists = |record: &UpgradeRecord, version: &str| {
+        let mut gates = record.gates.iter();
+        gates.any(|gate| gate.hook == Hook::AfterWorkersUpgrade && gate.version == version)
+    };
+    let mut before = Scene::ready().with_control_plane(V35, V35).advance(None);
+    before.gates.push(Gate {
+        hook,
+        version: V34.into(),
+        open,
+        reason: String::new(),
+        message: String::new(),
+    });
+    let record = Scene::ready().with_control_plane(V35, V35).advance(Some(&before));
+    assert!(lists(&record, V35), "it runs");
+    assert_eq!(lists(&record, V34), passed);
+}
