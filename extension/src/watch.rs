@@ -103,7 +103,7 @@ pub(crate) fn reporting<K>(
 }
 
 /// A store that follows `api` as `followed` says, and the future that keeps it up to date for as long as it is polled. The age of a
-/// dated one is known only if it is watched with a client that [notes it](crate::freshness::dating).
+/// dated one is known only if it is watched with a client that notes it, see [`crate::freshness`].
 ///
 /// `on` is called after the store was changed, so a task that it wakes reads at least that state.
 pub fn follow<K: Followed>(
