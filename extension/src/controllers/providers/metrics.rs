@@ -1,16 +1,17 @@
 //! How many configurations there are, and what is wrong with how many: read off their conditions when metrics are asked for.
 
 use std::{
-    collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use kube::{core::DynamicObject, runtime::reflector::Store};
 use prometheus_client::{
     collector::Collector, encoding::DescriptorEncoder, metrics::MetricType, registry::Registry,
 };
-use sluice_core::providers::reason;
+use sluice_core::providers::by_reason;
+
+use crate::lock::lock;
 
 /// Counts configurations. Clones count the same ones.
 #[derive(Clone, Default)]
@@ -26,11 +27,7 @@ impl Configurations {
 
     /// Counts the configurations of a kind too.
     pub(super) fn add(&self, kind: &str, store: Store<DynamicObject>) {
-        self.lock().push((kind.to_owned(), store));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<OfKind>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).push((kind.to_owned(), store));
     }
 }
 
@@ -48,8 +45,8 @@ impl Collector for Configurations {
             None,
             MetricType::Gauge,
         )?;
-        for (kind, store) in &*self.lock() {
-            for (reason, count) in count(&store.state()) {
+        for (kind, store) in &*lock(&self.0) {
+            for (reason, count) in by_reason(&store.state()) {
                 metric
                     .encode_family(&[("kind", kind.as_str()), ("reason", reason)])?
                     .encode_gauge(&count)?;
@@ -57,15 +54,6 @@ impl Collector for Configurations {
         }
         Ok(())
     }
-}
-
-/// How many configurations have which reason.
-fn count(configurations: &[Arc<DynamicObject>]) -> BTreeMap<&'static str, usize> {
-    let mut counts = BTreeMap::new();
-    for reason in configurations.iter().filter_map(|config| reason(&config.data)) {
-        *counts.entry(reason).or_default() += 1;
-    }
-    counts
 }
 
 #[cfg(test)]

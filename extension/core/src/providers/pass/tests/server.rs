@@ -150,7 +150,7 @@ impl World {
 
     /// The reason of the condition.
     pub(super) fn reason(&self) -> Option<&'static str> {
-        reason(self.get(CONFIG).unwrap())
+        status::reason(self.get(CONFIG).unwrap())
     }
 
     /// All objects, without what differs from run to run.
