@@ -10,8 +10,9 @@ use kube::{
 };
 use sluice_core::retrigger::{Touched, touch};
 use sluice_crds::foreign::Cluster;
-use tokio::time::Instant;
 use tracing::{info, warn};
+
+use crate::clock::now;
 
 /// How often the Clusters in memory are looked through.
 const LOOK: Duration = Duration::from_secs(1);
@@ -22,7 +23,6 @@ const LOOK: Duration = Duration::from_secs(1);
 pub async fn run(client: Client, clusters: Store<Cluster>) {
     let mut touched = Touched::default();
     let mut tick = tokio::time::interval(LOOK);
-    let now = || Instant::now().into_std();
     loop {
         tick.tick().await;
         touched.forget_old(now());
