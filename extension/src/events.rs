@@ -1,18 +1,16 @@
 //! Publishes events for people.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
-    Client, Resource,
-    runtime::events::{Event, EventType, Recorder, Reporter},
+    Client,
+    runtime::events::{Event, EventType, Recorder},
 };
-use sluice_core::{
-    events::{Notice, Published},
-    hold::Hold,
-};
-use sluice_crds::foreign::Cluster;
+use sluice_core::events::{Notice, Published};
 use tracing::warn;
+
+use crate::lock::lock;
 
 const CONTROLLER: &str = "sluice";
 /// What the controller was doing, as `kubectl describe` shows it.
@@ -34,41 +32,12 @@ impl Notifier {
         }
     }
 
-    /// Says that a Cluster waits, and for what.
-    pub async fn held(&self, cluster: &Cluster, hold: &Hold) {
-        if let Some(notice) = Notice::of_hold(hold) {
-            self.publish(&cluster.object_ref(&()), notice).await;
-        }
-    }
-
-    /// Says that something went well.
-    pub async fn told(&self, cluster: &Cluster, reason: &str, note: &str) {
-        let warns = false;
-        self.publish(&cluster.object_ref(&()), Notice { warns, reason, note })
-            .await;
-    }
-
-    /// Says what is wrong with an object that is no Cluster.
-    pub async fn problem(&self, object: &ObjectReference, reason: &str, note: &str) {
-        let warns = true;
-        self.publish(object, Notice { warns, reason, note }).await;
-    }
-
-    /// Forgets an object that is gone.
-    pub fn forget(&self, uid: &str) {
-        self.published().forget(uid);
-    }
-
-    async fn publish(&self, object: &ObjectReference, notice: Notice<'_>) {
-        let fresh = || {
-            let reporter = Reporter {
-                controller: CONTROLLER.to_owned(),
-                instance: None,
-            };
-            Recorder::new(self.client.clone(), reporter)
-        };
+    /// Says something of an object, if there is something to say.
+    pub async fn publish(&self, object: &ObjectReference, notice: Option<Notice<'_>>) {
+        let Some(notice) = notice else { return };
         let uid = object.uid.as_deref().unwrap_or_default();
-        let recorder = self.published().counter(uid, notice, fresh);
+        let fresh = || Recorder::new(self.client.clone(), CONTROLLER.into());
+        let recorder = lock(&self.published).counter(uid, notice, fresh);
         let Some(recorder) = recorder else { return };
         let Notice { warns, reason, note } = notice;
         let event = Event {
@@ -88,7 +57,8 @@ impl Notifier {
         }
     }
 
-    fn published(&self) -> MutexGuard<'_, Published<Recorder>> {
-        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Forgets an object that is gone.
+    pub fn forget(&self, uid: &str) {
+        lock(&self.published).forget(uid);
     }
 }

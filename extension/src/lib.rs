@@ -1,6 +1,5 @@
 //! Sluice: the binary crate as a library, so that its parts can be tested.
 
-pub mod backoff;
 pub mod bounded;
 pub mod cli;
 pub mod contract;

@@ -5,7 +5,7 @@ mod serving;
 use std::{
     net::SocketAddr,
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -15,7 +15,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::registry::Registry;
-use sluice_core::providers::kinds;
+use sluice_core::{pass::Settings, providers::kinds};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -24,8 +24,10 @@ use self::serving::Serving;
 use crate::{
     bounded::{Bounds, bounded, paced},
     cli::{Args, WebhookArgs},
+    contract::Contract,
     control_plane::ControlPlanes,
     controllers::{bootstrap, providers},
+    events::Notifier,
     fence::Fence,
     health::{self, Health},
     index::Index,
@@ -251,35 +253,38 @@ async fn lead(
         return Ok(());
     }
 
-    let settings = settings(args);
-    let concurrency = settings.concurrency;
+    let concurrency = args.cluster_concurrency;
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
     let wakes = triggers.listen();
-    let providers = providers::Context::new(
-        client.clone(),
-        stores.clusters.clone(),
+    let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
+    let providers = Arc::new(providers::Context {
+        client: client.clone(),
+        clusters: stores.clusters.clone(),
+        watches: providers::Watches::new(contract, dependents.clone()),
         dependents,
-        parts.configurations,
-        triggers.clone(),
-        args.sync_period,
-    );
-    let providers = providers
-        .allowing(args.control_plane_groups.clone())
-        .counting(parts.passes.clone());
-    let providers = Arc::new(providers);
-    let context = Arc::new(bootstrap::Context::new(
-        client.clone(),
-        settings,
-        stores.clone(),
-        ControlPlanes::new(
+        configurations: parts.configurations,
+        triggers: triggers.clone(),
+        events: Notifier::new(client.clone()),
+        sync_period: args.sync_period,
+        retries: Mutex::default(),
+        metrics: parts.passes.clone(),
+    });
+    let context = Arc::new(bootstrap::Context {
+        client: client.clone(),
+        settings: settings(args),
+        stores: stores.clone(),
+        control_planes: ControlPlanes::new(
             client.clone(),
             triggers.clone(),
             args.control_plane_groups.clone(),
         ),
-        Remotes::new(args.system_namespace.clone(), triggers, fence),
-        parts.index,
-        parts.passes,
-    ));
+        remotes: Remotes::new(args.system_namespace.clone(), triggers, fence),
+        index: parts.index,
+        events: Notifier::new(client.clone()),
+        metrics: parts.passes,
+        slots: bootstrap::Slots::new(concurrency),
+        memories: Mutex::default(),
+    });
     info!("Reconciling");
     let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
     // The controller finishes what it has begun, but a request that hangs must not keep the process.
@@ -290,7 +295,7 @@ async fn lead(
     let reconciling = async {
         let controllers = async {
             tokio::join!(
-                bootstrap::run(context, wakes, heart, stop.clone()),
+                bootstrap::run(context, wakes, concurrency, heart, stop.clone()),
                 providers::run(providers, kinds(), concurrency, stop.clone()),
             )
         };
@@ -320,13 +325,10 @@ async fn lead(
     Ok(())
 }
 
-fn settings(args: &Args) -> bootstrap::Settings {
-    bootstrap::Settings {
-        pass: sluice_core::pass::Settings {
-            system_namespace: args.system_namespace.clone(),
-            sync_period: args.sync_period,
-        },
-        concurrency: args.cluster_concurrency,
+fn settings(args: &Args) -> Settings {
+    Settings {
+        system_namespace: args.system_namespace.clone(),
+        sync_period: args.sync_period,
     }
 }
 

@@ -19,7 +19,7 @@ const PARTS: [(&str, &[&str]); 4] = [
     ]),
     ("serves", &["health", "metrics", "serve", "telemetry"]),
     ("leads", &["fence", "leader", "leadership"]),
-    ("starts, and makes clients", &["backoff", "bounded", "cli", "clock", "layer", "lib", "lock", "main", "run"]),
+    ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "run"]),
 ];
 
 /// The crates without I/O, by the beginning of their paths.

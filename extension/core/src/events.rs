@@ -2,7 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::hold::{GateReason, Hold};
+use crate::{
+    hold::{GateReason, Hold},
+    pass::Event,
+    providers::Problem,
+};
 
 /// What every upgrade waits for at some point; the record says it to all who ask.
 const PROGRESS: [GateReason; 6] = [
@@ -38,6 +42,35 @@ impl<'a> Notice<'a> {
             reason: hold.reason.as_str(),
             note: &hold.message,
         })
+    }
+
+    /// What a pass says of its Cluster, if that is one.
+    #[must_use]
+    pub fn of(event: &'a Event) -> Option<Self> {
+        match event {
+            Event::Held(hold) => Self::of_hold(hold),
+            Event::Said(reason, note) => Some(Self::said(reason, note)),
+        }
+    }
+
+    /// That something went well.
+    #[must_use]
+    pub const fn said(reason: &'a str, note: &'a str) -> Self {
+        Self {
+            warns: false,
+            reason,
+            note,
+        }
+    }
+
+    /// What is wrong with a configuration.
+    #[must_use]
+    pub fn of_problem(problem: &'a Problem) -> Self {
+        Self {
+            warns: true,
+            reason: problem.reason.as_str(),
+            note: &problem.message,
+        }
     }
 }
 
@@ -88,6 +121,7 @@ impl<C: Clone> Published<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::providers::Reason;
 
     fn notice(note: &str) -> Notice<'_> {
         Notice {
@@ -106,6 +140,19 @@ mod tests {
         assert_eq!(warns(GateReason::WorkersUpgrading), None);
         assert_eq!(warns(GateReason::PackagesNotReady), Some(false));
         assert_eq!(warns(GateReason::TKRNotFound), Some(true));
+    }
+
+    #[test]
+    fn a_problem_warns_and_what_went_well_does_not() {
+        let said = Event::Said("Retriggered", "note".to_owned());
+        assert_eq!(Notice::of(&said), Some(Notice::said("Retriggered", "note")));
+        assert!(!Notice::said("Retriggered", "note").warns);
+        let held = Event::Held(Hold::new(GateReason::TKRNotFound, "missing"));
+        let notice = Notice::of(&held).map(|notice| (notice.warns, notice.note));
+        assert_eq!(notice, Some((true, "missing")));
+        let problem = Problem::new(Reason::CIDRMissing, "no CIDR");
+        let Notice { warns, reason, note } = Notice::of_problem(&problem);
+        assert_eq!((warns, reason, note), (true, "CIDRMissing", "no CIDR"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     hold::{GateReason, Hold},
     pass::ended_early,
     step::Error,
-    walls::Backoff,
+    walls::{Again, Backoff},
 };
 
 /// The first delay before a pass that failed is repeated.
@@ -76,15 +76,6 @@ pub enum Turn {
     Later(Duration),
 }
 
-/// When a pass is made again that ended with an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
-    /// In a moment: another one wrote first, and what was written is on its way through the watch.
-    Soon(Duration),
-    /// After a delay that grows.
-    Later(Duration),
-}
-
 impl Troubles {
     /// No Cluster is known to give trouble. `concurrency` passes run at once.
     #[must_use]
@@ -143,8 +134,7 @@ impl Troubles {
         unfinished.hold.clone().or_else(|| waits_long.then(cut_off))
     }
 
-    /// A pass that `began` then came to its end.
-    pub fn passed(&mut self, uid: &str, began: Instant, now: Instant) {
+    fn passed(&mut self, uid: &str, began: Instant, now: Instant) {
         self.unfinished.remove(uid);
         if now.duration_since(began) >= SLOW {
             let trouble = self.trouble(uid, now);
@@ -165,9 +155,25 @@ impl Troubles {
         trouble.delays.failed(now)
     }
 
-    /// A pass that `began` then ended with an error. Says why the gates of the Cluster are to be closed, if so: more passes than may
-    /// end so did, or the first of them began some seconds ago.
-    pub fn ended(&mut self, uid: &str, error: &Error, began: Instant, now: Instant) -> Option<Hold> {
+    /// A pass that `began` then has ended. Says why the gates of the Cluster are to be closed, if so: more passes than may end with an
+    /// error did, or the first of them began some seconds ago.
+    pub fn ended(
+        &mut self,
+        uid: &str,
+        outcome: Result<(), &Error>,
+        began: Instant,
+        now: Instant,
+    ) -> Option<Hold> {
+        match outcome {
+            Ok(()) => {
+                self.passed(uid, began, now);
+                None
+            }
+            Err(error) => self.did_not_pass(uid, error, began, now),
+        }
+    }
+
+    fn did_not_pass(&mut self, uid: &str, error: &Error, began: Instant, now: Instant) -> Option<Hold> {
         // The next pass mostly comes to its end.
         let patience = match error {
             Error::Pass(_) => 0,

@@ -11,7 +11,7 @@ use clap::Parser as _;
 use tokio::time::sleep;
 
 use super::*;
-use crate::freshness::tests::Frozen;
+use crate::{controllers::bootstrap::world::CONCURRENCY, freshness::tests::Frozen};
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
@@ -25,7 +25,7 @@ fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     let following = AbortOnDrop(tokio::spawn(following));
     let running = AbortOnDrop(tokio::spawn(async move {
         context.stores.synced().await;
-        bootstrap::run(context, wakes, heart, CancellationToken::new()).await;
+        bootstrap::run(context, wakes, CONCURRENCY, heart, CancellationToken::new()).await;
     }));
     (health, following, running)
 }
@@ -90,9 +90,9 @@ fn what_flags_ask_of_the_reconciler_reaches_it() {
         "--system-namespace=elsewhere",
     ]);
     let settings = settings(&args);
-    assert_eq!(settings.concurrency, 3);
-    assert_eq!(settings.pass.sync_period, Duration::from_mins(7));
-    assert_eq!(settings.pass.system_namespace, "elsewhere");
+    assert_eq!(args.cluster_concurrency, 3);
+    assert_eq!(settings.sync_period, Duration::from_mins(7));
+    assert_eq!(settings.system_namespace, "elsewhere");
 }
 
 /// The test's own thread is all that its runtime has, and it waits without letting it go on.

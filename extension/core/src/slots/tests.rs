@@ -43,7 +43,7 @@ fn one_slot_is_always_there_for_them() {
 fn a_slow_pass_is_trouble_and_quick_ones_end_it_after_a_while() {
     let (mut troubles, began) = (troubles(2, &[], Instant::now()), Instant::now());
     let mut turn = |passed: Instant, now: Instant| {
-        troubles.passed("a", passed, now);
+        troubles.ended("a", Ok(()), passed, now);
         let turn = troubles.turn("a", now);
         troubles.release();
         turn
@@ -66,7 +66,7 @@ fn a_slow_pass_without_a_slot_is_one_of_a_troubled_cluster_next() {
     assert_eq!(hold, Some(GateReason::ReconcileTimedOut));
     troubles.release();
     assert_eq!(troubles.turn("b", now), Turn::WithSlot);
-    troubles.passed("b", now, now);
+    troubles.ended("b", Ok(()), now, now);
     assert_eq!(troubles.unseen("b", now), None);
 }
 
@@ -110,7 +110,7 @@ fn failures_have_growing_delays() {
     assert!(troubles.failed("a", now) <= MIN_DELAY * 2);
     let last = (0..40).map(|_| troubles.failed("a", now)).last();
     assert!(last >= Some(MAX_DELAY / 2));
-    troubles.passed("a", now, now);
+    troubles.ended("a", Ok(()), now, now);
     assert!(troubles.failed("a", now) <= MIN_DELAY * 2, "begins again");
     troubles.forget("a");
     assert_eq!(troubles.turn("a", now), Turn::Granted);
@@ -121,7 +121,11 @@ fn closes(error: &Error, errors: u64, apart: Duration) -> Vec<bool> {
     let began = Instant::now();
     let mut troubles = troubles(2, &[], began);
     let now = |number: u64| began + apart * u32::try_from(number).unwrap();
-    let mut ended = |number| troubles.ended("a", error, now(number), now(number)).is_some();
+    let mut ended = |number| {
+        troubles
+            .ended("a", Err(error), now(number), now(number))
+            .is_some()
+    };
     (0..errors).map(&mut ended).collect()
 }
 
@@ -148,7 +152,7 @@ fn a_conflict_is_tried_again_in_a_moment_while_there_are_few() {
     let mut troubles = troubles(2, &[], now);
     let error = conflict();
     let mut again = || {
-        troubles.ended("a", &error, now, now);
+        troubles.ended("a", Err(&error), now, now);
         troubles.again("a", &error, now)
     };
     let soon = [100, 200, 400, 800].map(|millis| Again::Soon(Duration::from_millis(millis)));

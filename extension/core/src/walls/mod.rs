@@ -1,6 +1,7 @@
 //! What keeps the trouble of one server or kind its own: how soon a failure is tried again, whether a server is asked at all, how much
 //! of what it says is kept, and for how long that is believed. The binary asks, waits and keeps; what comes next is said here.
 
+mod again;
 mod age;
 mod backoff;
 mod breaker;
@@ -15,6 +16,7 @@ mod pace;
 mod runs;
 mod sign;
 
+pub use again::{Again, Retries};
 pub use age::{Age, RELIST_AFTER, WATCH_SECONDS, WatchAnswer};
 pub use backoff::Backoff;
 pub use breaker::Breaker;

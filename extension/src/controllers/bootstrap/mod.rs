@@ -10,7 +10,7 @@ use std::{
 
 use futures::{Stream, StreamExt, stream};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource as _, ResourceExt,
     runtime::{
         Controller,
         controller::{self, Action, Config},
@@ -21,16 +21,19 @@ use kube::{
 use sluice_core::{
     build::FIELD_MANAGER,
     chain::chain,
+    events::Notice,
     hold::Hold,
-    pass::{self, After, Close, Done, Event, Facts, Memories, close},
-    slots::{Again, SLOW},
+    pass::{After, Close, Done, Facts, Memories, Settings, close},
+    slots::SLOW,
+    stores::Stored as _,
+    walls::Again,
 };
-use sluice_crds::foreign::Cluster;
+use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use troubles::Slots;
+pub(crate) use troubles::Slots;
 
 use crate::{
     clock::now,
@@ -51,65 +54,31 @@ const PROBE: &str = "probe";
 /// How often it is shown that passes get their turn when there is nothing to do.
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
-/// What an operator has set.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// What a pass goes by.
-    pub pass: pass::Settings,
-    /// How many clusters are looked at at once.
-    pub concurrency: u16,
-}
-
 /// What every reconcile shares.
 pub struct Context {
     /// Client of the management cluster.
-    pub client: Client,
+    pub(crate) client: Client,
     /// What an operator has set.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// What is kept in memory.
-    pub stores: Stores,
+    pub(crate) stores: Stores,
     /// Control planes of every kind in use.
-    pub control_planes: ControlPlanes,
+    pub(crate) control_planes: ControlPlanes,
     /// Connections to workload clusters.
-    pub remotes: Remotes,
+    pub(crate) remotes: Remotes,
     /// Where problems before the first record are told to hooks.
-    pub index: Index,
+    pub(crate) index: Index,
     /// Events for people.
-    pub events: Notifier,
+    pub(crate) events: Notifier,
     /// What is counted.
-    pub metrics: PassMetrics,
-    slots: Slots,
-    memories: Mutex<Memories>,
+    pub(crate) metrics: PassMetrics,
+    /// Of passes over troubled Clusters.
+    pub(crate) slots: Slots,
+    /// What is remembered of Clusters.
+    pub(crate) memories: Mutex<Memories>,
 }
 
 impl Context {
-    /// A context without history.
-    #[must_use]
-    pub fn new(
-        client: Client,
-        settings: Settings,
-        stores: Stores,
-        control_planes: ControlPlanes,
-        remotes: Remotes,
-        index: Index,
-        metrics: PassMetrics,
-    ) -> Self {
-        let events = Notifier::new(client.clone());
-        Self {
-            client,
-            slots: Slots::new(settings.concurrency),
-            settings,
-            stores,
-            control_planes,
-            remotes,
-            index,
-            events,
-            metrics,
-            memories: Mutex::default(),
-        }
-    }
-
-    /// What is remembered of Clusters.
     fn memories(&self) -> MutexGuard<'_, Memories> {
         lock(&self.memories)
     }
@@ -132,10 +101,11 @@ impl Context {
     }
 }
 
-/// Reconciles until `stop`. The stores must be filled. `heart` beats with each pass that ends.
+/// Reconciles until `stop`, so many Clusters at once. The stores must be filled. `heart` beats with each pass that ends.
 pub async fn run(
     ctx: Arc<Context>,
     triggers: impl Stream<Item = Trigger> + Send + 'static,
+    concurrency: u16,
     heart: Heartbeat,
     stop: CancellationToken,
 ) {
@@ -154,7 +124,7 @@ pub async fn run(
         cluster
     });
     Controller::new(clusters, watcher::Config::default())
-        .with_config(Config::default().concurrency(ctx.settings.concurrency))
+        .with_config(Config::default().concurrency(concurrency))
         .reconcile_on(stream::select(triggers, probes))
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(reconcile, failed, ctx)
@@ -178,14 +148,11 @@ pub async fn run(
 fn failed(cluster: Arc<Cluster>, error: &Error, ctx: Arc<Context>) -> Action {
     let uid = cluster.uid().unwrap_or_default();
     let again = ctx.slots.troubles().again(&uid, error, now());
-    match again {
-        Again::Soon(wait) => Action::requeue(wait),
-        Again::Later(wait) => {
-            let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-            warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
-            Action::requeue(wait)
-        }
+    if let Again::Later(_) = again {
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
     }
+    Action::requeue(again.wait())
 }
 
 /// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
@@ -193,7 +160,7 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
     let uid = cluster.uid().unwrap_or_default();
     let slot = match ctx.slots.turn(&uid) {
         Ok(slot) => slot,
-        Err(wait) => return later(&ctx, &cluster, &uid, wait).await,
+        Err(wait) => return Ok(later(&ctx, &cluster, &uid, wait).await),
     };
     let whole = Box::pin(whole_pass(&cluster, &ctx, &uid));
     match ctx.slots.attend(&uid, slot, whole).await {
@@ -205,21 +172,22 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
                 namespace,
                 name, "A slow pass was cut off; the next one waits for a slot"
             );
-            later(&ctx, &cluster, &uid, wait).await
+            Ok(later(&ctx, &cluster, &uid, wait).await)
         }
     }
 }
 
 /// A Cluster that waits for a slot. What a pass has written that came to no end is not in the record, so its gates are closed.
-async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Result<Action, Error> {
-    let Some(hold) = ctx.slots.troubles().unseen(uid, now()) else {
-        return Ok(Action::requeue(wait));
-    };
-    // It has no slot of the troubled ones, so it may not take long either.
-    match timeout(SLOW, close_gates(ctx, cluster, &hold)).await {
-        Ok(true) => Ok(Action::requeue(wait)),
-        Ok(false) | Err(_) => Ok(Action::requeue(ctx.slots.troubles().failed(uid, now()))),
+async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Action {
+    let unseen = ctx.slots.troubles().unseen(uid, now());
+    if let Some(hold) = unseen {
+        // It has no slot of the troubled ones, so it may not take long either.
+        let closed = timeout(SLOW, close_gates(ctx, cluster, &hold)).await;
+        if closed != Ok(true) {
+            return Action::requeue(ctx.slots.troubles().failed(uid, now()));
+        }
     }
+    Action::requeue(wait)
 }
 
 /// Closes the gates of a Cluster of which no pass came to its end. Says whether that is done.
@@ -233,12 +201,11 @@ async fn close_gates(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
 }
 
 async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Error> {
-    let (namespace, uid) = (
-        cluster.namespace().unwrap_or_default(),
-        cluster.uid().unwrap_or_default(),
-    );
-    let key = ObjectRef::new(&cluster.name_any()).within(&namespace);
-    let written = match close(ctx.stores.bootstraps.get(&key).as_deref(), &uid, hold) {
+    let uid = cluster.uid().unwrap_or_default();
+    let bootstrap: Option<Arc<ClusterBootstrap>> = ctx
+        .stores
+        .get(cluster.namespace().as_deref(), &cluster.name_any());
+    let written = match close(bootstrap.as_deref(), &uid, hold) {
         Close::NoRecord => {
             ctx.index.note(&uid, Some(hold.clone()));
             Ok(())
@@ -252,7 +219,8 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
             })
         }
     };
-    ctx.events.held(cluster, hold).await;
+    let event = Notice::of_hold(hold);
+    ctx.events.publish(&cluster.object_ref(&()), event).await;
     written.map_err(Error::Refused)
 }
 
@@ -267,22 +235,16 @@ async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<
     {
         passing.brought_news();
     }
-    let error = match outcome {
-        Ok(action) => {
-            ctx.slots.troubles().passed(uid, began, now());
-            return Ok(action);
-        }
-        Err(error) => error,
-    };
-    if matches!(error, Error::Pass(PassError::Panicked)) {
+    if let Err(Error::Pass(PassError::Panicked)) = outcome {
         ctx.metrics.panicked();
     }
-    let hold = ctx.slots.troubles().ended(uid, &error, began, now());
+    let ended = outcome.as_ref().map(drop);
+    let hold = ctx.slots.troubles().ended(uid, ended, began, now());
     if let Some(hold) = hold {
         // What it has written is not in the record.
         close_gates(ctx, cluster, &hold).await;
     }
-    Err(error)
+    outcome
 }
 
 async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error> {
@@ -290,10 +252,9 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error
         let key = ObjectRef::from_obj(cluster.as_ref());
         ctx.control_planes.get(&key, reference)
     };
-    let Some(facts) = Facts::of(cluster, &ctx.stores, &ctx.settings.pass, control_plane) else {
+    let Some(facts) = Facts::of(cluster, &ctx.stores, &ctx.settings, control_plane) else {
         return Ok(unmanaged(ctx, cluster).await);
     };
-    let uid = &facts.owner.uid;
     let before = ctx.memories().begin(&facts.owner);
     let host = reads::Host {
         ctx,
@@ -304,7 +265,7 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error
     leave(ctx, &facts, after).await;
     let done = outcome?;
     if done == Done::Forget {
-        ctx.forget(uid);
+        ctx.forget(&facts.owner.uid);
     }
     Ok(action(done))
 }
@@ -319,11 +280,9 @@ async fn leave(ctx: &Context, facts: &Facts, after: After) {
         ctx.index.note(uid, note);
     }
     ctx.memories().keep(uid, after.memory);
-    for event in after.events {
-        match event {
-            Event::Held(hold) => ctx.events.held(&facts.cluster, &hold).await,
-            Event::Said(reason, note) => ctx.events.told(&facts.cluster, reason, &note).await,
-        }
+    let cluster = facts.cluster.object_ref(&());
+    for event in &after.events {
+        ctx.events.publish(&cluster, Notice::of(event)).await;
     }
 }
 
@@ -332,7 +291,8 @@ async fn unmanaged(ctx: &Context, cluster: &Cluster) -> Action {
     let uid = cluster.uid().unwrap_or_default();
     if ctx.forget(&uid) && cluster.metadata.deletion_timestamp.is_none() {
         let note = "no release label and no ClusterBootstrap: Sluice installs nothing and holds no upgrade of this Cluster any more";
-        ctx.events.told(cluster, "Unmanaged", note).await;
+        let event = Notice::said("Unmanaged", note);
+        ctx.events.publish(&cluster.object_ref(&()), Some(event)).await;
         // Its next event is of its own: it may be managed again.
         ctx.events.forget(&uid);
     }

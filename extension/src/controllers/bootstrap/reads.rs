@@ -45,7 +45,7 @@ impl runner::Host<Facts> for Host<'_> {
     }
 
     async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
-        let (stores, system) = (&self.ctx.stores, &self.ctx.settings.pass.system_namespace);
+        let (stores, system) = (&self.ctx.stores, &self.ctx.settings.system_namespace);
         Ok(match ask {
             Ask::Template(release) => {
                 get(&stores.templates, release, system).map_or(Answer::Absent, Answer::Template)
@@ -92,7 +92,7 @@ impl Host<'_> {
 
     /// What the watches show of one name.
     fn watched(&self, server: Server, name: &str) -> Watched {
-        let (stores, settings) = (&self.ctx.stores, &self.ctx.settings.pass);
+        let (stores, settings) = (&self.ctx.stores, &self.ctx.settings);
         match (server, self.remote.get()) {
             (Server::Management, _) => {
                 let namespace = &self.facts.owner.namespace;

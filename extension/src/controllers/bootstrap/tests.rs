@@ -25,7 +25,7 @@ use tokio::time::sleep;
 use tower::{BoxError, service_fn};
 
 use super::*;
-use world::World;
+use world::{CONCURRENCY, World};
 
 use crate::{fence::Fence, freshness::tests::Frozen, health::Health, triggers::Triggers};
 
@@ -103,6 +103,7 @@ async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec
     let running = tokio::spawn(run(
         Arc::new(context),
         triggers.listen(),
+        CONCURRENCY,
         heart,
         CancellationToken::new(),
     ));
@@ -180,6 +181,7 @@ async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
     let running = tokio::spawn(run(
         Arc::clone(&context),
         Triggers::default().listen(),
+        CONCURRENCY,
         heart,
         CancellationToken::new(),
     ));

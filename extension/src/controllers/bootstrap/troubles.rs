@@ -13,7 +13,7 @@ use crate::{clock::now, lock::lock};
 
 /// The slots, and who waits for them. Cheap to clone; all clones are one.
 #[derive(Debug, Clone)]
-pub(super) struct Slots(Arc<Mutex<Troubles>>);
+pub(crate) struct Slots(Arc<Mutex<Troubles>>);
 
 /// A slot, given back when it is dropped.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Drop for Slot {
 
 impl Slots {
     /// All slots are free. `concurrency` passes run at once.
-    pub(super) fn new(concurrency: u16) -> Self {
+    pub(crate) fn new(concurrency: u16) -> Self {
         Self(Arc::new(Mutex::new(Troubles::new(concurrency))))
     }
 

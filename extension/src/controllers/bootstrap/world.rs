@@ -2,14 +2,17 @@
 
 mod objects;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use kube::{
     Client, ResourceExt as _,
     runtime::{controller::Action, reflector::ObjectRef},
 };
 use serde_json::{Value, json};
-use sluice_core::{hold::GateReason, kubeconfig};
+use sluice_core::{hold::GateReason, kubeconfig, pass::Settings};
 use sluice_crds::{
     foreign::Cluster,
     labels::annotation,
@@ -17,10 +20,11 @@ use sluice_crds::{
 };
 use tokio::time::sleep;
 
-use super::{Context, Settings, object_server::ObjectServer, one_pass};
+use super::{Context, Slots, object_server::ObjectServer, one_pass};
 use crate::{
     control_plane::ControlPlanes,
     controllers::providers::Dependents,
+    events::Notifier,
     fence::Fence,
     index::Index,
     metrics::PassMetrics,
@@ -31,6 +35,9 @@ use crate::{
 
 pub(crate) use objects::*;
 
+/// So many passes run at once.
+pub(crate) const CONCURRENCY: u16 = 2;
+
 /// A context over an API server as a process makes it that may write while `fence` is open, and the future that keeps its stores
 /// up to date.
 pub(crate) fn context(
@@ -40,22 +47,21 @@ pub(crate) fn context(
 ) -> (Context, impl Future<Output = ()> + Send + use<>) {
     let (stores, following) = Stores::open(client, SYSTEM, triggers, &Dependents::default());
     let client = fence.guard(client.clone());
-    let settings = Settings {
-        pass: sluice_core::pass::Settings {
+    let context = Context {
+        client: client.clone(),
+        settings: Settings {
             system_namespace: SYSTEM.to_owned(),
             sync_period: Duration::from_mins(10),
         },
-        concurrency: 2,
-    };
-    let context = Context::new(
-        client.clone(),
-        settings,
         stores,
-        ControlPlanes::new(client, triggers.clone(), Vec::new()),
-        Remotes::new(SYSTEM.to_owned(), triggers.clone(), fence.clone()),
-        Index::new(SYSTEM.to_owned(), Duration::from_mins(10)),
-        PassMetrics::default(),
-    );
+        control_planes: ControlPlanes::new(client.clone(), triggers.clone(), Vec::new()),
+        remotes: Remotes::new(SYSTEM.to_owned(), triggers.clone(), fence.clone()),
+        index: Index::new(SYSTEM.to_owned(), Duration::from_mins(10)),
+        events: Notifier::new(client),
+        metrics: PassMetrics::default(),
+        slots: Slots::new(CONCURRENCY),
+        memories: Mutex::default(),
+    };
     (context, following)
 }
 

@@ -17,7 +17,7 @@ use sluice_crds::foreign::Cluster;
 use crate::lock::lock;
 
 /// Names one configuration.
-pub(super) type ConfigRef = ObjectRef<DynamicObject>;
+pub(crate) type ConfigRef = ObjectRef<DynamicObject>;
 
 /// Who depends on what. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]

@@ -25,8 +25,10 @@ use kube::{
 };
 use sluice_core::{
     chain::chain,
+    events::Notice,
     providers::{After, Configuration, Kind},
     step::{Answer, Ask, Failure, Server},
+    walls::{Again, Retries},
 };
 use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;
@@ -35,11 +37,10 @@ use tracing::{debug, warn};
 use dependents::ConfigRef;
 pub use dependents::Dependents;
 pub use metrics::Configurations;
-use watches::Watches;
+pub(crate) use watches::Watches;
 
 use crate::{
-    backoff::Backoffs,
-    contract::Contract,
+    clock::now,
     events::Notifier,
     lock::lock,
     metrics::PassMetrics,
@@ -50,80 +51,23 @@ use crate::{
 /// Field manager of everything that this controller writes.
 const FIELD_MANAGER: &str = "sluice-providers";
 
-/// The first delay before a pass that failed is repeated.
-const MIN_DELAY: Duration = Duration::from_secs(1);
-
-/// The longest one. What changes meanwhile wakes the configuration.
-const MAX_DELAY: Duration = Duration::from_mins(1);
-
-/// How soon a pass is repeated that ended in a conflict, at first.
-const CONFLICT: Duration = Duration::from_millis(100);
-
 /// What every reconcile shares.
 pub struct Context {
-    client: Client,
-    clusters: Store<Cluster>,
-    dependents: Dependents,
-    watches: Watches,
-    configurations: Configurations,
+    /// Client of the management cluster.
+    pub(crate) client: Client,
+    pub(crate) clusters: Store<Cluster>,
+    pub(crate) dependents: Dependents,
+    pub(crate) watches: Watches,
+    pub(crate) configurations: Configurations,
     /// Wakes the Cluster whose packages have new values.
-    triggers: Triggers,
-    events: Notifier,
+    pub(crate) triggers: Triggers,
+    pub(crate) events: Notifier,
     /// How often a configuration is looked at when nothing happens.
-    sync_period: Duration,
+    pub(crate) sync_period: Duration,
     /// Of the configurations of which the last pass failed.
-    failures: Backoffs<ConfigRef>,
-    /// Of those of which it ended in a conflict.
-    conflicts: Backoffs<ConfigRef>,
-    passes: PassMetrics,
-}
-
-impl Context {
-    /// A context without history.
-    #[must_use]
-    pub fn new(
-        client: Client,
-        clusters: Store<Cluster>,
-        dependents: Dependents,
-        configurations: Configurations,
-        triggers: Triggers,
-        sync_period: Duration,
-    ) -> Self {
-        Self {
-            watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
-            events: Notifier::new(client.clone()),
-            client,
-            clusters,
-            dependents,
-            configurations,
-            triggers,
-            sync_period,
-            failures: Backoffs::new(MIN_DELAY, MAX_DELAY),
-            conflicts: Backoffs::new(CONFLICT, MAX_DELAY),
-            passes: PassMetrics::default(),
-        }
-    }
-
-    /// A pass over this configuration came to its end, or it is gone.
-    fn forget(&self, config: &ConfigRef) {
-        self.failures.forget(config);
-        self.conflicts.forget(config);
-    }
-
-    /// Passes are counted there.
-    #[must_use]
-    pub fn counting(mut self, passes: PassMetrics) -> Self {
-        self.passes = passes;
-        self
-    }
-
-    /// Kinds of control planes in `groups` are read whatever their definitions say.
-    #[must_use]
-    pub fn allowing(mut self, groups: Vec<String>) -> Self {
-        let contract = Contract::new(self.client.clone(), groups);
-        self.watches = Watches::new(contract, self.dependents.clone());
-        self
-    }
+    pub(crate) retries: Mutex<Retries<ConfigRef>>,
+    /// What is counted.
+    pub(crate) metrics: PassMetrics,
 }
 
 /// A kind with what all kinds share.
@@ -141,11 +85,13 @@ impl OfKind {
 /// Reconciles every kind of `kinds` until `stop`.
 pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop: CancellationToken) {
     let controllers = kinds.into_iter().map(|kind| {
-        let resource = kind.resource.clone();
+        let (resource, shared) = (kind.resource.clone(), Arc::clone(&context));
+        let wakes = context.dependents.wakes(&resource);
         let configs = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
-        let controller = Controller::new_with(configs, watcher::Config::default(), resource.clone());
-        context.configurations.add(&resource.kind, controller.store());
-        let (wakes, shared) = (context.dependents.wakes(&resource), Arc::clone(&context));
+        let controller = Controller::new_with(configs, watcher::Config::default(), resource);
+        context
+            .configurations
+            .add(&kind.resource.kind, controller.store());
         let of_kind = Arc::new(OfKind {
             shared: Arc::clone(&context),
             kind,
@@ -158,10 +104,8 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
             .for_each(move |result| {
                 match result {
                     Err(controller::Error::ObjectNotFound(gone)) => {
-                        let mut config = ObjectRef::new_with(&gone.name, resource.clone());
-                        config.namespace = gone.namespace;
-                        shared.dependents.set(&config, &[]);
-                        shared.forget(&config);
+                        shared.dependents.set(&gone, &[]);
+                        lock(&shared.retries).forget(&gone);
                     }
                     Err(error) => debug!(%error, "Reconciling a configuration"),
                     Ok(_) => {}
@@ -174,29 +118,22 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
 fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action {
-    let reference = ctx.reference(&config);
-    let delay = if error.is_conflict() {
-        // Another one wrote first; what was written is on its way through the watch.
-        ctx.shared.conflicts.failed(reference)
-    } else {
-        ctx.shared.failures.failed(reference)
-    };
-    if error.is_conflict() && delay < MIN_DELAY {
-        return Action::requeue(delay);
+    let again = lock(&ctx.shared.retries).failed(ctx.reference(&config), error.is_conflict(), now());
+    if let Again::Later(_) = again {
+        let (kind, name) = (&ctx.kind.resource.kind, config.name_any());
+        let namespace = config.namespace().unwrap_or_default();
+        warn!(kind, namespace, name, error = %chain(error), "Reconciling a configuration");
     }
-    let (kind, name) = (&ctx.kind.resource.kind, config.name_any());
-    let namespace = config.namespace().unwrap_or_default();
-    warn!(kind, namespace, name, error = %chain(error), "Reconciling a configuration");
-    Action::requeue(delay)
+    Action::requeue(again.wait())
 }
 
 /// One pass over a configuration. Whatever happens in it, others get their turn.
 async fn reconcile(config: Arc<DynamicObject>, ctx: Arc<OfKind>) -> Result<Action, Error> {
     let outcome = isolated(Box::pin(pass(&config, &ctx))).await;
     match &outcome {
-        Err(Error::Pass(PassError::Panicked)) => ctx.shared.passes.panicked(),
+        Err(Error::Pass(PassError::Panicked)) => ctx.shared.metrics.panicked(),
         Err(_) => {}
-        Ok(_) => ctx.shared.forget(&ctx.reference(&config)),
+        Ok(_) => lock(&ctx.shared.retries).forget(&ctx.reference(&config)),
     }
     outcome
 }
@@ -225,8 +162,8 @@ async fn publish(ctx: &OfKind, config: &DynamicObject, after: After) {
     let events = &ctx.shared.events;
     match after.problem {
         Some(Some(problem)) => {
-            let (object, reason) = (config.object_ref(&ctx.kind.resource), problem.reason.as_str());
-            events.problem(&object, reason, &problem.message).await;
+            let object = config.object_ref(&ctx.kind.resource);
+            events.publish(&object, Some(Notice::of_problem(&problem))).await;
         }
         Some(None) => events.forget(&config.uid().unwrap_or_default()),
         None => {}

@@ -7,7 +7,7 @@ use sluice_core::{
 };
 
 use super::*;
-use crate::{controllers::bootstrap::object_server::ObjectServer, triggers::Trigger};
+use crate::{contract::Contract, controllers::bootstrap::object_server::ObjectServer, triggers::Trigger};
 
 const CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/calicoconfigs/one-calico";
 const SECRET: &str = "/api/v1/namespaces/team-a/secrets/one-calico-data-values";
@@ -46,14 +46,19 @@ fn management() -> ObjectServer {
 fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
     let mut clusters = Writer::<Cluster>::new(());
     clusters.apply_watcher_event(&Event::Apply(cluster()));
-    let context = Context::new(
-        server.client(),
-        clusters.as_reader(),
-        Dependents::default(),
-        Configurations::default(),
-        triggers.clone(),
-        Duration::from_mins(10),
-    );
+    let (client, dependents) = (server.client(), Dependents::default());
+    let context = Context {
+        watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
+        events: Notifier::new(client.clone()),
+        client,
+        clusters: clusters.as_reader(),
+        dependents,
+        configurations: Configurations::default(),
+        triggers: triggers.clone(),
+        sync_period: Duration::from_mins(10),
+        retries: Mutex::default(),
+        metrics: PassMetrics::default(),
+    };
     let calico = kinds()
         .into_iter()
         .find(|kind| kind.resource.kind == "CalicoConfig");
@@ -176,13 +181,10 @@ async fn a_configuration_that_always_conflicts_is_tried_ever_later() {
     for _ in 0..40 {
         failed(config(&server), &conflict, Arc::clone(&ctx));
     }
-    let reference = ctx.reference(&config(&server));
-    assert!(ctx.shared.conflicts.failed(reference.clone()) > MIN_DELAY);
-    ctx.shared.forget(&reference);
-    assert!(
-        ctx.shared.conflicts.failed(reference) < CONFLICT * 3,
-        "begins again"
-    );
+    let again = || lock(&ctx.shared.retries).failed(ctx.reference(&config(&server)), true, now());
+    assert!(matches!(again(), Again::Later(_)));
+    reconcile(config(&server), Arc::clone(&ctx)).await.unwrap();
+    assert!(matches!(again(), Again::Soon(_)), "begins again");
 }
 
 /// Where the condition is seen, the event is there, too.

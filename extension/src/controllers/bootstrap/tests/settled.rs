@@ -120,7 +120,13 @@ async fn a_cluster_at_rest_that_is_woken_reads_only_what_no_store_shows() {
     let (leader, triggers) = (Arc::new(world.leader().await), Triggers::default());
     let one = ObjectRef::from_obj(&*cluster(&leader));
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
-    let running = tokio::spawn(run(leader, triggers.listen(), heart, CancellationToken::new()));
+    let running = tokio::spawn(run(
+        leader,
+        triggers.listen(),
+        CONCURRENCY,
+        heart,
+        CancellationToken::new(),
+    ));
     let read = async || {
         sleep(Duration::from_secs(10)).await;
         world.management.times_asked_for(VALUES)

@@ -137,7 +137,7 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     leader.slots.troubles().failed("uid", now());
     let began = tokio::time::Instant::now();
     let ended = Error::Pass(PassError::Panicked);
-    leader.slots.troubles().ended("uid", &ended, now(), now());
+    leader.slots.troubles().ended("uid", Err(&ended), now(), now());
     let _never = world.management.wait_at(STATUS);
     let closed = reconcile(cluster(&leader), Arc::clone(&leader)).await;
     closed.unwrap();
