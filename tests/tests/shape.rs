@@ -26,10 +26,10 @@ const PARTS: [(&str, &[&str]); 4] = [
 const PURE: [&str; 3] = ["core/src/", "crds/src/", "hooks/src/"];
 
 /// So many lines [`EDGE`] has at most.
-const MOST: usize = 3_164;
+const MOST: usize = 3_019;
 
 /// So many of a thousand lines are of [`PURE`] at least.
-const LEAST_PURE: usize = 685;
+const LEAST_PURE: usize = 750;
 
 /// What [`EDGE`] does not name: reasons to hold, states of packages, gates and annotations. What to make of them is decided in
 /// sluice-core.
