@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::{Value, json};
 use sluice_tests::components::Binaries;
-use sluice_tests::run_directory::{LOGS, marked_processes};
+use sluice_tests::processes::run_directory::{LOGS, marked_processes};
 use sluice_tests::stack::{Options, Stack};
 use sluice_tests::wait;
 

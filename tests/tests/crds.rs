@@ -13,10 +13,10 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
 use serde_json::Value;
-use sluice_tests::apiserver::ApiServer;
-use sluice_tests::apply;
 use sluice_tests::components::KUBERNETES_VERSIONS;
+use sluice_tests::requests::apply;
 use sluice_tests::stack::StackCore;
+use sluice_tests::stack::apiserver::ApiServer;
 use sluice_tests::wait;
 
 fn yaml_files(directory: &str) -> Result<Vec<PathBuf>> {

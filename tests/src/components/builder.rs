@@ -11,7 +11,7 @@ use super::cache::Cache;
 use super::catalogue::{CLUSTER_API, Component, KAPP_CONTROLLER, MODULES};
 use super::preflight;
 use super::progress::Progress;
-use crate::notice::notice;
+use crate::processes::notice;
 
 /// Builds into a [`Cache`].
 #[derive(Debug)]

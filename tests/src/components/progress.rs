@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::notice::notice;
+use crate::processes::notice;
 
 /// Time between two plain lines of one component.
 const HEARTBEAT: Duration = Duration::from_secs(30);

@@ -17,7 +17,7 @@ use super::terminal::{Terminal, Tone};
 use super::upgrade;
 use crate::extension::Scope;
 use crate::objects;
-use crate::run_directory::marked_processes;
+use crate::processes::run_directory::marked_processes;
 use crate::scenario::{Hooks, Scene, World};
 use crate::wait;
 

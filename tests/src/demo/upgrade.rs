@@ -9,9 +9,9 @@ use super::facts::{Facts, PackageChange};
 use super::report::Report;
 use super::story::Story;
 use super::terminal::{Terminal, Tone};
-use crate::kubelet::Delay;
 use crate::objects::{Class, Release};
 use crate::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
+use crate::stack::kubelet::Delay;
 use crate::wait;
 
 /// Namespace of the demo.
@@ -190,7 +190,7 @@ pub(super) fn write(report: &Report) -> Result<std::path::PathBuf> {
 
 /// `target/demo`, created if it is missing.
 pub(super) fn directory() -> Result<std::path::PathBuf> {
-    let target = crate::run_directory::target_directory()
+    let target = crate::processes::run_directory::target_directory()
         .context("the demo does not run from Cargo's target directory")?;
     let directory = target.join("demo");
     std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;

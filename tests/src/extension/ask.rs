@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Replica;
-use crate::hook_call;
+use crate::extension::hook_call;
 
 const GROUP_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 

@@ -16,8 +16,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::task::AbortHandle;
 
-use crate::pki::ClusterPki;
-use crate::tls::Tls;
+use crate::processes::tls::Tls;
+use crate::stack::pki::ClusterPki;
 
 /// Passes calls on. Dropping it ends the listener, and connections that are open at their end.
 pub(super) struct Front {

@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use tokio::sync::Mutex;
 
-use crate::kapp_controller::token;
-use crate::manifests::Base;
-use crate::ports::Port;
-use crate::probe::Probe;
-use crate::process::{Launch, Process};
-use crate::run_directory::{resident, target_directory};
+use crate::processes::ports::Port;
+use crate::processes::probe::Probe;
+use crate::processes::process::{Launch, Process};
+use crate::processes::run_directory::{resident, target_directory};
+use crate::stack::kapp_controller::token;
+use crate::stack::manifests::Base;
 use crate::stack::{SYSTEM_NAMESPACE, Stack, StackCore};
 
 /// Path of the binary; by default `release/sluice` in Cargo's target directory.

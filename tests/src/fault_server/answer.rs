@@ -18,9 +18,9 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::fault::Fault;
-use crate::apiserver::ApiServer;
+use crate::processes::tls::Tls;
 use crate::stack::SYSTEM_NAMESPACE;
-use crate::tls::Tls;
+use crate::stack::apiserver::ApiServer;
 
 /// Between two bytes of an answer that drips.
 const DRIP: Duration = Duration::from_millis(200);

@@ -15,8 +15,8 @@ use anyhow::Result;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::apiserver::ApiServer;
-use crate::pki::ClusterPki;
+use crate::stack::apiserver::ApiServer;
+use crate::stack::pki::ClusterPki;
 
 pub use fault::Fault;
 

@@ -2,6 +2,8 @@
 
 mod class;
 mod cluster;
+pub mod definition;
+pub mod packages;
 mod release;
 
 pub use class::{Class, Infrastructure};

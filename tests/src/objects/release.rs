@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use crate::packages::TestPackage;
+use crate::objects::packages::TestPackage;
 use crate::stack::SYSTEM_NAMESPACE;
 
 /// Where a package's values come from.

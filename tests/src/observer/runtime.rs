@@ -12,7 +12,7 @@ use super::feed::{Gateway, Revision};
 use super::ledger::Ledger;
 use super::milestone::{Event, Milestone};
 use super::violation::Violation;
-use crate::etcd::Etcd;
+use crate::stack::etcd::Etcd;
 use crate::wait;
 
 /// How long the observer may lag behind etcd.

@@ -12,7 +12,7 @@ use super::error::Error;
 use super::kinds::HarnessConfig;
 use super::runtime::Context;
 use super::{condition, owner, patch};
-use crate::apply::FIELD_MANAGER;
+use crate::requests::apply::FIELD_MANAGER;
 
 pub(super) async fn reconcile(object: Arc<HarnessConfig>, context: Arc<Context>) -> Result<Action, Error> {
     let done = object

@@ -17,9 +17,9 @@ use super::kinds::{HarnessControlPlane, HarnessControlPlaneSpec};
 use super::runtime::{Context, LOOK_AGAIN};
 use super::workload::Workload;
 use super::{condition, owner, patch};
-use crate::apiserver::ApiServer;
-use crate::apply::FIELD_MANAGER;
-use crate::kubelet::Kubelet;
+use crate::requests::apply::FIELD_MANAGER;
+use crate::stack::apiserver::ApiServer;
+use crate::stack::kubelet::Kubelet;
 
 /// Name under which a scenario sets how long a new control plane is unhealthy: it serves, and does not report its version.
 pub const CONTROL_PLANE: &str = "control-plane";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::definition;
+use crate::objects::definition;
 
 /// API group of the provider's kinds.
 pub const GROUP: &str = "harness.test";

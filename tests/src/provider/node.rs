@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::condition;
 use super::error::Error;
-use crate::apply::FIELD_MANAGER;
+use crate::requests::apply::FIELD_MANAGER;
 
 /// Creates a Node that is ready, or updates it.
 pub(super) async fn register(

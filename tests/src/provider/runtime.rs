@@ -17,9 +17,9 @@ use super::error::Error;
 use super::kinds::{DockerCluster, HarnessCluster};
 use super::workload::{Workload, Workloads};
 use super::{cluster, config, control_plane, machine};
-use crate::apiserver::ApiServer;
-use crate::kubelet::Delays;
 use crate::stack::StackCore;
+use crate::stack::apiserver::ApiServer;
+use crate::stack::kubelet::Delays;
 
 /// How soon something is looked at again that waits for an object which is not watched on its behalf.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 
-use crate::apiserver::ApiServer;
-use crate::kubelet::Kubelet;
+use crate::stack::apiserver::ApiServer;
+use crate::stack::kubelet::Kubelet;
 
 /// A Cluster of Cluster API, run by the provider.
 pub struct Workload {

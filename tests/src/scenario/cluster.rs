@@ -12,12 +12,12 @@ use serde_json::Value;
 use super::hook_log::HookAnswer;
 use super::read;
 use super::scene::Scene;
-use crate::apply;
-use crate::kubelet::Delay;
+use crate::objects::packages::{NAMESPACE, TestPackage};
 use crate::objects::{self, Release};
 use crate::observer::{Event, Milestone, Revision};
-use crate::packages::{NAMESPACE, TestPackage};
 use crate::provider::Workload;
+use crate::requests::apply;
+use crate::stack::kubelet::Delay;
 use crate::wait::{self, Unmet};
 
 /// A Cluster that is described but not created.

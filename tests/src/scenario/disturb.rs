@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use super::read;
 use super::verdict::Identity;
-use crate::edit;
+use crate::objects::packages::{NAMESPACE, TestPackage};
 use crate::observer::Revision;
-use crate::packages::{NAMESPACE, TestPackage};
 use crate::provider::{GROUP, VERSION};
+use crate::requests::edit;
 use crate::stack::SYSTEM_NAMESPACE;
 use crate::wait::{self, Unmet};
 

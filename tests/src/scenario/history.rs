@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::cluster::Cluster;
-use crate::edit;
 use crate::observer::Revision;
+use crate::requests::edit;
 use crate::wait;
 
 /// How long a watch may lag behind.

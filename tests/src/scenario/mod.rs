@@ -2,6 +2,7 @@
 //! created, upgraded and waited for.
 
 mod cluster;
+pub mod deaths;
 mod disturb;
 mod events;
 mod history;

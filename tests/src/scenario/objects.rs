@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::disturb::merge;
 use super::runner::PATIENCE;
-use crate::edit;
+use crate::requests::edit;
 use crate::wait;
 
 /// Objects of one API server.

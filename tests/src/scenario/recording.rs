@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
 use super::disturb::Work;
-use crate::packages::TestPackage;
+use crate::objects::packages::TestPackage;
 use crate::stack::SYSTEM_NAMESPACE;
 
 /// A recording that goes on until it is dropped or the API server ends.

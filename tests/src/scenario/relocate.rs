@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use super::disturb::merge;
 use super::read;
-use crate::edit;
 use crate::provider;
+use crate::requests::edit;
 
 /// Kinds that may name a Cluster as their owner.
 const DEPENDENTS: [&str; 5] = [

@@ -13,9 +13,9 @@ use futures::stream;
 
 use super::scene::Scene;
 use super::world::{Hooks, World};
-use crate::complaints::Complaints;
 use crate::extension::Scope;
 use crate::objects::Class;
+use crate::stack::complaints::Complaints;
 
 type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 

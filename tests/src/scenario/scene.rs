@@ -12,11 +12,11 @@ use super::cluster::NewCluster;
 use super::objects::Objects;
 use super::read;
 use super::world::World;
-use crate::apply;
-use crate::canary;
-use crate::kubelet::Delay;
+use crate::objects::packages::TestPackage;
 use crate::objects::{Class, Release, Values};
-use crate::packages::TestPackage;
+use crate::processes::canary;
+use crate::requests::apply;
+use crate::stack::kubelet::Delay;
 use crate::wait;
 
 /// A namespace on the management cluster, and packages and releases that only this scenario uses.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 
-use crate::apply;
-use crate::canary;
 use crate::extension::{Extension, Scope, Settings};
-use crate::log_search::Secret;
 use crate::observer::Observer;
+use crate::processes::canary;
+use crate::processes::log_search::Secret;
 use crate::provider::{self, Provider};
+use crate::requests::apply;
 use crate::stack::{Options, Stack};
 
 /// Name of the ExtensionConfig.

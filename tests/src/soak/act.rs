@@ -14,10 +14,10 @@ use super::disturbance::Kind;
 use super::judge::Withdrawal;
 use super::plan::Planned;
 use super::subject::{Found, Subject};
-use crate::apply;
-use crate::edit;
 use crate::objects::{self, TKR};
 use crate::observer::Revision;
+use crate::requests::apply;
+use crate::requests::edit;
 
 /// Time that the replicas get to end in good order.
 const GRACE: Duration = Duration::from_secs(20);

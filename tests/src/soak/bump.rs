@@ -7,8 +7,8 @@ use tokio::time::sleep;
 use super::disturbance::Kind;
 use super::plan::Planned;
 use super::subject::Subject;
-use crate::edit;
 use crate::objects::{self, Release, TKR};
+use crate::requests::edit;
 use crate::scenario::VERSIONS;
 
 /// Asks for the release, in the way that the plan says.

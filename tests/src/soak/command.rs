@@ -13,11 +13,11 @@ use futures::stream;
 use super::plan::Plan;
 use super::report::{self, Report};
 use super::run::{self, Outcome, Stage};
-use crate::complaints::Complaints;
 use crate::extension::Scope;
-use crate::kubelet::Delay;
 use crate::objects::{Class, Release, Values};
 use crate::scenario::{Hooks, Scene, VERSIONS, World};
+use crate::stack::complaints::Complaints;
+use crate::stack::kubelet::Delay;
 
 /// Upgrades that one stack serves. What deleted Clusters leave behind in etcd goes with it.
 const PER_STACK: u64 = 40;

@@ -14,7 +14,7 @@ mod subject;
 
 use serde_json::{Value, json};
 
-use crate::canary;
+use crate::processes::canary;
 
 pub use command::main;
 pub use disturbance::Kind;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::disturbance::Kind;
-use crate::kubelet::Delay;
 use crate::scenario::VERSIONS;
+use crate::stack::kubelet::Delay;
 
 /// Short names of the packages of a release.
 pub(super) const PACKAGES: [&str; 4] = [

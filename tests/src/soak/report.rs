@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::figures::{Lag, Quantiles};
 use super::run::Outcome;
-use crate::complaints::Complaints;
-use crate::run_directory::target_directory;
+use crate::processes::run_directory::target_directory;
+use crate::stack::complaints::Complaints;
 
 /// A soak in figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -139,7 +139,7 @@ fn details(outcome: &Outcome) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log_search::Found;
+    use crate::processes::log_search::Found;
 
     fn report(complaints: &Complaints) -> Report {
         Report {

@@ -14,9 +14,9 @@ use super::figures::Lag;
 use super::judge::Verdict;
 use super::plan::Plan;
 use super::subject::Subject;
-use crate::edit;
 use crate::objects::Release;
 use crate::observer::{Milestone, Revision, Violation};
+use crate::requests::edit;
 use crate::scenario::{Cluster, Records, Scene};
 use crate::wait;
 

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 use serde_json::Value;
 
-use crate::edit;
 use crate::objects::Release;
 use crate::observer::Revision;
+use crate::requests::edit;
 use crate::scenario::{Cluster, World};
 use crate::stack::SYSTEM_NAMESPACE;
 use crate::wait;

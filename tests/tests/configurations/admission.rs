@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use kube::Client;
 use serde_json::{Value, json};
-use sluice_tests::apply;
+use sluice_tests::requests::apply;
 
 use crate::around::{patch, write};
 

@@ -8,8 +8,9 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use sluice_tests::requests::apply;
 use sluice_tests::scenario::sluice_definitions;
-use sluice_tests::{apply, wait};
+use sluice_tests::wait;
 
 use crate::PATIENCE;
 

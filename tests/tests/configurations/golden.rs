@@ -14,7 +14,8 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use sluice_tests::{apply, wait};
+use sluice_tests::requests::apply;
+use sluice_tests::wait;
 use tokio::sync::Mutex;
 
 use crate::around::{class, read, remove, secret, write};

@@ -9,7 +9,7 @@ use sluice::controllers::providers::{self, Configurations, Context, Dependents};
 use sluice::stores::Stores;
 use sluice::triggers::Triggers;
 use sluice_core::providers::Kind;
-use sluice_tests::definition;
+use sluice_tests::objects::definition;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

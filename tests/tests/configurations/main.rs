@@ -16,9 +16,10 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use sluice_tests::extension::{Extension, Settings};
+use sluice_tests::processes::canary;
 use sluice_tests::scenario::sluice_definitions;
 use sluice_tests::stack::{Options, Stack};
-use sluice_tests::{canary, wait};
+use sluice_tests::wait;
 
 /// In every credential of every test.
 const CANARY: &str = "canary";

@@ -5,11 +5,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::Api;
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
-use sluice_tests::packages::NAMESPACE;
+use sluice_tests::objects::packages::NAMESPACE;
+use sluice_tests::processes::slow_file::SlowFile;
 use sluice_tests::scenario::{Cluster, HookAnswer, PATIENCE, Scenario, Scene, VERSIONS, Work};
-use sluice_tests::slow_file::SlowFile;
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait::{self, Unmet};
 
 use crate::common::{additional, metrics, record_says};

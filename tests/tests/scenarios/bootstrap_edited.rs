@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::verdict::in_order;
 use sluice_tests::scenario::{Identity, PATIENCE, Scenario, Scene};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, additional, held, is_held, metrics, released, releases, revision};
 

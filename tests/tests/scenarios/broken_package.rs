@@ -1,9 +1,9 @@
 //! A package that cannot be rendered at the new version holds its Cluster and no other.
 
 use anyhow::{Result, ensure};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 const COMPLAINT: &str = "metrics 2.0.0 needs a value that nobody gives";

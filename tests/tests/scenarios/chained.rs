@@ -1,11 +1,11 @@
 //! Two minors in one bump, each with packages of its own.
 
 use anyhow::{Result, ensure};
-use sluice_tests::kubelet::Delay;
+use sluice_tests::extension::planner::Planner;
 use sluice_tests::objects::{Class, Release};
 use sluice_tests::observer::{Event, Revision};
-use sluice_tests::planner::Planner;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::release;
 

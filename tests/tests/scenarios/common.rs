@@ -2,11 +2,11 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
+use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::observer::{Milestone, Revision};
-use sluice_tests::packages::TestPackage;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 /// Two published releases, one minor apart. At the new one antrea never gets ready by itself.
 pub(crate) async fn releases(scene: &Scene) -> Result<(Release, Release)> {

@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Values;
 use sluice_tests::observer::{Event, Milestone};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 pub(crate) fn scenario() -> Scenario {

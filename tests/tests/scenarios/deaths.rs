@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::deaths::Deaths;
-use sluice_tests::kubelet::Delay;
+use sluice_tests::scenario::deaths::Deaths;
 use sluice_tests::scenario::{Cluster, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use crate::common::release;
@@ -106,7 +106,7 @@ async fn run(scene: Scene) -> Result<()> {
 /// Fails unless Sluice has died at writes of each of these kinds.
 async fn dies(deaths: &Deaths, during: &str, kinds: &[&str]) -> Result<()> {
     let writes = deaths.at_which().await?;
-    sluice_tests::notice::notice(format!(
+    sluice_tests::processes::notice(format!(
         "{} deaths up to the end of {during}, at {writes:?}",
         deaths.count()
     ));

@@ -2,10 +2,10 @@
 
 use anyhow::{Result, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 /// All at once, each upgraded twice.
 const CLUSTERS: usize = 5;

@@ -4,12 +4,12 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use serde_json::{Value, json};
-use sluice_tests::apply;
-use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::packages::{NAMESPACE, TestPackage};
 use sluice_tests::observer::Event;
-use sluice_tests::packages::{NAMESPACE, TestPackage};
+use sluice_tests::requests::apply;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
+use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(

@@ -4,9 +4,9 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::json;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::{self, Release};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 /// Kinds, and what the event says of each.

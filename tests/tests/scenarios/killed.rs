@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Class;
 use sluice_tests::observer::Event;
 use sluice_tests::provider::SwapDelay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, held, is_held, released, releases};
 

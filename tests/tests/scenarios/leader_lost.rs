@@ -1,8 +1,8 @@
 //! The leader dies, or is stopped, in the middle of a hold.
 
 use anyhow::{Result, ensure};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, is_held};
 

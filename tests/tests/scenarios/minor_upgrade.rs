@@ -1,9 +1,9 @@
 //! One minor up: packages, control plane, packages again, workers.
 
 use anyhow::{Result, ensure};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(

@@ -1,8 +1,8 @@
 //! The observer itself: without hooks Cluster API rolls at once, and the observer must say so.
 
 use anyhow::{Result, ensure};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(

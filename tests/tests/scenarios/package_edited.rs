@@ -10,13 +10,13 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, WatchEvent, WatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use sluice_tests::apply::apply_all;
 use sluice_tests::extension::{Replica, Settings};
-use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::packages::NAMESPACE;
 use sluice_tests::observer::{Event, Revision};
-use sluice_tests::packages::NAMESPACE;
+use sluice_tests::requests::apply::apply_all;
 use sluice_tests::scenario::{Cluster, Objects, PATIENCE, Scenario, Scene};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use crate::common::{MidHold, metrics, record_says, releases};

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::observer::{Event, Revision};
-use sluice_tests::packages::TestPackage;
 use sluice_tests::scenario::verdict::in_order;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, additional, held, metrics, record_says, released, revision};
 

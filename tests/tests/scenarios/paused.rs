@@ -2,10 +2,10 @@
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{is_held, released, releases};
 

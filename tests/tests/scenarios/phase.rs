@@ -2,10 +2,10 @@
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::verdict::{in_order, none_between};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(

@@ -1,10 +1,10 @@
 //! A package without a step that takes values.
 
 use anyhow::{Result, ensure};
-use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::observer::Event;
-use sluice_tests::packages::TestPackage;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(

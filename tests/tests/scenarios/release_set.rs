@@ -3,11 +3,11 @@
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::{Release, Values};
 use sluice_tests::observer::{Event, Milestone, Revision};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use crate::common::{additional, record_says, release, released, releases};

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Class;
+use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::observer::Event;
-use sluice_tests::packages::TestPackage;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 const REMOVED: &str = "resource.k8s.io/v1beta1";
 const SUCCESSOR: &str = "resource.k8s.io/v1";

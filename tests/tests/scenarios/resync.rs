@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, are_expected};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::MidHold;
 

@@ -1,8 +1,8 @@
 //! Another API server answers behind an unchanged kubeconfig.
 
 use anyhow::Result;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use crate::common::{MidHold, is_held, released};

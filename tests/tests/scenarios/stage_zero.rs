@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
-use sluice_tests::kubelet::{Delay, KAPP_CONTROLLER_START, RunningProcess};
 use sluice_tests::objects::Release;
+use sluice_tests::objects::packages::{KAPP_CONTROLLER_NAMESPACE, TestPackage};
 use sluice_tests::observer::Event;
-use sluice_tests::packages::{KAPP_CONTROLLER_NAMESPACE, TestPackage};
 use sluice_tests::scenario::verdict::{differs, in_order, none_between};
 use sluice_tests::scenario::{Cluster, HookAnswer, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::{Delay, KAPP_CONTROLLER_START, RunningProcess};
 
 use crate::common::{MidHold, is_held, metrics, release, released, releases};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::{HookReply, Replica, Settings};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::Revision;
-use sluice_tests::relay::Relay;
+use sluice_tests::processes::relay::Relay;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 use tokio::time::{Instant, sleep};
 

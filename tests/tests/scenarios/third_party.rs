@@ -12,11 +12,11 @@ use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
-use sluice_tests::apply;
-use sluice_tests::definition;
-use sluice_tests::kubelet::Delay;
+use sluice_tests::objects::definition;
 use sluice_tests::objects::{Release, Values};
+use sluice_tests::requests::apply;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 use tokio::task::JoinSet;
 
 use crate::common::{given, owned};

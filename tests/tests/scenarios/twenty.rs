@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::Release;
 use sluice_tests::scenario::verdict::{in_order, kept_pace};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::release;
 

@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::{Milestone, Revision};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::observer::Event;
 use sluice_tests::provider::CONTROL_PLANE;
 use sluice_tests::scenario::verdict::{in_order, lasted, none_between};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{release, releases};
 

@@ -1,9 +1,9 @@
 //! The workload API server is away, or another one.
 
 use anyhow::Result;
-use sluice_tests::apiserver::ApiServer;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::stack::apiserver::ApiServer;
+use sluice_tests::stack::kubelet::Delay;
 
 use crate::common::{MidHold, held, is_held, record_says, released, releases};
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use kube::Client;
 use serde_json::{Value, json};
-use sluice_tests::apply;
+use sluice_tests::requests::apply;
 
 /// Namespace of everything here.
 pub(crate) const NAMESPACE: &str = "packages";

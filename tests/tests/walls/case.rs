@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use sluice_tests::extension::Replica;
 use sluice_tests::fault_server::Fault;
-use sluice_tests::notice::notice;
+use sluice_tests::processes::notice;
 use sluice_tests::stack::Stack;
 use sluice_tests::wait;
 

@@ -9,7 +9,7 @@ mod memory;
 use anyhow::{Result, ensure};
 use sluice_tests::extension::{Replica, Settings};
 use sluice_tests::fault_server::Fault;
-use sluice_tests::notice::notice;
+use sluice_tests::processes::notice;
 use sluice_tests::provider;
 use sluice_tests::scenario::sluice_definitions;
 use sluice_tests::stack::{Options, Stack};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use sluice_tests::run_directory::{Resident, resident};
+use sluice_tests::processes::run_directory::{Resident, resident};
 use sluice_tests::stack::Stack;
 use tokio::task::AbortHandle;
 

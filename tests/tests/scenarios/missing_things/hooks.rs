@@ -3,10 +3,10 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::{HookReply, Replica, Settings};
-use sluice_tests::kapp_controller::token;
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::TKR;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kapp_controller::token;
+use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
 use crate::common::release;

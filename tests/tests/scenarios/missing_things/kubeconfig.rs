@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use sluice_tests::canary::{self, KUBECONFIG as CANARY};
+use sluice_tests::processes::canary::{self, KUBECONFIG as CANARY};
 use sluice_tests::scenario::{Cluster, Scenario, Scene};
 
 use super::row::{Row, SECRET};

@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use sluice_tests::kubelet::Delay;
 use sluice_tests::objects::{Release, Values};
 use sluice_tests::scenario::{Scenario, Scene, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
+use sluice_tests::stack::kubelet::Delay;
 
 use super::row::{Row, SECRET, WATCHED, holds};
 use crate::common::{is_held, released};

@@ -14,7 +14,9 @@ fn judged(ready: bool, settled: bool) -> Judgement {
     judged
 }
 
-const WITHDRAWALS: [(PackageReason, fn(Judgement) -> Judgement); 2] = [
+type Withdrawal = fn(Judgement) -> Judgement;
+
+const WITHDRAWALS: [(PackageReason, Withdrawal); 2] = [
     (PackageReason::AppTemplateMismatch, |judged| {
         judged.not_made_from("antrea.tanzu.vmware.com.1.9.0")
     }),

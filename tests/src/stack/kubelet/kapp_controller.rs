@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use tokio::sync::Mutex;
 
-use crate::apiserver::ApiServer;
-use crate::kapp_controller::{KappController, Settings};
-use crate::process;
+use crate::processes::process;
+use crate::stack::apiserver::ApiServer;
+use crate::stack::kapp_controller::{KappController, Settings};
 use crate::stack::{SYSTEM_NAMESPACE, StackCore};
 
 /// Name of its Deployment.

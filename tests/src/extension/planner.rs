@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::registration::{self, Scope};
+use crate::extension::registration::{self, Scope};
+use crate::processes::tls::Tls;
 use crate::scenario::{Scene, VERSIONS};
-use crate::tls::Tls;
 
 const GROUP: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 const HANDLER: &str = "every-minor";

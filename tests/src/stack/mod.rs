@@ -1,4 +1,14 @@
-//! The management plane, started as a whole.
+//! The management plane, started as a whole, and the API servers of workload clusters.
+
+pub mod apiserver;
+pub mod capi;
+pub mod complaints;
+pub mod controller_manager;
+pub mod etcd;
+pub mod kapp_controller;
+pub mod kubelet;
+pub mod manifests;
+pub mod pki;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,15 +18,15 @@ use kube::Client;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
-use crate::apiserver::ApiServer;
-use crate::apply;
-use crate::capi::ClusterApi;
-use crate::complaints::Complaints;
 use crate::components::{Binaries, MANAGEMENT_VERSION};
-use crate::controller_manager::ControllerManager;
-use crate::etcd::Etcd;
-use crate::kapp_controller::{KappController, Settings};
-use crate::run_directory::RunDirectory;
+use crate::processes::run_directory::RunDirectory;
+use crate::requests::apply;
+use crate::stack::apiserver::ApiServer;
+use crate::stack::capi::ClusterApi;
+use crate::stack::complaints::Complaints;
+use crate::stack::controller_manager::ControllerManager;
+use crate::stack::etcd::Etcd;
+use crate::stack::kapp_controller::{KappController, Settings};
 
 /// Sluice's own namespace on the management cluster, also the one whose packages every namespace sees.
 pub const SYSTEM_NAMESPACE: &str = "tkg-system";

@@ -2,6 +2,9 @@
 
 mod ask;
 mod front;
+pub(crate) mod hook_call;
+pub mod planner;
+pub(crate) mod registration;
 mod replica;
 
 use std::path::PathBuf;
@@ -17,11 +20,11 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::sleep;
 
-pub use crate::registration::Scope;
 use crate::stack::Stack;
-use crate::{registration, wait};
+use crate::wait;
 pub use ask::HookReply;
 use front::Front;
+pub use registration::Scope;
 use replica::granted;
 pub use replica::{BINARY, Replica, Settings};
 

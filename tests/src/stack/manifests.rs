@@ -8,7 +8,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::apply;
+use crate::requests::apply;
 
 /// Kinds that speak of a pod network or of cert-manager, which this stack does not have: the harness starts the
 /// extension as a process with a certificate of its own, and registers it under its address on loopback.

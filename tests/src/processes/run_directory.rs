@@ -15,8 +15,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::log_search::Secret;
-use crate::notice::notice;
+use crate::processes::log_search::Secret;
+use crate::processes::notice;
 
 const WATCHDOG: &str = include_str!("watchdog.sh");
 

@@ -6,7 +6,8 @@ use anyhow::Result;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::{apply, edit, wait};
+use crate::requests::{apply, edit};
+use crate::wait;
 
 /// Which namespaces Cluster API asks an extension about.
 #[derive(Debug, Clone, PartialEq, Eq)]

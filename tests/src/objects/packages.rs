@@ -3,11 +3,11 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::apply;
 use crate::components::Binaries;
-use crate::kapp_controller::Manifests;
-use crate::kubelet::{DELAY_ANNOTATION, Delay};
+use crate::requests::apply;
 use crate::stack::SYSTEM_NAMESPACE;
+use crate::stack::kapp_controller::Manifests;
+use crate::stack::kubelet::{DELAY_ANNOTATION, Delay};
 
 /// Namespace in the workload cluster that packages deploy into.
 pub const NAMESPACE: &str = "kube-system";

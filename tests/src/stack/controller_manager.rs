@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::apiserver::ApiServer;
-use crate::ports::Port;
-use crate::probe::Probe;
-use crate::process::{Launch, Process};
+use crate::processes::ports::Port;
+use crate::processes::probe::Probe;
+use crate::processes::process::{Launch, Process};
 use crate::stack::StackCore;
+use crate::stack::apiserver::ApiServer;
 
 const CONTROLLERS: [&str; 7] = [
     "garbage-collector-controller",

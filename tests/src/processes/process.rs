@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use crate::run_directory::{MARK, RunDirectory};
+use crate::processes::run_directory::{MARK, RunDirectory};
 use crate::wait::{self, Unmet};
 
 /// Lines of a log that an error message quotes.
@@ -452,7 +452,10 @@ mod tests {
         directory.close().await?;
 
         assert!(!path.exists());
-        assert_eq!(crate::run_directory::marked_processes(&path), Vec::<u32>::new());
+        assert_eq!(
+            crate::processes::run_directory::marked_processes(&path),
+            Vec::<u32>::new()
+        );
         Ok(())
     }
 }

@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::canary::spellings;
-use crate::go_crash::crashes;
-use crate::kapp_controller;
+use crate::processes::canary::spellings;
+use crate::processes::go_crash::crashes;
+use crate::stack::kapp_controller;
 
 /// How a panic of Rust announces itself.
 const PANIC: &str = "panicked at";
@@ -130,7 +130,7 @@ fn middle(data: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    use crate::kapp_controller::CRASHED;
+    use crate::stack::kapp_controller::CRASHED;
 
     const CANARY: &str = "canary-in-a-coal-mine";
 

@@ -19,10 +19,10 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-use crate::apiserver::ApiServer;
-use crate::notice::notice;
+use crate::processes::notice;
+use crate::processes::tls::Tls;
 use crate::scenario::World;
-use crate::tls::Tls;
+use crate::stack::apiserver::ApiServer;
 use crate::wait;
 
 /// How long an API server may take to store a write that it has been allowed to.

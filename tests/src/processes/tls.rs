@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::pki::KeyedCertificate;
+use crate::stack::pki::KeyedCertificate;
 
 /// How long a handshake may take, since the next one waits for it.
 const HANDSHAKE: Duration = Duration::from_secs(5);

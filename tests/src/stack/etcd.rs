@@ -11,10 +11,10 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::components::Binaries;
-use crate::ports::Port;
-use crate::probe::Probe;
-use crate::process::{Launch, Process};
-use crate::run_directory::RunDirectory;
+use crate::processes::ports::Port;
+use crate::processes::probe::Probe;
+use crate::processes::process::{Launch, Process};
+use crate::processes::run_directory::RunDirectory;
 
 /// A running etcd.
 #[derive(Debug)]

@@ -15,12 +15,12 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::apiserver::ApiServer;
-use crate::apply;
 use crate::components::Binaries;
-use crate::ports::Port;
-use crate::process::{Launch, Process};
+use crate::processes::ports::Port;
+use crate::processes::process::{Launch, Process};
+use crate::requests::apply;
 use crate::stack::StackCore;
+use crate::stack::apiserver::ApiServer;
 use crate::wait;
 
 #[cfg(test)]

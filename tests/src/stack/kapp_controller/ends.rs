@@ -1,6 +1,6 @@
 //! Why kapp-controller 0.53.1 ends by itself, as far as that is known.
 
-use crate::go_crash::{Crash, crashes};
+use crate::processes::go_crash::{Crash, crashes};
 
 /// The function of the one crash that is known, and allowed: a defect of kapp-controller, which Sluice can neither cause nor
 /// prevent. A watch of Packages is made of another watch at the same API server. Where that one cannot be opened, kapp-controller

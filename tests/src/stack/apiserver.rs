@@ -8,13 +8,13 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use nix::sys::signal::Signal;
 
-use crate::log_search::Secret;
-use crate::once_more;
-use crate::pki::ClusterPki;
-use crate::ports::Port;
-use crate::probe::Probe;
-use crate::process::{Launch, Process};
+use crate::processes::log_search::Secret;
+use crate::processes::ports::Port;
+use crate::processes::probe::Probe;
+use crate::processes::process::{Launch, Process};
+use crate::requests::once_more;
 use crate::stack::StackCore;
+use crate::stack::pki::ClusterPki;
 
 const READY: Duration = Duration::from_mins(1);
 

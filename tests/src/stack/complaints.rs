@@ -4,8 +4,8 @@ use std::fmt;
 
 use anyhow::{Result, ensure};
 
-use crate::log_search::Found;
-use crate::run_directory::RunDirectory;
+use crate::processes::log_search::Found;
+use crate::processes::run_directory::RunDirectory;
 
 /// Processes that ended, and what its logs should not hold.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::log_search::Secret;
+    use crate::processes::log_search::Secret;
 
     #[tokio::test]
     async fn what_a_log_should_not_hold_is_a_complaint() {

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use super::delay::{DELAY_ANNOTATION, Delay, Delays};
 use super::kapp_controller::{self, KAPP_CONTROLLER_START, Pod, RunningProcess};
 use super::workload_kind::WorkloadKind;
-use crate::apiserver::ApiServer;
 use crate::stack::StackCore;
+use crate::stack::apiserver::ApiServer;
 
 /// Pause after an error: an API server that is being replaced is away for a second or two.
 const RETRY: Duration = Duration::from_millis(100);

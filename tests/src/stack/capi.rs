@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::apiserver::ApiServer;
-use crate::apply;
 use crate::components::Binaries;
-use crate::ports::Port;
-use crate::probe::Probe;
-use crate::process::{Launch, Process};
+use crate::processes::ports::Port;
+use crate::processes::probe::Probe;
+use crate::processes::process::{Launch, Process};
+use crate::requests::apply;
 use crate::stack::StackCore;
+use crate::stack::apiserver::ApiServer;
 
 /// The manager. It runs with all rights, as upstream's own end-to-end tests run it.
 pub struct ClusterApi {

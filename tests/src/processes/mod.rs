@@ -1,0 +1,21 @@
+//! Processes and servers that the harness starts: their ports, directories and logs, and that they end.
+
+pub mod canary;
+pub(crate) mod go_crash;
+pub mod log_search;
+pub mod ports;
+pub(crate) mod probe;
+pub mod process;
+pub mod relay;
+pub mod run_directory;
+pub mod slow_file;
+pub mod tls;
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// Writes one line to standard error, for people: whatever the test runner captures, and whether or not traces are listened to.
+pub fn notice(text: impl Display) {
+    // A closed standard error is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "stack: {text}");
+}

@@ -1,0 +1,5 @@
+//! Requests to API servers.
+
+pub mod apply;
+pub(crate) mod edit;
+pub(crate) mod once_more;
