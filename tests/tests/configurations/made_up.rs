@@ -1,11 +1,14 @@
 //! A kind that does not exist, added to Sluice by one file, one line and its cases: here on a real API server.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Value, json};
-use sluice::controllers::providers::{self, Configurations, Context, Dependents};
+use sluice::contract::Contract;
+use sluice::controllers::providers::{self, Configurations, Context, Dependents, Watches};
+use sluice::events::Notifier;
+use sluice::metrics::PassMetrics;
 use sluice::stores::Stores;
 use sluice::triggers::Triggers;
 use sluice_core::providers::Kind;
@@ -26,14 +29,19 @@ pub(crate) fn start(client: &Client) -> JoinSet<()> {
     let triggers = Triggers::default();
     let dependents = Dependents::default();
     let (stores, following) = Stores::open(client, "tkg-system", &triggers, &dependents);
-    let context = Arc::new(Context::new(
-        client.clone(),
-        stores.clusters.clone(),
+    let contract = Contract::new(client.clone(), Vec::new());
+    let context = Arc::new(Context {
+        client: client.clone(),
+        clusters: stores.clusters.clone(),
+        watches: Watches::new(contract, dependents.clone()),
         dependents,
-        Configurations::default(),
+        configurations: Configurations::default(),
         triggers,
-        Duration::from_mins(10),
-    ));
+        events: Notifier::new(client.clone()),
+        sync_period: Duration::from_mins(10),
+        retries: Mutex::default(),
+        metrics: PassMetrics::default(),
+    });
     let mut running = JoinSet::new();
     running.spawn(following);
     running.spawn(async move {

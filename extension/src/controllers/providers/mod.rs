@@ -37,7 +37,7 @@ use tracing::{debug, warn};
 use dependents::ConfigRef;
 pub use dependents::Dependents;
 pub use metrics::Configurations;
-pub(crate) use watches::Watches;
+pub use watches::Watches;
 
 use crate::{
     clock::now,
@@ -54,20 +54,25 @@ const FIELD_MANAGER: &str = "sluice-providers";
 /// What every reconcile shares.
 pub struct Context {
     /// Client of the management cluster.
-    pub(crate) client: Client,
-    pub(crate) clusters: Store<Cluster>,
-    pub(crate) dependents: Dependents,
-    pub(crate) watches: Watches,
-    pub(crate) configurations: Configurations,
+    pub client: Client,
+    /// All Clusters.
+    pub clusters: Store<Cluster>,
+    /// Which configurations depend on what.
+    pub dependents: Dependents,
+    /// What configurations depend on.
+    pub watches: Watches,
+    /// Configurations by the reason of their condition.
+    pub configurations: Configurations,
     /// Wakes the Cluster whose packages have new values.
-    pub(crate) triggers: Triggers,
-    pub(crate) events: Notifier,
+    pub triggers: Triggers,
+    /// Events for people.
+    pub events: Notifier,
     /// How often a configuration is looked at when nothing happens.
-    pub(crate) sync_period: Duration,
+    pub sync_period: Duration,
     /// Of the configurations of which the last pass failed.
-    pub(crate) retries: Mutex<Retries<ConfigRef>>,
+    pub retries: Mutex<Retries<ConfigRef>>,
     /// What is counted.
-    pub(crate) metrics: PassMetrics,
+    pub metrics: PassMetrics,
 }
 
 /// A kind with what all kinds share.

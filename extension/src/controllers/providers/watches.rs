@@ -12,7 +12,7 @@ use super::dependents::Dependents;
 use crate::{clock::now, contract::Contract, kind_watch::KindWatch, lock::lock, watch::reporting};
 
 /// Watches every kind that some configuration depends on, from the first one on.
-pub(crate) struct Watches {
+pub struct Watches {
     dependents: Dependents,
     contract: Contract,
     watched: Mutex<NamedKinds<NamedKind, Arc<KindWatch<DynamicObject>>>>,
@@ -20,7 +20,8 @@ pub(crate) struct Watches {
 
 impl Watches {
     /// Kinds that a Cluster names are read as far as `contract` allows.
-    pub(crate) fn new(contract: Contract, dependents: Dependents) -> Self {
+    #[must_use]
+    pub fn new(contract: Contract, dependents: Dependents) -> Self {
         Self {
             dependents,
             contract,
