@@ -29,7 +29,7 @@ use sluice_crds::{
 use crate::{
     connection::{Connection, time_at},
     objects::{SYSTEM, TEAM, VERSIONS, bootstrap, cluster, control_plane},
-    servers::{Place, Servers, digest, place, place_of, refused},
+    servers::{Late, Place, Servers, digest, place, place_of, refused},
 };
 
 /// How often kapp-controller looks at a package again, and a pass at a settled Cluster.
@@ -111,7 +111,7 @@ pub(crate) struct Leader {
 /// Where a leader is: both servers, the time, and what was written by processes that are frozen.
 pub(crate) struct Surroundings<'a> {
     pub(crate) servers: &'a mut Servers,
-    pub(crate) late: &'a mut Vec<Write>,
+    pub(crate) late: &'a mut Vec<Late>,
     pub(crate) now: u64,
     pub(crate) epoch: Instant,
 }
@@ -280,7 +280,7 @@ impl Leader {
                     continue;
                 }
                 if fault == Fault::Frozen {
-                    around.late.push(write);
+                    around.late.push(around.servers.delayed(write));
                     self.crash();
                     return None;
                 }

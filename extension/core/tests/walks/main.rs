@@ -8,6 +8,7 @@
 //! - open: a gate whose ground went away is closed within some passes;
 //! - held: with every input made good, a fair schedule completes the upgrade, or the deletion, within a bound;
 //! - settled: then nothing is written;
+//! - late: what a process has written that is gone overwrites nothing that was written since;
 //! - a process that ends at any step, a request that is refused or not answered: the end is that of the undisturbed run.
 //!
 //! `WALKS` says how many walks are made, `SEED` which ones.
@@ -24,6 +25,7 @@ mod connection;
 mod ends;
 mod kapp;
 mod leader;
+mod named;
 mod objects;
 mod random;
 mod search;

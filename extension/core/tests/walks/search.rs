@@ -18,7 +18,7 @@ use std::{
     time::Instant,
 };
 
-use sluice_core::pass::{Ask, Server, Write};
+use sluice_core::pass::{Ask, Server};
 use stateright::{Model, Property};
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     kapp::Kapp,
     leader::{Fault, Leader, Surroundings, is_request},
     objects::{VERSIONS, bootstrap, control_plane, servers, template, worker},
-    servers::{Servers, digest},
+    servers::{Late, Servers, digest},
     truth::{Right, concerned, opened, right, version_of},
     users::{Edit, edit},
 };
@@ -83,7 +83,7 @@ pub(super) struct State {
     kapp: Kapp,
     capi: ClusterApi,
     leaders: Vec<Leader>,
-    late: Vec<Write>,
+    late: Vec<Late>,
     /// Faults that are left, and passes of the rival.
     left: u8,
     /// What was right at some moment since each leader's pass began.
@@ -109,7 +109,7 @@ impl Hash for State {
         self.kapp.hash(state);
         self.capi.hash(state);
         self.leaders.hash(state);
-        for write in &self.late {
+        for Late { write, .. } in &self.late {
             (&write.key, write.verb, &write.body).hash(state);
         }
         self.left.hash(state);
@@ -256,9 +256,8 @@ impl Hop {
     }
 
     fn round(&self, state: &mut State) {
-        for write in std::mem::take(&mut state.late) {
-            // Whatever becomes of it, the process is gone.
-            let _refused = state.servers.make(&write);
+        for late in std::mem::take(&mut state.late) {
+            state.servers.arrive(&late);
         }
         if let Kind::Edit(made) = self.kind {
             mend(&mut state.servers, made);
@@ -428,8 +427,8 @@ impl Model for Hop {
                 state.leaders[0].watch_store(servers, server, kinds, 1);
             }
             Action::Arrive => {
-                let write = state.late.remove(0);
-                let _refused = servers.make(&write);
+                let late = state.late.remove(0);
+                servers.arrive(&late);
             }
             Action::Edit => {
                 state.left -= 1;

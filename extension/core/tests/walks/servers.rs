@@ -31,6 +31,13 @@ pub(crate) fn place_of(key: &Key) -> Place {
 /// Deletions of these wait until the one who looks after them has seen it.
 const FINALIZED: &str = "packageinstalls";
 
+/// A write of a process that is gone, and what was there when it was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Late {
+    pub(crate) write: Write,
+    found: Option<Arc<Value>>,
+}
+
 /// An object with a digest of its content.
 type Digested = (u64, Arc<Value>);
 
@@ -227,6 +234,31 @@ impl Servers {
             Verb::Patch | Verb::PatchStatus | Verb::Apply => merge(&mut next, &write.body),
         }
         Ok(Object(self.put(place, next)))
+    }
+
+    /// A write that arrives later.
+    pub(crate) fn delayed(&self, write: Write) -> Late {
+        let found = self.objects.get(&place_of(&write.key));
+        Late {
+            found: found.map(|(_, object)| Arc::clone(object)),
+            write,
+        }
+    }
+
+    /// A write arrives that was sent before. It overwrites nothing that was written since; else it does not matter what becomes of it.
+    pub(crate) fn arrive(&mut self, late: &Late) {
+        let place = place_of(&late.write.key);
+        let found = self.objects.get(&place).map(|(_, object)| Arc::clone(object));
+        let _refused = self.make(&late.write);
+        let (Some(found), Some(made)) = (found, self.get(&place)) else {
+            return;
+        };
+        // Annotations are not what is written here.
+        let same = ["spec", "data", "status"]
+            .iter()
+            .all(|part| found[part] == made[part]);
+        let is_as_sent = late.found.as_ref() == Some(&found);
+        assert!(same || is_as_sent, "late: {:?} overwrites {found}", late.write);
     }
 }
 

@@ -216,8 +216,9 @@ fn moved(servers: &mut Servers) {
     servers.remove(&of_package(0, "apps"));
 }
 
-/// Makes every input good: the target and all that it needs. Says the version of the target.
-pub(crate) fn mend(servers: &mut Servers) -> usize {
+/// Makes every input good: the target and all that it needs, and where versions of packages were `chosen`, those. Says the version of
+/// the target.
+pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     let to = possible(servers, to_of(servers).max(1));
     edit(servers, Edit::Target(to));
     edit(servers, Edit::Silent(false));
@@ -236,6 +237,9 @@ pub(crate) fn mend(servers: &mut Servers) -> usize {
     }
     if servers.get(&bootstrap()).is_some() {
         restore(servers, values_source(), values(1));
+    }
+    if !chosen {
+        return to;
     }
     // What was put back by hand is put right by hand once the packages of the release were merged.
     let marked = servers

@@ -10,7 +10,7 @@ use crate::{
     kapp::Kapp,
     leader::{Fault, Leader, Surroundings},
     objects::{PACKAGES, VERSIONS, cluster, control_plane, kubeconfig, servers, worker},
-    servers::{Place, Servers},
+    servers::{Late, Place, Servers},
     truth::{Right, concerned, is_known, lets_go, opened, right, version_of},
     users::{Edit, edit, mend},
 };
@@ -45,6 +45,8 @@ pub(crate) enum Step {
     Apply(usize),
     End(usize, bool),
     Interrupt(usize),
+    /// From now on something of a package never becomes ready: its runs apply everything, wait, and fail.
+    NeverSettles(usize),
     /// The replica that answers hooks sees everything.
     Replica,
     ClusterApi,
@@ -72,12 +74,15 @@ pub(crate) struct Walk {
     capi: ClusterApi,
     /// Two processes that take themselves for leaders. The first one does most of the work.
     leaders: [Leader; 2],
-    late: Vec<Write>,
+    late: Vec<Late>,
+    /// Whether a user, or the template of a release, chose other versions of packages.
+    chosen: bool,
     epoch: Instant,
     now: u64,
     /// When each package was right at each release, last.
     right_at: [[Option<u64>; VERSIONS.len()]; PACKAGES.len()],
     looked: Option<Looked>,
+    never_settles: Option<usize>,
     /// Steps of leaders.
     led: usize,
     /// The process ends before this one of them, or what it does then has this fault.
@@ -92,10 +97,12 @@ impl Walk {
             capi: ClusterApi::default(),
             leaders: [Leader::default(), Leader::default()],
             late: Vec::new(),
+            chosen: false,
             epoch: Instant::now(),
             now: 0,
             right_at: Default::default(),
             looked: None,
+            never_settles: None,
             led: 0,
             ends_at: None,
         }
@@ -120,9 +127,8 @@ impl Walk {
             }
             Step::Crash(leader) => self.leaders[leader].crash(),
             Step::Arrive => {
-                for write in self.late.drain(..) {
-                    // Whatever becomes of it, the process is gone.
-                    let _refused = servers.make(&write);
+                for late in self.late.drain(..) {
+                    servers.arrive(&late);
                 }
             }
             Step::Round => self.round(),
@@ -132,6 +138,7 @@ impl Walk {
             Step::Apply(package) => self.kapp.apply(servers, package, now),
             Step::End(package, well) => self.kapp.end(servers, package, now, well),
             Step::Interrupt(package) => self.kapp.interrupt(package),
+            Step::NeverSettles(package) => self.never_settles = Some(package),
             Step::Replica => self.capi.watch(servers, now),
             Step::ClusterApi => self.capi.reconcile(servers, now),
             Step::Roll => {
@@ -145,7 +152,10 @@ impl Walk {
                 self.capi = ClusterApi::default();
                 self.late.clear();
             }
-            Step::User(it) => edit(servers, it),
+            Step::User(it) => {
+                self.chosen |= matches!(it, Edit::Choose(..) | Edit::Offer(..) | Edit::OldManifest);
+                edit(servers, it);
+            }
             Step::Calm => self.calm(),
         }
         self.tick();
@@ -267,7 +277,7 @@ impl Walk {
     /// With every input made good, the upgrade, or the deletion, comes to its end, and then nothing is written any more.
     pub(crate) fn finish(&mut self) {
         self.step(Step::Arrive);
-        let to = mend(&mut self.servers);
+        let to = mend(&mut self.servers, self.chosen);
         let mut rounds = 0;
         while !self.is_over(to) {
             rounds += 1;
@@ -281,7 +291,7 @@ impl Walk {
             );
             self.round();
             // The merge has come meanwhile.
-            mend(&mut self.servers);
+            mend(&mut self.servers, self.chosen);
         }
         for _ in 0..SETTLING {
             self.round();
@@ -309,15 +319,23 @@ impl Walk {
         self.capi.watch(&self.servers, self.now);
         self.capi.reconcile(&mut self.servers, self.now);
         let _rolled = roll(&mut self.servers, &control_plane()) || roll(&mut self.servers, &worker());
-        self.now += 10;
+        // What holds for half an hour has to end within the rounds.
+        self.now += if self.never_settles.is_some() { 60 } else { 10 };
         self.tick();
     }
 
     /// kapp-controller deploys a package, and nothing happens meanwhile.
     fn deploy(&mut self, package: usize) {
         self.kapp.sync(&mut self.servers, package);
-        self.kapp.begin(&mut self.servers, package, self.now);
-        self.kapp.end(&mut self.servers, package, self.now, true);
+        if self.never_settles != Some(package) {
+            self.kapp.begin(&mut self.servers, package, self.now);
+            self.kapp.end(&mut self.servers, package, self.now, true);
+        } else if self.kapp.is_at_work(package) {
+            self.kapp.end(&mut self.servers, package, self.now, false);
+        } else {
+            self.kapp.begin(&mut self.servers, package, self.now);
+            self.kapp.apply(&mut self.servers, package, self.now);
+        }
         self.kapp.sync(&mut self.servers, package);
     }
 

@@ -1,0 +1,161 @@
+//! Short walks to what once was wrong, one for each defect. Each is judged as any other walk is.
+
+use rstest::rstest;
+
+use crate::{
+    leader::Fault,
+    users::Edit,
+    walk::{
+        Step::{self, *},
+        Walk,
+    },
+};
+
+const CREATED: [Step; 6] = [Round; 6];
+
+/// The upgrade begins, and its packages are in the ClusterBootstrap.
+const MERGED: [Step; 3] = [User(Edit::Target(1)), Watch(0), Pass(0)];
+
+/// kapp-controller is proven, and the PackageInstalls of all others are written.
+const INSTALLED: [Step; 3] = [Deploy(0), Watch(0), Pass(0)];
+
+const SEEN: [Step; 2] = [Watch(0), Pass(0)];
+
+const DEPLOYED: [Step; 2] = [Deploy(1), Deploy(2)];
+
+/// The control plane takes the version.
+const TAKEN: [Step; 3] = [Replica, ClusterApi, Roll];
+
+/// A run that has applied everything, and waits.
+const WAITING: [Step; 5] = [Sync(1), Begin(1), Apply(1), Sync(1), Watch(0)];
+
+/// Whatever happens in an upgrade, the walk holds to its rules, and comes to its end.
+fn upgraded(steps: &[&[Step]]) {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.take(&steps.concat());
+    walk.calm();
+    walk.finish();
+}
+
+#[test]
+fn packages_of_a_merge_that_failed_are_not_those_of_the_release() {
+    let missing = [User(Edit::NoPackage(1, 1))];
+    upgraded(&[&missing, &MERGED, &SEEN, &[User(Edit::NoMark)]]);
+}
+
+#[test]
+fn what_an_interrupted_run_has_shown_is_no_proof_of_the_next() {
+    let interrupted = [
+        User(Edit::Policy(1, "readiness", "Applied")),
+        Begin(1),
+        Apply(1),
+        Interrupt(1),
+    ];
+    let observed = [Sync(1), Begin(1), Sync(1), Deploy(2)];
+    upgraded(&[&interrupted, &MERGED, &INSTALLED, &observed, &SEEN]);
+}
+
+#[test]
+fn packages_of_an_earlier_release_that_are_put_back_hold() {
+    upgraded(&[&MERGED, &[User(Edit::OldManifest)], &[Round; 2]]);
+}
+
+#[test]
+fn what_is_applied_is_not_reconciled() {
+    let policy = [User(Edit::Policy(1, "readiness", "Applied"))];
+    let applied = [&WAITING[..], &[Pass(0)], &WAITING, &[Deploy(2)]].concat();
+    let asked = [User(Edit::NoPolicy)];
+    upgraded(&[&policy, &MERGED, &INSTALLED, &applied, &SEEN, &asked]);
+}
+
+/// Its PackageInstall is written, and nothing of its App differs but the sync period.
+#[test]
+fn a_package_that_takes_no_values_is_deployed_again() {
+    let again = [Deploy(1), Sync(2)];
+    upgraded(&[
+        &MERGED, &INSTALLED, &DEPLOYED, &SEEN, &TAKEN, &SEEN, &INSTALLED, &again, &SEEN,
+    ]);
+}
+
+#[test]
+fn another_server_behind_the_same_kubeconfig_is_taken_up() {
+    upgraded(&[&MERGED, &INSTALLED, &[User(Edit::ReplaceServer)]]);
+}
+
+#[rstest]
+#[case::values("secrets", &[0, 0, 0, 0])]
+#[case::package("packages", &[1])]
+#[case::role("clusterroles", &[0])]
+fn what_a_package_needs_is_restored_while_it_is_not_proven(#[case] kind: &'static str, #[case] which: &[u8]) {
+    let removed: Vec<Step> = which
+        .iter()
+        .map(|which| User(Edit::Remove(kind, *which)))
+        .collect();
+    upgraded(&[&MERGED, &INSTALLED, &[Sync(1), Watch(0)], &removed]);
+}
+
+#[test]
+fn what_an_open_gate_rests_on_is_looked_at() {
+    let altered = [0, 1, 2, 3].map(|which| User(Edit::Alter("secrets", which)));
+    upgraded(&[&MERGED, &INSTALLED, &DEPLOYED, &SEEN, &altered, &DEPLOYED]);
+}
+
+/// A run that fails does not begin the time again that is given to it.
+#[test]
+fn a_package_that_never_settles_holds_for_a_time_only() {
+    let never = [User(Edit::Policy(1, "readiness", "Applied")), NeverSettles(1)];
+    upgraded(&[&never, &MERGED]);
+}
+
+#[test]
+fn a_package_that_is_edited_at_its_version_is_another_one() {
+    let edited = [User(Edit::Content(0, 1, "b"))];
+    upgraded(&[&MERGED, &INSTALLED, &DEPLOYED, &SEEN, &edited]);
+}
+
+#[test]
+fn what_arrives_late_overwrites_nothing() {
+    let frozen = [Lead(0, Fault::Frozen); 12];
+    let edited = [User(Edit::Install(1, "syncPeriod")), Watch(0)];
+    let others = [
+        &[Crash(0), Watch(0), Pass(0), User(Edit::Values(2))],
+        &SEEN[..],
+        &SEEN,
+    ]
+    .concat();
+    upgraded(&[
+        &MERGED,
+        &INSTALLED,
+        &edited,
+        &frozen,
+        &others,
+        &DEPLOYED,
+        &SEEN,
+        &[Arrive],
+    ]);
+}
+
+/// Before the gates of the first hop have opened, there is a second one.
+#[test]
+fn a_version_that_was_passed_waits_for_packages_of_any_phase() {
+    let policy = [User(Edit::Policy(2, "phase", "AfterControlPlane"))];
+    let on = [User(Edit::Target(2)), Watch(0), Pass(0)];
+    upgraded(&[
+        &policy,
+        &MERGED,
+        &INSTALLED,
+        &DEPLOYED,
+        &SEEN,
+        &TAKEN,
+        &on,
+        &INSTALLED,
+        &[Deploy(1)],
+        &SEEN,
+    ]);
+}
+
+#[test]
+fn workers_that_are_deleted_do_not_roll() {
+    upgraded(&[&[User(Edit::LeavingWorkers)], &MERGED]);
+}
