@@ -1,8 +1,9 @@
-//! Short walks to what once was wrong, one for each defect. Each is judged as any other walk is.
+//! Short walks to what once was wrong, one for each defect. All but the last are judged as any other walk is.
 
 use rstest::rstest;
 
 use crate::{
+    capi::{brief, record},
     leader::Fault,
     users::Edit,
     walk::{
@@ -158,4 +159,22 @@ fn a_version_that_was_passed_waits_for_packages_of_any_phase() {
 #[test]
 fn workers_that_are_deleted_do_not_roll() {
     upgraded(&[&[User(Edit::LeavingWorkers)], &MERGED]);
+}
+
+/// Nothing was deployed yet from what is missing.
+#[test]
+fn packages_of_a_new_cluster_were_not_altered() {
+    let mut walk = Walk::new();
+    for step in CREATED {
+        walk.step(step);
+        let record = record(&walk.servers).expect("a record");
+        let altered = record.packages.iter().any(|package| package.repairs > 0);
+        let unknown = record.gates.iter().any(|gate| gate.reason == "PackagesUnknown");
+        assert!(
+            !altered && !unknown,
+            "{} {:?}",
+            brief(Some(&record)),
+            record.packages
+        );
+    }
 }
