@@ -118,7 +118,7 @@ fn a_package_that_is_edited_at_its_version_is_another_one() {
 #[test]
 fn what_arrives_late_overwrites_nothing() {
     let frozen = [Lead(0, Fault::Frozen); 12];
-    let edited = [User(Edit::Install(1, "syncPeriod")), Watch(0)];
+    let edited = [User(Edit::Install(1, "values")), Watch(0)];
     let others = [
         &[Crash(0), Watch(0), Pass(0), User(Edit::Values(2))],
         &SEEN[..],
