@@ -26,7 +26,7 @@ const PARTS: [(&str, &[&str]); 4] = [
 const PURE: [&str; 3] = ["core/src/", "crds/src/", "hooks/src/"];
 
 /// So many lines [`EDGE`] has at most.
-const MOST: usize = 3_000;
+const MOST: usize = 3_200;
 
 /// So many of a thousand lines are of [`PURE`] at least.
 const LEAST_PURE: usize = 750;
