@@ -70,7 +70,7 @@ impl Index {
             self.unsynced(stores);
             self.is_leaderless();
             let counted = standings.look(self.0.began.elapsed(), self.over(stores).held());
-            // Dropped while no hook waits for the lock.
+            // The count before is dropped after the lock is released, so that no hook waits for that.
             let _before = std::mem::replace(&mut lock(&self.0.noted).held, counted);
         }
     }
@@ -82,13 +82,13 @@ impl Index {
         self.0.stores.get().is_some()
     }
 
-    /// Tells hooks what keeps the Cluster with this UID from having a record.
+    /// Notes for hooks what keeps the Cluster with this UID from having a record.
     pub fn note(&self, uid: &str, hold: Option<Hold>) {
         lock(&self.0.noted).note(uid, hold);
     }
 
-    /// Why the stores are no knowledge, if so; logged when it changes. Asked at each call: after a pause of the process the first call
-    /// must hold.
+    /// Why the stores must not be used, if there is a reason; logged when it changes. Asked at each call: after a pause of the process
+    /// the first call must hold.
     fn unsynced(&self, stores: &Stores) -> Option<Unsynced> {
         let ages = stores.ages();
         let unsynced = Unsynced::of(ages.map(|(_, age)| age));

@@ -96,7 +96,7 @@ where
     /// How far the watch is.
     #[must_use]
     pub fn state(&self) -> State<K> {
-        // Without its task the store would be as it was for ever.
+        // Without its task the store is never updated again.
         if self.state.has_changed().is_err() {
             return State::panicked();
         }
@@ -110,7 +110,7 @@ where
     pub async fn settled(&self) -> Result<Option<(ApiResource, Store<K>)>, String> {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| !matches!(state, State::Reading));
-        // What it came to is asked for again, because the task may have ended.
+        // The state is read again, because the task may have ended.
         let _either_way = timeout(FINDING + LISTING, settled).await.is_ok();
         self.state().settled()
     }

@@ -91,7 +91,7 @@ pub struct UpgradeRecord {
     pub workload_uid: Option<String>,
     /// Value of the label `run.tanzu.vmware.com/tkr` seen on the Cluster.
     pub label: String,
-    /// Version of the control plane when the upgrade began; information only.
+    /// Version of the control plane when the upgrade began; absent for a first installation, whose gate is BeforeClusterCreate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// `spec.topology.version` of the Cluster, byte for byte.

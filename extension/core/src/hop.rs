@@ -177,8 +177,8 @@ fn below(to: &str, version: &str) -> bool {
     }
 }
 
-/// Whether the control plane is at a hop on the way that has not been proven on it. A new target does not wait for
-/// that: its own first hop is proven on the same API server.
+/// Whether the control plane is at a hop of the way to `to` for which the packages were not all proven since it arrived. Another target
+/// does not wait for them: its own first hop is proven on the same API server.
 fn unproven_hop(version: &str, to: &str, previous: Option<&UpgradeRecord>) -> bool {
     let Some(record) = previous.filter(|record| record.outcome.is_none() && record.to == to) else {
         return false;

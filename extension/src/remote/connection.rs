@@ -41,7 +41,7 @@ const FIRST_LISTS: Duration = Duration::from_millis(250);
 /// About what each store may take, in bytes. Real ones take some hundred KiB.
 pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
 
-/// How many connections were opened. None has the number 0.
+/// The number of the next connection. None has the number 0.
 static OPENED: AtomicU64 = AtomicU64::new(1);
 
 /// One live connection. Dropping it ends its watches.
@@ -87,13 +87,14 @@ impl Remote {
         self.server.known().runs.get(app).cloned()
     }
 
-    /// Whether each store was filled. What they show is not all before.
+    /// Whether each store was filled. Before that, stores do not show all objects.
     #[must_use]
     pub fn is_filled(&self) -> bool {
         self.filled().now_or_never().is_some()
     }
 
-    /// Waits until each store was filled, if the connection was opened a moment ago. A pass that looks before finds nothing installed.
+    /// Waits until each store was filled, if the connection was opened a moment ago. A pass that begins earlier finds nothing
+    /// installed.
     pub async fn first_lists(&self) {
         // Without them the pass goes on: what it does not see it does not take for proven.
         let _late = timeout_at((self.opened + FIRST_LISTS).into(), self.filled()).await;

@@ -35,7 +35,7 @@ pub(crate) trait Host<S: Subject>: Sync {
     /// Answers what is asked for from memory, and what only these passes ask for.
     fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Answer, Failure>> + Send;
 
-    /// Writes are about to be made. A pass that is cut off may have made them.
+    /// Keeps what the next pass has to know, because writes are about to be made: a pass that is cut off may have made them.
     fn writing(&self, after: S::After) -> impl Future<Output = ()> + Send;
 }
 
@@ -63,6 +63,7 @@ where
                 continue;
             }
             Err(Stop::Failed(failure)) => Err(Error::Refused(failure)),
+            // A pass answers for its own holds: one that arrives here is a bug.
             Err(Stop::Held(hold)) => Err(Error::Unfinished(hold.to_string())),
         };
         return (outcome, after);

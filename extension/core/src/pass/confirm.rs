@@ -44,8 +44,8 @@ enum Looked {
 /// PackageInstall and App of one package.
 type Pair = (Option<PackageInstall>, Option<App>);
 
-/// Judges every package from the servers themselves: what a watch shows may be old. What was judged from the watch is not
-/// recorded yet, so it is no latch.
+/// Judges every package from the servers themselves: what a watch shows may be old. Only a recorded proof counts as one: what this
+/// pass judged from watches must not confirm itself.
 pub(super) fn confirm(
     known: &Known<'_>,
     after: &mut After,
@@ -190,10 +190,10 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
     let copy = (!on_management)
         .then(|| known.read::<Package>(&planned.package_name, (server, namespace), Sight::Confirming));
     let needs = [
-        values.as_ref().map_or(Ok(()), empty),
-        empty(&source),
-        empty(&secret),
-        copy.as_ref().map_or(Ok(()), empty),
+        values.as_ref().map_or(Ok(()), needs_of),
+        needs_of(&source),
+        needs_of(&secret),
+        copy.as_ref().map_or(Ok(()), needs_of),
     ];
     together(needs)?;
 
@@ -212,7 +212,6 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
     if !secret?.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded) {
         return Ok(Looked::As(Look::Altered));
     }
-    // By what a copy is chosen need not be confirmed: it was.
     let package = match copy {
         None => source,
         Some(copy) => match copy?.filter(is_planned) {
@@ -223,8 +222,8 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
     Ok(Looked::At(Box::new(package)))
 }
 
-/// What has to be read, and nothing else.
-fn empty<T>(outcome: &Step<T>) -> Step<()> {
+/// What `outcome` still needs to be read, to be joined with what others need.
+fn needs_of<T>(outcome: &Step<T>) -> Step<()> {
     match outcome {
         Err(Stop::Need(asks)) => Err(Stop::Need(asks.clone())),
         _ => Ok(()),

@@ -1,4 +1,5 @@
-//! What is remembered of a Cluster from one pass to the next, by this process alone. Forgetting it only costs time.
+//! What is remembered of a Cluster from one pass to the next, by this process alone. A process that begins without it opens no gate for
+//! that reason; it only takes longer.
 
 use std::{
     collections::BTreeMap,
@@ -22,8 +23,8 @@ const BELIEVED: Duration = Duration::from_mins(1);
 /// How long an App that is being deployed may show nothing. kapp writes a line at least every minute while it waits.
 const STALLED: Duration = Duration::from_secs(90);
 
-/// The same for an App that by its own account has not moved for as long: this process, which may be a new one, only has to
-/// see for itself that it does not.
+/// The same where the times in the App show as long a pause already: this process, which may be a new one, only has to see for itself
+/// that nothing moves.
 const STALLED_BEFORE: Duration = Duration::from_secs(10);
 
 /// For so long stores of new connections that were not filled yet say nothing of what was proven. A workload without the kinds of
@@ -83,7 +84,7 @@ impl Memory {
         (!left.is_zero()).then_some(left)
     }
 
-    /// There is no edit any more that the Cluster could wait with.
+    /// No Package is edited any more.
     pub(super) fn has_no_edits(&mut self) {
         self.edited_since = None;
     }
@@ -143,7 +144,7 @@ impl Memory {
         }
     }
 
-    /// Whether stores that were not filled yet, if so, say nothing.
+    /// Whether stores that are still being filled are not believed yet.
     pub(super) fn is_opening(&mut self, unfilled: bool, now: Instant) -> bool {
         if !unfilled {
             self.unfilled_since = None;

@@ -1,8 +1,7 @@
 //! One pass over one Cluster: a pure function of what is known.
 //!
-//! It is called again and again while more becomes known, from its beginning each time: an object that it needs and that was not read is
-//! asked for, and a write that was not made yet is asked for, too. What was read and what became of writes is what it goes on from, so
-//! nothing is recorded as done because it was intended.
+//! It starts from its beginning in each round. It returns the reads or writes that it still needs, and goes on from their results in
+//! the next round. So nothing is recorded as done that was only intended.
 
 mod after;
 mod at_rest;
@@ -49,9 +48,9 @@ use crate::{
 /// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
 const UNWATCHED: Duration = Duration::from_secs(1);
 
-/// How soon a cluster at rest is looked at again whose values cannot be had any more. There may be hundreds that share the
-/// cause, such as the login of a cloud. The configurations of Sluice wake it as soon as they are ready.
-const AT_REST: Duration = Duration::from_secs(30);
+/// How soon a Cluster is looked at again whose control plane cannot be read, or which is completed and whose values cannot be had any
+/// more. There may be hundreds that share the cause, such as the login of a cloud. Watches wake it as soon as the cause is gone.
+const WITH_PROBLEM: Duration = Duration::from_secs(30);
 
 /// All that is known to one pass over a Cluster.
 pub type Known<'a> = step::Known<'a, Facts>;
@@ -80,13 +79,13 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
         legacy_pause::remove(known, after)?;
         return delete::delete(known, after);
     }
-    // The watch of the kind wakes the Cluster.
     match &facts.unknown {
         None => legacy_pause::remove(known, after)?,
-        Some(Unknown::Reading) => return Ok(Done::After(AT_REST)),
+        // The watch of the kind wakes the Cluster.
+        Some(Unknown::Reading) => return Ok(Done::After(WITH_PROBLEM)),
         Some(Unknown::Unreadable(hold)) => {
             status::unseen(known, after, hold)?;
-            return Ok(Done::After(AT_REST));
+            return Ok(Done::After(WITH_PROBLEM));
         }
     }
     let validated = validate::validate(known)?;

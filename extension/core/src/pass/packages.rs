@@ -185,7 +185,8 @@ impl Packages {
             match written {
                 Ok(()) => {}
                 Err(Stop::Failed(failure))
-                    // Else what was seen is not what is there, or the server asks for patience, or does not answer.
+                    // With 404 and 409 memory is behind; with 429, 503 and 504, or without a code, the server cannot answer now. Those are
+                    // tried again.
                     if failure
                         .code
                         .is_some_and(|code| !matches!(code, 404 | 409 | 429 | 503 | 504)) =>
@@ -203,7 +204,8 @@ impl Packages {
         let mut altered = Vec::new();
         let outcomes = together(others.iter().map(|planned| {
             let need = need(record, planned);
-            // Whether it has to be written is not known before the first list.
+            // Before the first list it is not known whether anything has to be written. What needs its proof is written anyway: a late
+            // write is refused.
             if need != Need::Proof && self.is_opening(known, after, planned)? {
                 return Ok(());
             }
@@ -214,7 +216,7 @@ impl Packages {
             }
             outcome
         }))?;
-        // Of all of them: what was put right is not found again.
+        // All are recorded, also where the write of another one fails: what was put right is not found altered again.
         self.altered.extend(altered);
         let conflict = &mut self.conflict;
         let written = in_order(others.into_iter().zip(outcomes).map(|(planned, outcome)| {
@@ -273,14 +275,14 @@ impl Packages {
         let seen: Vec<_> = together(asked)?.into_iter().collect::<Step<_>>()?;
         for (planned, (install, app)) in self.planned.iter().zip(seen) {
             let target = planned.target();
-            // Proof given by another API server is none on this one; one that is silent is asked about its last word.
+            // A proof counts only for the API server that gave it. While none answers, the recorded one is taken for it.
             let last = record.and_then(|record| record.workload_uid.as_deref());
             let latch = uid
                 .as_deref()
                 .or(last)
                 .and_then(|uid| latch(record, uid, target.name));
-            // A store that lost its server is old: what was proven stays so until the record lets go of it. One that was just opened
-            // says nothing yet.
+            // While the server is not reached, or its stores are not filled, what is recorded as proven stays so; how long, the gates
+            // say.
             let judged = if self.sees(planned) && !self.is_opening(known, after, planned)? {
                 let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
                 let judged = planned.asked_for(known, install.as_deref(), judged);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Outcome, PackageRecord, UpgradeRecord};
 
 use super::{
-    AT_REST, Done, Known, Server, Step, Stop, UNWATCHED,
+    Done, Known, Server, Step, Stop, UNWATCHED, WITH_PROBLEM,
     after::{After, Event},
     at_rest,
     confirm::confirm,
@@ -83,7 +83,7 @@ pub(super) fn status(
         _ if packages.record_first => UNWATCHED,
         (None, true) if !packages.conflict => HOT,
         // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
-        (Some(_), _) if record.outcome == Some(Outcome::Completed) => AT_REST,
+        (Some(_), _) if record.outcome == Some(Outcome::Completed) => WITH_PROBLEM,
         _ => unwatched(known),
     };
     let now = known.began.now;

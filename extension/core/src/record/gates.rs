@@ -133,8 +133,9 @@ impl<'a> View<'a> {
         versions
     }
 
-    /// The gates of a version below the hop. They were open before the hop moved on, unless that was not recorded or the
-    /// target moved. Then the packages of the hop, proven on the running version, are as good a proof.
+    /// The gates of a version below the hop. The control plane has taken it, so those before it have nothing left to hold. The others
+    /// were open before the hop moved on, unless that was not recorded or the target moved. Then the packages of the hop, proven on the
+    /// running version, are as good a proof.
     fn of_passed<'v>(&self, version: &'v str) -> Vec<Answer<'v>> {
         let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
             .into_iter()
@@ -179,7 +180,7 @@ impl<'a> View<'a> {
             .or_else(|| self.pause.clone())
             .or_else(|| holds::inputs(self.seen, self.progress))
             .or_else(|| {
-                // A workload cluster that does not answer does not close it, but confirms nothing.
+                // Once open, it stays open while the workload is silent, however long; but silence confirms nothing.
                 let was_open = self.was_open(Hook::BeforeWorkersUpgrade, hop);
                 (!was_open)
                     .then(|| holds::workload(&self.seen.workload, false, self.seen.now))

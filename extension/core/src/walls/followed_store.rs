@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::{Age, Backoff, Cap, FollowedKind, GivenUp, WATCH_SECONDS, WatchAnswer};
 
-/// A watch that is silent for this long is taken for dead; kube's own default would be five minutes.
+/// For how long the server is asked to keep a watch without an age; kube-runtime takes the watch for dead soon after. Its own default
+/// would be five minutes.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
 
 /// The first delay before a watch that broke is tried again. Workload API servers restart in the middle of every upgrade.

@@ -49,9 +49,10 @@ use crate::{
     triggers::Trigger,
 };
 
-/// No Cluster has this name, because Clusters have a namespace.
+/// A name without a namespace, which no Cluster has.
 const PROBE: &str = "probe";
-/// How often it is shown that passes get their turn when there is nothing to do.
+/// How often the probe is reconciled: it shows that Clusters get their turn when there is nothing to do, and what is remembered of
+/// Clusters that are gone is forgotten then.
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
 /// What every reconcile shares.
@@ -66,7 +67,7 @@ pub struct Context {
     pub(crate) control_planes: ControlPlanes,
     /// Connections to workload clusters.
     pub(crate) remotes: Remotes,
-    /// Where problems before the first record are told to hooks.
+    /// What hooks are answered from. Holds of Clusters without a record are noted there.
     pub(crate) index: Index,
     /// Events for people.
     pub(crate) events: Notifier,
@@ -109,7 +110,6 @@ pub async fn run(
     heart: Heartbeat,
     stop: CancellationToken,
 ) {
-    // That it is looked for shows that the others get their turn.
     let probes = stream::unfold(tokio::time::interval(PROBE_PERIOD), |mut tick| async move {
         tick.tick().await;
         Some((ObjectRef::new(PROBE), tick))
@@ -132,8 +132,9 @@ pub async fn run(
             if !matches!(result, Err(controller::Error::QueueError(_))) {
                 heart.beat();
             }
-            // Other names that do not exist are many: those who write labels choose them.
-            if matches!(&result, Err(controller::Error::ObjectNotFound(name)) if name.name == PROBE) {
+            // Labels can name any Cluster of a namespace, and each that does not exist is not found.
+            let is_probe = |name: &ObjectRef<_>| name.namespace.is_none() && name.name == PROBE;
+            if matches!(&result, Err(controller::Error::ObjectNotFound(name)) if is_probe(name)) {
                 swept.forget_gone();
             }
             if let Err(error) = result {
@@ -177,7 +178,7 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
     }
 }
 
-/// A Cluster that waits for a slot. What a pass has written that came to no end is not in the record, so its gates are closed.
+/// A Cluster that waits for a slot. A pass that was cut off may have written what the record does not show, so its gates are closed.
 async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Action {
     let unseen = ctx.slots.troubles().unseen(uid, now());
     if let Some(hold) = unseen {
@@ -190,7 +191,7 @@ async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> A
     Action::requeue(wait)
 }
 
-/// Closes the gates of a Cluster of which no pass came to its end. Says whether that is done.
+/// Closes the gates of a Cluster whose last pass did not finish. Says whether that is done.
 async fn close_gates(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
     let closed = isolated(Box::pin(closed(ctx, cluster, hold))).await;
     if let Err(error) = &closed {
@@ -293,7 +294,7 @@ async fn unmanaged(ctx: &Context, cluster: &Cluster) -> Action {
         let note = "no release label and no ClusterBootstrap: Sluice installs nothing and holds no upgrade of this Cluster any more";
         let event = Notice::said("Unmanaged", note);
         ctx.events.publish(&cluster.object_ref(&()), Some(event)).await;
-        // Its next event is of its own: it may be managed again.
+        // It may be managed again, and its next event must not count as a repetition.
         ctx.events.forget(&uid);
     }
     Action::await_change()
