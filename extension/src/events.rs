@@ -36,7 +36,8 @@ impl Notifier {
     pub async fn publish(&self, object: &ObjectReference, notice: Option<Notice<'_>>) {
         let Some(notice) = notice else { return };
         let uid = object.uid.as_deref().unwrap_or_default();
-        let fresh = || Recorder::new(self.client.clone(), CONTROLLER.into());
+        // Without the name of this process: an event is the same whichever replica leads.
+        let fresh = || Recorder::new(self.client.clone(), CONTROLLER.to_owned().into());
         let recorder = lock(&self.published).counter(uid, notice, fresh);
         let Some(recorder) = recorder else { return };
         let Notice { warns, reason, note } = notice;

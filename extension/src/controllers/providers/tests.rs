@@ -202,3 +202,16 @@ async fn a_problem_is_published_before_the_condition_is_written() {
     assert!(event.starts_with("POST /apis/events.k8s.io/"), "{written:?}");
     assert_eq!(*status, format!("PATCH {CONFIG}/status"));
 }
+
+/// Its instance is no name of a Pod: the events of all leaders are found alike.
+#[tokio::test]
+async fn events_are_reported_by_sluice_whichever_replica_leads() {
+    let server = management();
+    server.edit(CONFIG, |config| {
+        config["metadata"]["ownerReferences"] = json!([]);
+    });
+    passes(&server).await.unwrap();
+    let (_, event) = server.only("events");
+    assert_eq!(event["reportingController"], "sluice");
+    assert_eq!(event["reportingInstance"], "sluice");
+}
