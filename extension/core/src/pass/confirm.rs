@@ -76,7 +76,7 @@ pub(super) fn confirm(
         .zip(&pairs)
         .map(|((look, planned), pair)| match look {
             // Nothing was deployed yet from what is missing.
-            Looked::As(Look::Altered) if pair.0.is_none() => Ok(Look::AsPlanned),
+            Looked::As(Look::Altered) if pair.0.is_none() && pair.1.is_none() => Ok(Look::AsPlanned),
             Looked::As(look) => Ok(look),
             Looked::At(package) if is_made(known, planned, pair, &package)? => Ok(Look::AsPlanned),
             Looked::At(_) => Ok(Look::NotMade),
