@@ -17,7 +17,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out $(REAL) walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit shape real walls scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate say-cost
+.PHONY: help build lint test unit shape model real walls scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,7 +45,7 @@ real: build ## Tests of the harness: real components come up, and nothing stays 
 $(addprefix real-,$(BESIDE)): real-%:
 	$(CARGO) test --release --workspace --test $* -- --test-threads 1
 
-model: build ## WALKS random walks of passes by SEED, and every order of events of one hop; some minutes
+model: build ## WALKS random walks of passes by SEED, and orders of events of one hop, two minutes at most for each of 19 searches
 	SEED=$(or $(SEED),7) WALKS=$(or $(WALKS),2000) $(CARGO) test --release --workspace --test walks -- --include-ignored --nocapture --test-threads 1
 
 walls: build ## A hundred Clusters, some of them on a workload API server that misbehaves

@@ -49,7 +49,8 @@ use crate::{
 const UNWATCHED: Duration = Duration::from_secs(1);
 
 /// How soon a Cluster is looked at again whose control plane cannot be read, or which is completed and whose values cannot be had any
-/// more. There may be hundreds that share the cause, such as the login of a cloud. Watches wake it as soon as the cause is gone.
+/// more. There may be hundreds that share the cause, such as the login of a cloud. The watch of its kind, or a
+/// configuration of Sluice that has written values, wakes it; values of others are noticed at the next look.
 const WITH_PROBLEM: Duration = Duration::from_secs(30);
 
 /// All that is known to one pass over a Cluster.

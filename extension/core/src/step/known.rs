@@ -103,8 +103,8 @@ impl<'a, S: Subject> Known<'a, S> {
         self.outcomes.contains_key(&(write.key.clone(), write.verb))
     }
 
-    /// Takes what was answered. Once the answers of the workload take more than [`LARGEST`] together, this one and all later ones are
-    /// failures.
+    /// Takes what was answered. Once the answers of the workload take more than [`LARGEST`] together, this one and all later ones
+    /// of it that carry anything are failures.
     pub fn learn(&mut self, ask: Ask, answer: Answer) {
         let size = if ask.server() == Server::Workload {
             answer.size()

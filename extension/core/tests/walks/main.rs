@@ -8,7 +8,7 @@
 //! - open: a gate whose ground went away is closed within some passes;
 //! - held: with every input made good, a fair schedule completes the upgrade, or the deletion, within a bound;
 //! - settled: then nothing is written;
-//! - late: what a process has written that is gone overwrites nothing that was written since;
+//! - late: no late write of a process that is gone changes a spec, data or a status that were written since;
 //! - a process that ends at any step, a request that is refused or not answered: the end is that of the undisturbed run.
 //!
 //! `WALKS` says how many walks are made, `SEED` which ones.

@@ -125,7 +125,8 @@ fn what_arrives_late_overwrites_nothing() {
         &SEEN,
     ]
     .concat();
-    upgraded(&[
+    let before = [
+        &CREATED[..],
         &MERGED,
         &INSTALLED,
         &edited,
@@ -133,8 +134,13 @@ fn what_arrives_late_overwrites_nothing() {
         &others,
         &DEPLOYED,
         &SEEN,
-        &[Arrive],
-    ]);
+    ];
+    let mut walk = Walk::new();
+    walk.take(&before.concat());
+    assert!(!walk.late.is_empty(), "something is on its way");
+    walk.take(&[Arrive]);
+    walk.calm();
+    walk.finish();
 }
 
 /// Before the gates of the first hop have opened, there is a second one.

@@ -7,6 +7,7 @@
 //! - Cluster API sees the latest objects, and machines take a version at once;
 //! - an object that is again as it was has the resourceVersion that it had;
 //! - a rival makes as many passes as the run says;
+//! - states that differ only in what was there when a late write was sent count as one;
 //! - that the end is reached is looked at from one of so many states.
 
 mod runs;

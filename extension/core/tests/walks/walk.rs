@@ -21,7 +21,8 @@ const ROUNDS: u32 = 120;
 /// Rounds within which a Cluster is settled whose upgrade has come to its end.
 const SETTLING: u32 = 12;
 
-/// Passes within which an open gate is closed whose ground went away, and within which the silence of a workload closes it.
+/// Looks, of two passes each, within which an open gate is closed whose ground went away, and within which the silence of a workload
+/// closes it.
 const LOOKS: u32 = 4;
 const SILENT_LOOKS: u32 = 9;
 
@@ -74,7 +75,7 @@ pub(crate) struct Walk {
     capi: ClusterApi,
     /// Two processes that take themselves for leaders. The first one does most of the work.
     leaders: [Leader; 2],
-    late: Vec<Late>,
+    pub(crate) late: Vec<Late>,
     /// Whether a user, or the template of a release, chose other versions of packages.
     chosen: bool,
     epoch: Instant,
