@@ -49,3 +49,27 @@ async fn a_deletion_waits_for_an_additional_package_that(
     );
     assert_eq!(world.workload.names("packageinstalls"), left);
 }
+
+/// The gates of an upgrade say nothing of the deletion.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_also_where_an_upgrade_was_let_go() {
+    let world = Box::pin(World::released()).await;
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
+    });
+    let install = json!({
+        "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
+        "metadata": {"name": "one-metrics", "namespace": "tkg-system"}, "spec": {},
+    });
+    world.workload.put(INSTALL, install);
+    world.management.edit(CLUSTER, |cluster| {
+        cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    Box::pin(world.leader()).await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterDelete),
+        Some(GateReason::UninstallInProgress),
+        "{:?}",
+        world.record()
+    );
+}

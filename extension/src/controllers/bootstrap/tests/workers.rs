@@ -4,7 +4,19 @@ use rstest::rstest;
 use sluice_crds::{labels::label::CAPI_CLUSTER_NAME, run::Hook};
 
 use super::*;
-use crate::controllers::bootstrap::world::{VERSION, World};
+use crate::controllers::bootstrap::world::{VALUES, VERSION, World, values};
+
+/// Workers of this kind that run a version.
+fn workers(world: &World, kind: &str, plural: &str, version: &str) {
+    let path = format!("/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/{plural}/workers");
+    let labels = json!({CAPI_CLUSTER_NAME: "one", label::TOPOLOGY_OWNED: ""});
+    let workers = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"labels": labels},
+        "spec": {"clusterName": "one", "template": {"spec": {"version": version}}},
+        "status": {"versions": [{"version": version, "replicas": 1}]},
+    });
+    world.management.put(&path, workers);
+}
 
 #[rstest]
 #[case::a_machine_deployment("MachineDeployment", "machinedeployments")]
@@ -13,17 +25,7 @@ use crate::controllers::bootstrap::world::{VERSION, World};
 async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural: &str) {
     let world = World::new();
     world.control_plane_at(VERSION);
-    let workers = |version: &str| {
-        let path = format!("/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/{plural}/workers");
-        let labels = json!({CAPI_CLUSTER_NAME: "one", label::TOPOLOGY_OWNED: ""});
-        let workers = json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"labels": labels},
-            "spec": {"clusterName": "one", "template": {"spec": {"version": version}}},
-            "status": {"versions": [{"version": version, "replicas": 1}]},
-        });
-        world.management.put(&path, workers);
-    };
-    workers("v1.35.4");
+    workers(&world, kind, plural, "v1.35.4");
     world.pass().await;
     world.deployed();
     world.pass().await;
@@ -37,7 +39,7 @@ async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural:
         world.held(Hook::AfterWorkersUpgrade),
         Some(GateReason::WorkersUpgrading)
     );
-    workers(VERSION);
+    workers(&world, kind, plural, VERSION);
     world.pass().await;
     assert_eq!(
         world.held(Hook::AfterWorkersUpgrade),
@@ -45,4 +47,30 @@ async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural:
         "{:?}",
         world.record()
     );
+}
+
+/// The gate after the control plane stays open, and does not stand for that of the workers.
+#[tokio::test(start_paused = true)]
+async fn the_gate_of_workers_is_closed_before_what_it_rests_on_is_written_again() {
+    let world = World::new();
+    world.control_plane_at(VERSION);
+    workers(&world, "MachineDeployment", "machinedeployments", "v1.35.4");
+    Box::pin(world.pass()).await;
+    world.deployed();
+    Box::pin(world.pass()).await;
+    assert_eq!(
+        world.held(Hook::BeforeWorkersUpgrade),
+        None,
+        "{:?}",
+        world.record()
+    );
+    let before = world.workload.asked_to_write();
+    world.management.put(VALUES, values(2));
+    Box::pin(world.pass()).await;
+    assert_eq!(world.held(Hook::AfterControlPlaneUpgrade), None);
+    assert_eq!(
+        world.held(Hook::BeforeWorkersUpgrade),
+        Some(GateReason::PackagesNotReady)
+    );
+    assert_eq!(world.workload.asked_to_write(), before);
 }
