@@ -228,3 +228,44 @@ async fn what_is_altered_in_a_pause_is_found_after_it() {
     world.pass().await;
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
+
+/// Its proofs are recorded: nothing but a pause kept it closed.
+#[tokio::test(start_paused = true)]
+async fn a_gate_opens_after_a_pause_for_what_the_servers_say() {
+    let world = Box::pin(World::released()).await;
+    let pause = |paused: bool| {
+        world
+            .management
+            .edit(BOOTSTRAP, |bootstrap| bootstrap["spec"]["paused"] = json!(paused));
+    };
+    pause(true);
+    Box::pin(world.pass()).await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::BootstrapPaused)
+    );
+    pause(false);
+    let leader = Box::pin(world.leader()).await;
+    change(&world.workload, "apps", |app| {
+        app["status"]["conditions"] = json!([{"type": "ReconcileFailed", "status": "True"}]);
+    });
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::PackageFailed),
+        "{:?}",
+        world.record()
+    );
+}
+
+/// Only its own policy says when a package is waited for.
+#[tokio::test(start_paused = true)]
+async fn the_policy_of_another_package_lets_nothing_go() {
+    let world = World::new();
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["upgradePolicy"] =
+            json!({"packages": [{"package": "metrics", "phase": "AfterControlPlane"}]});
+    });
+    world.pass().await;
+    assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
+}

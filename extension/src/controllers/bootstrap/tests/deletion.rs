@@ -1,10 +1,12 @@
 //! The deletion of a Cluster that has a package of its own beside those of the release.
 
 use rstest::rstest;
-use sluice_crds::run::Hook;
+use sluice_crds::{labels::annotation, run::Hook};
 
 use super::*;
-use crate::controllers::bootstrap::world::{BOOTSTRAP, CLUSTER, PACKAGES, World, package_of};
+use crate::controllers::bootstrap::world::{
+    BOOTSTRAP, CLUSTER, KUBECONFIG, PACKAGES, World, kubeconfig_secret, package_of,
+};
 
 const METRICS: &str = "metrics.example.com.1.9.0";
 const INSTALL: &str = "/apis/packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packageinstalls/one-metrics";
@@ -50,9 +52,8 @@ async fn a_deletion_waits_for_an_additional_package_that(
     assert_eq!(world.workload.names("packageinstalls"), left);
 }
 
-/// The gates of an upgrade say nothing of the deletion.
-#[tokio::test(start_paused = true)]
-async fn a_deletion_waits_also_where_an_upgrade_was_let_go() {
+/// A Cluster whose upgrade was let go, with an additional package that is installed, on its way to be deleted.
+async fn deleted() -> World {
     let world = Box::pin(World::released()).await;
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
@@ -65,10 +66,35 @@ async fn a_deletion_waits_also_where_an_upgrade_was_let_go() {
     world.management.edit(CLUSTER, |cluster| {
         cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
+    world
+}
+
+type Edit = fn(&World);
+
+/// The gates of the upgrade, which are open, say nothing of the deletion.
+#[rstest]
+#[case::is_installed((|_| {}) as Edit, Some(GateReason::UninstallInProgress))]
+#[case::is_skipped((|world| world.management.edit(BOOTSTRAP, |bootstrap| {
+    bootstrap["metadata"]["annotations"][annotation::SKIP_PACKAGE_INSTALL_DELETION] = json!("metrics");
+})) as Edit, None)]
+#[case::has_a_neighbour_that_is_skipped((|world| world.management.edit(BOOTSTRAP, |bootstrap| {
+    bootstrap["metadata"]["annotations"][annotation::SKIP_PACKAGE_INSTALL_DELETION] = json!("antrea");
+})) as Edit, Some(GateReason::UninstallInProgress))]
+#[case::cannot_be_listed((|world| world.workload.refuse("/packageinstalls", 500)) as Edit, Some(GateReason::UninstallInProgress))]
+#[case::has_no_kind_any_more((|world| world.workload.refuse("/packageinstalls", 404)) as Edit, None)]
+#[case::has_no_kubeconfig((|world| world.management.remove(KUBECONFIG)) as Edit, None)]
+#[case::has_a_kubeconfig_that_is_refused((|world| world.management.put(KUBECONFIG, kubeconfig_secret("{}"))) as Edit, Some(GateReason::UninstallInProgress))]
+#[tokio::test(start_paused = true)]
+async fn a_deletion_after_an_upgrade_waits_for_a_package_that(
+    #[case] edit: Edit,
+    #[case] held: Option<GateReason>,
+) {
+    let world = deleted().await;
+    edit(&world);
     Box::pin(world.leader()).await;
     assert_eq!(
         world.held(Hook::BeforeClusterDelete),
-        Some(GateReason::UninstallInProgress),
+        held,
         "{:?}",
         world.record()
     );
