@@ -50,14 +50,21 @@ impl ObjectServer {
         self.state().objects.get(path).cloned()
     }
 
+    /// The paths and objects of a kind.
+    pub(crate) fn all(&self, plural: &str) -> Vec<(String, Value)> {
+        let kind = format!("/{plural}/");
+        let state = self.state();
+        let of_kind = state.objects.iter().filter(|(path, _)| path.contains(&kind));
+        of_kind
+            .map(|(path, object)| (path.clone(), object.clone()))
+            .collect()
+    }
+
     /// The path and the object of a kind of which there is one.
     pub(crate) fn only(&self, plural: &str) -> (String, Value) {
-        let state = self.state();
-        let kind = format!("/{plural}/");
-        let mut found = state.objects.iter().filter(|(path, _)| path.contains(&kind));
-        let (path, object) = found.next().unwrap_or_else(|| panic!("no {plural}"));
-        assert!(found.next().is_none(), "several {plural}");
-        (path.clone(), object.clone())
+        let mut found = self.all(plural);
+        assert_eq!(found.len(), 1, "{plural}");
+        found.remove(0)
     }
 
     /// The names of all objects of a kind.

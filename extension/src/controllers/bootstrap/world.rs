@@ -146,32 +146,43 @@ impl World {
         one_pass(&cluster(&leader), &leader).await.unwrap()
     }
 
-    /// kapp-controller has deployed what the PackageInstall asks for.
+    /// kapp-controller has deployed what each PackageInstall asks for.
     pub(crate) fn deployed(&self) {
-        let (path, mut install) = self.workload.only("packageinstalls");
+        for (path, install) in self.workload.all("packageinstalls") {
+            self.deploy(&path, install);
+        }
+    }
+
+    fn deploy(&self, path: &str, mut install: Value) {
         let is = |type_: &str| json!([{"type": type_, "status": "True"}]);
+        let asked = &install["spec"]["packageRef"];
+        let packages = self.workload.all("packages");
+        let mut named = packages
+            .iter()
+            .filter(|(_, package)| package["spec"]["refName"] == asked["refName"]);
+        let package = &named.next().unwrap().1["spec"];
+        let version = package["version"].clone();
+        let mut spec = package["template"]["spec"].clone();
+        spec["template"][0]["ytt"]["valuesFrom"] = install["spec"]["values"].clone();
         install["metadata"]["generation"] = json!(1);
         install["status"] =
-            json!({"observedGeneration": 1, "version": "1.9.0", "conditions": is("ReconcileSucceeded")});
+            json!({"observedGeneration": 1, "version": version, "conditions": is("ReconcileSucceeded")});
         let owner = json!([{
             "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
             "name": install["metadata"]["name"], "uid": install["metadata"]["uid"],
         }]);
-        let (_, package) = self.workload.only("packages");
-        let mut spec = package["spec"]["template"]["spec"].clone();
-        spec["template"][0]["ytt"]["valuesFrom"] = install["spec"]["values"].clone();
         let app = json!({
             "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
             "metadata": {
                 "generation": 1, "ownerReferences": owner,
-                "annotations": {annotation::PACKAGE_VERSION: "1.9.0"},
+                "annotations": {annotation::PACKAGE_VERSION: version},
             },
             "spec": spec,
             "status": {"observedGeneration": 1, "conditions": is("ReconcileSucceeded")},
         });
         let name = path.rsplit('/').next().unwrap();
         self.workload.put(&format!("{APPS}/{name}"), app);
-        self.workload.put(&path, install);
+        self.workload.put(path, install);
     }
 
     pub(crate) fn record(&self) -> UpgradeRecord {

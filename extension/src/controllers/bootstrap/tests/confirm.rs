@@ -269,3 +269,36 @@ async fn the_policy_of_another_package_lets_nothing_go() {
     world.pass().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
 }
+
+/// Each has values of its own.
+#[tokio::test(start_paused = true)]
+async fn additional_packages_are_confirmed_each_for_itself() {
+    let world = World::new();
+    let additional = ["metrics", "logs"].map(|name| {
+        let secret = format!("/api/v1/namespaces/team-a/secrets/{name}-values");
+        world
+            .management
+            .put(&secret, values(name.len().try_into().unwrap()));
+        let ref_name = format!("{name}.example.com");
+        let package = package_of(&ref_name, "1.9.0", "a");
+        world
+            .management
+            .put(&format!("{PACKAGES}/{ref_name}.1.9.0"), package);
+        json!({
+            "refName": format!("{ref_name}.1.9.0"), "valuesFrom": {"secretRef": format!("{name}-values")},
+        })
+    });
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["additionalPackages"] = json!(additional);
+    });
+    Box::pin(world.pass()).await;
+    world.deployed();
+    Box::pin(world.pass()).await;
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        None,
+        "{:?}",
+        world.record()
+    );
+    assert_eq!(world.record().packages.len(), 3);
+}
