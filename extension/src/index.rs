@@ -78,7 +78,7 @@ impl Index {
     /// Whether the stores were complete once. Their age is no matter of readiness: while the API server is away all replicas
     /// are stale, and a Cluster API that restarts then does not start without an endpoint to discover.
     #[must_use]
-    pub fn is_synced(&self) -> bool {
+    pub fn was_filled(&self) -> bool {
         self.0.stores.get().is_some()
     }
 

@@ -75,7 +75,7 @@ where
                         Ok(Err(why)) => set(State::Unreadable(why)),
                         Err(_) => set(State::not_found_in_time()),
                     }
-                    Ended::Unread
+                    Ended::NeverReadable
                 };
                 let ended = AssertUnwindSafe(attempt).catch_unwind().await;
                 let ended = ended.unwrap_or_else(|_panic| {

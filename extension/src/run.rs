@@ -111,7 +111,7 @@ async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
     let (synced, listening) = (index.clone(), Instant::now());
     health.check("index", move || {
         // A Cluster API that starts meanwhile needs an endpoint to discover, or it ends. Until the index is filled calls are held.
-        if synced.is_synced() || listening.elapsed() >= STARTING {
+        if synced.was_filled() || listening.elapsed() >= STARTING {
             Ok(())
         } else {
             Err("not synced".to_owned())

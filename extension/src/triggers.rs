@@ -16,7 +16,7 @@ pub struct Trigger {
     /// The Cluster.
     pub cluster: ClusterRef,
     /// Whether something has changed that the stores do not show, so that it has to be read.
-    pub unseen: bool,
+    pub needs_read: bool,
 }
 
 /// The sending side. Before [`Self::listen`] nothing is kept: a replica that does not lead may run for months, and
@@ -39,7 +39,7 @@ impl Triggers {
     pub fn wake(&self, cluster: ClusterRef) {
         self.send(Trigger {
             cluster,
-            unseen: false,
+            needs_read: false,
         });
     }
 
@@ -47,7 +47,7 @@ impl Triggers {
     pub fn wake_to_read(&self, cluster: ClusterRef) {
         self.send(Trigger {
             cluster,
-            unseen: true,
+            needs_read: true,
         });
     }
 

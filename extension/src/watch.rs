@@ -141,7 +141,7 @@ where
 {
     /// Ends in a panic where that would be the matter of every Cluster: see [`crate::stores`].
     async fn run(mut self) {
-        let isolated = self.followed().is_isolated();
+        let isolated = self.followed().is_untrusted();
         loop {
             let following = self.until_given_up();
             let why = if isolated {

@@ -82,26 +82,25 @@ impl Judgement {
         self.record.state == PackageState::Ready
     }
 
-    /// The same for an App that [is not made from](is_made_from) its Package. What is not proven anyway keeps its own reason.
+    /// Without the proof, because the App [is not made from](is_made_from) its Package. A package without a proof keeps its own reason.
     #[must_use]
-    pub fn not_made_from(self, package: &str) -> Self {
-        if !self.ready() && !self.settled {
-            return self;
-        }
+    pub fn withdrawn_for_app(self, package: &str) -> Self {
         let message = format!("waiting for an App that is made from Package {package} as it is");
-        let hold = Hold::new(PackageReason::AppTemplateMismatch, message);
-        self.without_proof(PackageState::Reconciling, hold)
+        self.withdrawn(PackageReason::AppTemplateMismatch, message)
     }
 
-    /// The same for a PackageInstall that has to be written: it does not ask for all that it has to.
+    /// Without the proof, because the PackageInstall does not ask for all that it has to. A package without a proof keeps its own reason.
     #[must_use]
-    pub fn asked_otherwise(self) -> Self {
+    pub fn withdrawn_for_install(self) -> Self {
+        let message = "waiting for a PackageInstall that asks for what it has to";
+        self.withdrawn(PackageReason::PackageInstallMismatch, message)
+    }
+
+    fn withdrawn(self, reason: PackageReason, message: impl Into<String>) -> Self {
         if !self.ready() && !self.settled {
             return self;
         }
-        let message = "waiting for a PackageInstall that asks for what it has to";
-        let hold = Hold::new(PackageReason::PackageInstallMismatch, message);
-        self.without_proof(PackageState::Reconciling, hold)
+        self.without_proof(PackageState::Reconciling, Hold::new(reason, message))
     }
 
     /// The same with how often what the package is deployed from was found altered, `so_far` and, if so, once more. What was
@@ -166,7 +165,7 @@ pub fn judge(
 
 /// What is known of a package while its API server does not answer: the proof it had, if it is for the same target.
 #[must_use]
-pub fn unseen(target: &Target<'_>, latch: Option<&PackageRecord>) -> Judgement {
+pub fn judge_from_record(target: &Target<'_>, latch: Option<&PackageRecord>) -> Judgement {
     let proves = |latch: &&PackageRecord| {
         latch.state != PackageState::Ready || covers(latch.proven_readiness, target.readiness)
     };

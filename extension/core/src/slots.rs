@@ -128,7 +128,7 @@ impl Troubles {
 
     /// Why a Cluster that waits for a slot may not be as its record says: its last pass came to no end, or it waits for long.
     #[must_use]
-    pub fn unseen(&self, uid: &str, now: Instant) -> Option<Hold> {
+    pub fn hold_while_waiting(&self, uid: &str, now: Instant) -> Option<Hold> {
         let unfinished = self.unfinished.get(uid)?;
         let waits_long = now.duration_since(unfinished.since) >= UNSEEN;
         unfinished.hold.clone().or_else(|| waits_long.then(cut_off))

@@ -36,19 +36,19 @@ pub(crate) trait Host<S: Subject>: Sync {
     fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Answer, Failure>> + Send;
 
     /// Keeps what the next pass has to know, because writes are about to be made: a pass that is cut off may have made them.
-    fn writing(&self, after: S::After) -> impl Future<Output = ()> + Send;
+    fn writing(&self, effects: S::Effects) -> impl Future<Output = ()> + Send;
 }
 
 /// Makes one pass. Says what came of it, and what it has left.
-pub(crate) async fn run<S, H>(host: &H, facts: &S, memory: &S::Memory) -> (Result<Done, Error>, S::After)
+pub(crate) async fn run<S, H>(host: &H, facts: &S, memory: &S::Memory) -> (Result<Done, Error>, S::Effects)
 where
     S: Subject<Hold: Display>,
     H: Host<S>,
 {
     let mut known = Known::new(facts, memory, clock());
     loop {
-        let mut after = S::after(memory);
-        let outcome = match S::pass(&known, &mut after) {
+        let mut effects = S::effects(memory);
+        let outcome = match S::pass(&known, &mut effects) {
             Ok(done) => Ok(done),
             Err(Stop::Need(asks)) => match known.unanswered(asks) {
                 Ok(asks) => {
@@ -58,7 +58,7 @@ where
                 Err(error) => Err(error),
             },
             Err(Stop::Write(writes)) => {
-                host.writing(after).await;
+                host.writing(effects).await;
                 write(host, &mut known, writes).await;
                 continue;
             }
@@ -66,15 +66,15 @@ where
             // A pass answers for its own holds: one that arrives here is a bug.
             Err(Stop::Held(hold)) => Err(Error::Unfinished(hold.to_string())),
         };
-        return (outcome, after);
+        return (outcome, effects);
     }
 }
 
 /// When the next pass is made.
 pub(crate) fn action(done: Done) -> Action {
     match done {
-        Done::After(time) => Action::requeue(time),
-        Done::Wait | Done::Forget => Action::await_change(),
+        Done::RequeueAfter(time) => Action::requeue(time),
+        Done::AwaitChange | Done::Forget => Action::await_change(),
     }
 }
 
@@ -85,7 +85,7 @@ async fn read<S: Subject>(host: &impl Host<S>, known: &mut Known<'_, S>, asks: H
         .map(async |ask| (reads::answer(host, &ask).await, ask));
     let mut answers = stream::iter(read).buffer_unordered(AT_ONCE);
     while let Some((answer, ask)) = answers.next().await {
-        known.learn(ask, answer);
+        known.record_answer(ask, answer);
     }
 }
 
@@ -93,7 +93,7 @@ async fn read<S: Subject>(host: &impl Host<S>, known: &mut Known<'_, S>, asks: H
 async fn write<S: Subject, H: Host<S>>(host: &H, known: &mut Known<'_, S>, writes: Vec<Write>) {
     for write in writes {
         // Several packages need the same identity.
-        if known.has_made(&write) {
+        if known.has_outcome(&write) {
             continue;
         }
         let outcome = match host.client(write.key.server) {
@@ -101,7 +101,7 @@ async fn write<S: Subject, H: Host<S>>(host: &H, known: &mut Known<'_, S>, write
             Err(unconnected) => Err(unconnected),
         };
         let refused = outcome.is_err();
-        known.wrote(write, outcome);
+        known.record_outcome(write, outcome);
         if refused {
             return;
         }

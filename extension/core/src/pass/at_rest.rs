@@ -8,7 +8,7 @@ use std::{
 use kube::ResourceExt as _;
 use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, UpgradeRecord};
 
-use super::{Known, after::After, packages::Packages, plan::Planned, validate::Validated};
+use super::{Known, effects::Effects, packages::Packages, plan::Planned, validate::Validated};
 use crate::{
     bootstrap::packages,
     proof::{Standing, standing},
@@ -34,7 +34,7 @@ fn planned_from(known: &Known<'_>, validated: &Validated, bootstrap: &ClusterBoo
 /// nothing is asked for it: values are read at the periodic look, and when a configuration of Sluice has written other ones.
 pub(super) fn rests(
     known: &Known<'_>,
-    after: &After,
+    effects: &Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Option<Duration> {
@@ -42,40 +42,40 @@ pub(super) fn rests(
         return None;
     }
     let planned_from = planned_from(known, validated, bootstrap)?;
-    after.memory.rests(planned_from, known.began.instant)
+    effects.memory.rests(planned_from, known.began.instant)
 }
 
 /// Remembers that nothing is to be done for the Cluster for this `time`.
 pub(super) fn rest(
     known: &Known<'_>,
-    after: &mut After,
+    effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     time: Duration,
 ) {
     let planned_from = planned_from(known, validated, bootstrap);
-    after.memory.rest(planned_from, known.began.instant, time);
+    effects.memory.rest(planned_from, known.began.instant, time);
 }
 
 impl Packages {
     /// When to look again, if the record already says that exactly these packages are proven and all is done. Packages that
     /// were edited in place concern every settled cluster at once, so each leaves them as they were until its own time.
-    pub(super) fn is_settled(
+    pub(super) fn when_completed(
         &self,
         known: &Known<'_>,
-        after: &mut After,
+        effects: &mut Effects,
         record: Option<&UpgradeRecord>,
     ) -> Option<Duration> {
         let record =
             record.filter(|record| record.outcome == Some(Outcome::Completed) && self.problem.is_none())?;
         match standing(&record.packages, self.planned.iter().map(Planned::target)) {
-            Standing::Edited => leaves_edits(known, after),
+            Standing::Edited => leaves_edits(known, effects),
             Standing::Proven => {
-                after.memory.has_no_edits();
+                effects.memory.clear_edits();
                 Some(known.facts.settings.sync_period)
             }
             Standing::Open => {
-                after.memory.has_no_edits();
+                effects.memory.clear_edits();
                 None
             }
         }
@@ -85,7 +85,7 @@ impl Packages {
     pub(super) fn leaves_edits(
         &self,
         known: &Known<'_>,
-        after: &mut After,
+        effects: &mut Effects,
         record: Option<&UpgradeRecord>,
     ) -> bool {
         let completed = record.filter(|record| record.outcome == Some(Outcome::Completed));
@@ -99,14 +99,14 @@ impl Packages {
         };
         let recorded: Vec<_> = record.packages.iter().filter(is_planned).cloned().collect();
         standing(&recorded, self.planned.iter().map(Planned::target)) == Standing::Edited
-            && leaves_edits(known, after).is_some()
+            && leaves_edits(known, effects).is_some()
     }
 }
 
-fn leaves_edits(known: &Known<'_>, after: &mut After) -> Option<Duration> {
+fn leaves_edits(known: &Known<'_>, effects: &mut Effects) -> Option<Duration> {
     let facts = known.facts;
     let over = facts.settings.sync_period;
-    after
+    effects
         .memory
         .leaves_edits(&facts.owner.uid, over, known.began.instant)
 }

@@ -9,36 +9,36 @@ use sluice_crds::{
 };
 
 use super::{
-    Failure, Known, Server, Sight, Step, Stop, after::After, ask::Key, failure::silent, install::pair,
+    Failure, Known, Server, Sight, Step, Stop, ask::Key, effects::Effects, failure::silent, install::pair,
     packages::Packages, plan::Planned, stop::together, validate::Validated, values, workload::Reach,
 };
 use crate::{
     bootstrap::{PackageFacts, Role, packages},
     build::{self, Repair},
     hold::{GateReason, Hold},
-    proof::{JudgedOn, is_made_from, judge, unseen},
+    proof::{JudgedOn, is_made_from, judge, judge_from_record},
     record::latch,
 };
 
 /// What became of a package since it was planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// Its values or its Package are other ones.
+    /// Its values or its Package are not those any more that were planned.
     Changed,
-    /// Nothing, but what was written for it is missing or says something else.
+    /// Its values Secret, or the copy of its Package, is missing or says something else than was written.
     Altered,
-    /// Nothing, but its App is not made from the Package.
+    /// Its App is not made from the Package.
     NotMade,
-    /// Nothing.
+    /// It is as it was planned.
     AsPlanned,
 }
 
-/// What a look at a package came to.
-enum Looked {
-    /// This.
-    As(Look),
+/// What a package is installed from, as the API servers have it.
+enum Inputs {
+    /// It is not what was planned.
+    Differ(Look),
     /// The Package that its App has to be made from.
-    At(Box<Package>),
+    Right(Box<Package>),
 }
 
 /// PackageInstall and App of one package.
@@ -48,7 +48,7 @@ type Pair = (Option<PackageInstall>, Option<App>);
 /// pass judged from watches must not confirm itself.
 pub(super) fn confirm(
     known: &Known<'_>,
-    after: &mut After,
+    effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
@@ -67,7 +67,7 @@ pub(super) fn confirm(
         Err(stop) => return Err(stop),
     };
     if packages.workload_uid.as_deref() != Some(uid.as_str()) {
-        packages.lose(after);
+        packages.lose(effects);
         return Ok(());
     }
     let looks: Vec<Look> = looks
@@ -76,10 +76,10 @@ pub(super) fn confirm(
         .zip(&pairs)
         .map(|((look, planned), pair)| match look {
             // Nothing was deployed yet from what is missing.
-            Looked::As(Look::Altered) if pair.0.is_none() && pair.1.is_none() => Ok(Look::AsPlanned),
-            Looked::As(look) => Ok(look),
-            Looked::At(package) if is_made(known, planned, pair, &package)? => Ok(Look::AsPlanned),
-            Looked::At(_) => Ok(Look::NotMade),
+            Inputs::Differ(Look::Altered) if pair.0.is_none() && pair.1.is_none() => Ok(Look::AsPlanned),
+            Inputs::Differ(look) => Ok(look),
+            Inputs::Right(package) if is_made(known, planned, pair, &package)? => Ok(Look::AsPlanned),
+            Inputs::Right(_) => Ok(Look::NotMade),
         })
         .collect::<Step<_>>()?;
     let record = known.facts.record();
@@ -88,10 +88,10 @@ pub(super) fn confirm(
         let target = planned.target();
         let latch = latch(record, &uid, target.name);
         let one = judge(&target, install.as_ref(), app.as_ref(), latch);
-        let one = planned.asked_for(known, install.as_ref(), one);
-        let one = packages.noting(known, planned, one)?;
+        let one = planned.check_install(known, install.as_ref(), one);
+        let one = packages.with_first_seen_run(known, planned, one)?;
         let one = match look {
-            Look::NotMade => one.not_made_from(&planned.package_name),
+            Look::NotMade => one.withdrawn_for_app(&planned.package_name),
             _ => one,
         };
         let altered = packages.altered.contains(&planned.install_name) || *look == Look::Altered;
@@ -103,7 +103,7 @@ pub(super) fn confirm(
     let mut looks = packages.planned.iter().zip(looks);
     if let Some((changed, _)) = looks.find(|(_, look)| matches!(look, Look::Changed | Look::Altered)) {
         // Whatever was altered is looked for, and put right, in the next pass.
-        after.memory.forget_looks();
+        effects.memory.forget_looks();
         let package = &changed.package_name;
         let changed = unknown(format!(
             "package {package} was changed while its proof was looked at"
@@ -160,13 +160,13 @@ fn silent_meanwhile(known: &Known<'_>, packages: &mut Packages, failure: &Failur
             let target = planned.target();
             let latch = last.and_then(|uid| latch(record, uid, target.name));
             let altered = packages.altered.contains(&planned.install_name);
-            *judged = unseen(&target, latch).with_repairs(planned.repairs, altered);
+            *judged = judge_from_record(&target, latch).with_repairs(planned.repairs, altered);
         }
     }
 }
 
 /// Looks at each package.
-fn looks(known: &Known<'_>, packages: &Packages, bootstrap: &ClusterBootstrap) -> Step<Vec<Looked>> {
+fn looks(known: &Known<'_>, packages: &Packages, bootstrap: &ClusterBootstrap) -> Step<Vec<Inputs>> {
     let each = packages
         .planned
         .iter()
@@ -175,7 +175,7 @@ fn looks(known: &Known<'_>, packages: &Packages, bootstrap: &ClusterBootstrap) -
 }
 
 /// Looks at what a package is installed from.
-fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Looked> {
+fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
     let system = &known.facts.settings.system_namespace;
     let (server, namespace) = at(known, planned);
     let on_management = planned.judged_on() == JudgedOn::Management;
@@ -198,28 +198,28 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
     together(needs)?;
 
     let values = match values {
-        None | Some(Err(Stop::Held(_))) => return Ok(Looked::As(Look::Changed)),
+        None | Some(Err(Stop::Held(_))) => return Ok(Inputs::Differ(Look::Changed)),
         Some(values) => values?,
     };
     if values != planned.values {
-        return Ok(Looked::As(Look::Changed));
+        return Ok(Inputs::Differ(Look::Changed));
     }
     let is_planned = |found: &Package| PackageFacts::of(found) == planned.facts;
     let Some(source) = source?.filter(is_planned) else {
-        return Ok(Looked::As(Look::Changed));
+        return Ok(Inputs::Differ(Look::Changed));
     };
     let wanted = planned.values_secret(&known.facts.owner, system);
     if !secret?.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded) {
-        return Ok(Looked::As(Look::Altered));
+        return Ok(Inputs::Differ(Look::Altered));
     }
     let package = match copy {
         None => source,
         Some(copy) => match copy?.filter(is_planned) {
-            None => return Ok(Looked::As(Look::Altered)),
+            None => return Ok(Inputs::Differ(Look::Altered)),
             Some(copy) => copy,
         },
     };
-    Ok(Looked::At(Box::new(package)))
+    Ok(Inputs::Right(Box::new(package)))
 }
 
 /// What `outcome` still needs to be read, to be joined with what others need.

@@ -9,8 +9,8 @@ use sluice_crds::{
 
 use super::{
     Done, Known, Server, Step, Stop, UNWATCHED,
-    after::After,
     ask::{Ask, Key},
+    effects::Effects,
     known::typed,
     status,
     stop::in_order,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Uninstalls, then lets the deletion go on.
-pub(super) fn delete(known: &Known<'_>, after: &mut After) -> Step<Done> {
+pub(super) fn delete(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
     // Cluster API does not go on with a paused Cluster either, and `clusterctl move` deletes paused ones that live on. No pass sees it
     // go, and a connection would stay.
@@ -34,11 +34,11 @@ pub(super) fn delete(known: &Known<'_>, after: &mut After) -> Step<Done> {
     let waiting = if is_uninstalled(facts.record()) {
         None
     } else {
-        uninstall(known, after, bootstrap)?
+        uninstall(known, effects, bootstrap)?
     };
-    status::deleting(known, after, bootstrap, waiting.as_ref())?;
+    status::deleting(known, effects, bootstrap, waiting.as_ref())?;
     Ok(if waiting.is_some() {
-        Done::After(UNWATCHED)
+        Done::RequeueAfter(UNWATCHED)
     } else {
         Done::Forget
     })
@@ -51,14 +51,14 @@ fn is_uninstalled(record: Option<&UpgradeRecord>) -> bool {
 }
 
 /// Deletes the PackageInstalls of additional packages. `None` once nothing is left to wait for.
-fn uninstall(known: &Known<'_>, after: &mut After, bootstrap: &ClusterBootstrap) -> Step<Option<Hold>> {
+fn uninstall(known: &Known<'_>, effects: &mut Effects, bootstrap: &ClusterBootstrap) -> Step<Option<Hold>> {
     let names = additional(&known.facts.owner, bootstrap);
     if names.is_empty() {
         return Ok(None);
     }
     if let Err(stop) = workload::connect(known) {
         let hold = stop.held()?;
-        after.close = true;
+        effects.disconnect = true;
         // A workload that was never reachable has nothing to uninstall.
         return Ok(Some(hold).filter(|hold| hold.reason != GateReason::KubeconfigNotFound));
     }

@@ -6,14 +6,14 @@ use sluice_crds::{foreign::Cluster, labels::annotation};
 
 use super::{
     Known, Server, Step, Stop,
-    after::{After, Event},
     ask::Key,
+    effects::{Effects, Event},
     write::Write,
 };
 use crate::cluster::legacy_pause;
 
 /// Removes what is left of a pause of the addons-manager, if the record releases the Cluster as it is.
-pub(super) fn remove(known: &Known<'_>, after: &mut After) -> Step<()> {
+pub(super) fn remove(known: &Known<'_>, effects: &mut Effects) -> Step<()> {
     let facts = known.facts;
     let cluster = &facts.cluster;
     let Some(pause) = legacy_pause(cluster, facts.record()) else {
@@ -37,14 +37,14 @@ pub(super) fn remove(known: &Known<'_>, after: &mut After) -> Step<()> {
         Err(Stop::Failed(failure)) if !failure.is_conflict() => {
             // The rest of the pass does not depend on it: the packages of a paused Cluster can be proven.
             let note = format!("the pause of the addons-manager cannot be removed: {failure}");
-            after.events.push(Event::Said("LegacyPauseNotRemoved", note));
+            effects.events.push(Event::Said("LegacyPauseNotRemoved", note));
             return Ok(());
         }
         Err(stop) => return Err(stop),
     }
     if pause.stopped {
         let note = "removed the pause of the addons-manager: the next step of the Cluster is released";
-        after
+        effects
             .events
             .push(Event::Said("LegacyPauseRemoved", note.to_owned()));
     }

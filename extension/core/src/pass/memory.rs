@@ -14,11 +14,11 @@ use super::Clock;
 use crate::{proof::last_moved, retry::spread};
 
 /// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.
-const EVERY: Duration = Duration::from_secs(9);
+const LOOK_EVERY: Duration = Duration::from_secs(9);
 
 /// How long a thing is believed to be as it was when it was looked at last, while looks at it are not answered: as long as the proofs
 /// of a silent workload are.
-const BELIEVED: Duration = Duration::from_mins(1);
+const TRUSTED_FOR: Duration = Duration::from_mins(1);
 
 /// How long an App that is being deployed may show nothing. kapp writes a line at least every minute while it waits.
 const STALLED: Duration = Duration::from_secs(90);
@@ -85,7 +85,7 @@ impl Memory {
     }
 
     /// No Package is edited any more.
-    pub(super) fn has_no_edits(&mut self) {
+    pub(super) fn clear_edits(&mut self) {
         self.edited_since = None;
     }
 
@@ -107,7 +107,7 @@ impl Memory {
     }
 
     /// Whether `app` has had this version for long, since it was first seen or since this was last said.
-    pub(super) fn is_stalled(&mut self, app: &App, clock: Clock) -> bool {
+    pub(super) fn nudge_is_due(&mut self, app: &App, clock: Clock) -> bool {
         let version = app.resource_version().unwrap_or_default();
         let by_its_account = last_moved(app).is_some_and(|moved| {
             clock.now.duration_since(moved) >= SignedDuration::from_secs(STALLED.as_secs().cast_signed())
@@ -135,7 +135,7 @@ impl Memory {
     }
 
     /// What was made sure of over another connection counts for nothing.
-    pub(super) fn connected(&mut self, connection: u64) {
+    pub(super) fn use_connection(&mut self, connection: u64) {
         if self.looks.connection != connection {
             self.looks = Looks {
                 connection,
@@ -145,7 +145,7 @@ impl Memory {
     }
 
     /// Whether stores that are still being filled are not believed yet.
-    pub(super) fn is_opening(&mut self, unfilled: bool, now: Instant) -> bool {
+    pub(super) fn awaits_first_lists(&mut self, unfilled: bool, now: Instant) -> bool {
         if !unfilled {
             self.unfilled_since = None;
             return false;
@@ -157,12 +157,12 @@ impl Memory {
     /// Whether `thing` has to be looked at: it never was with this `content`, or it is needed and the last look is some time ago.
     pub(super) fn is_due(&self, thing: &str, content: &str, need: Need, now: Instant) -> bool {
         let age = self.age(thing, content, now);
-        age.is_none_or(|age| need != Need::Nothing && age >= EVERY)
+        age.is_none_or(|age| need != Need::Nothing && age >= LOOK_EVERY)
     }
 
     /// Whether `thing` is believed to have this `content` although it cannot be looked at. What is still to be proven is not.
     pub(super) fn is_believed(&self, thing: &str, content: &str, need: Need, now: Instant) -> bool {
-        need == Need::OpenGate && self.age(thing, content, now).is_some_and(|age| age < BELIEVED)
+        need == Need::OpenGate && self.age(thing, content, now).is_some_and(|age| age < TRUSTED_FOR)
     }
 
     fn age(&self, thing: &str, content: &str, now: Instant) -> Option<Duration> {
@@ -178,7 +178,7 @@ impl Memory {
     }
 
     /// Nothing is looked at any more: the cluster is settled.
-    pub(super) fn settled(&mut self) {
+    pub(super) fn forget_observations(&mut self) {
         self.apps.clear();
         self.looks = Looks::default();
     }
@@ -209,7 +209,7 @@ mod tests {
         );
         assert_eq!(memory.leaves_edits("uid", OVER, began + time), None);
         assert_eq!(memory.leaves_edits("uid", OVER, began + OVER), None);
-        memory.has_no_edits();
+        memory.clear_edits();
         assert_eq!(
             memory.leaves_edits("uid", OVER, began + OVER),
             Some(time),
@@ -236,7 +236,7 @@ mod tests {
         use Need::{Nothing, OpenGate, Proof};
         let (mut memory, began) = (Memory::default(), Instant::now());
         let at = |seconds| began + Duration::from_secs(seconds);
-        memory.connected(1);
+        memory.use_connection(1);
         assert!(
             memory.is_due("Secret one", "a", Nothing, at(0)),
             "never looked at"
@@ -258,11 +258,11 @@ mod tests {
     fn what_was_looked_at_is_forgotten_with_its_connection() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let is_due = |memory: &Memory| memory.is_due("Secret one", "a", Need::Nothing, now);
-        memory.connected(1);
+        memory.use_connection(1);
         memory.looked("Secret one", "a", now);
-        memory.connected(1);
+        memory.use_connection(1);
         assert!(!is_due(&memory), "over the same connection");
-        memory.connected(2);
+        memory.use_connection(2);
         assert!(is_due(&memory), "over another connection");
         memory.looked("Secret one", "a", now);
         memory.forget_looks();
@@ -310,7 +310,7 @@ mod tests {
     /// Whether it is found stalled at each of these seconds.
     fn found(moved: bool, seconds: &[u64]) -> Vec<bool> {
         let (mut memory, began) = (Memory::default(), Instant::now());
-        let at = |&second: &u64| memory.is_stalled(&app("one", "7", moved), clock(began, second));
+        let at = |&second: &u64| memory.nudge_is_due(&app("one", "7", moved), clock(began, second));
         seconds.iter().map(at).collect()
     }
 
@@ -319,7 +319,7 @@ mod tests {
         let (mut memory, began) = (Memory::default(), Instant::now());
         for step in 0..10 {
             let app = app("one", &step.to_string(), false);
-            assert!(!memory.is_stalled(&app, clock(began, 90 * step)));
+            assert!(!memory.nudge_is_due(&app, clock(began, 90 * step)));
         }
     }
 
@@ -344,8 +344,8 @@ mod tests {
     #[test]
     fn each_app_has_its_own_time() {
         let (mut memory, began) = (Memory::default(), Instant::now());
-        assert!(!memory.is_stalled(&app("one", "7", false), clock(began, 0)));
-        assert!(!memory.is_stalled(&app("two", "7", false), clock(began, 90)));
-        assert!(memory.is_stalled(&app("one", "7", false), clock(began, 90)));
+        assert!(!memory.nudge_is_due(&app("one", "7", false), clock(began, 0)));
+        assert!(!memory.nudge_is_due(&app("two", "7", false), clock(began, 90)));
+        assert!(memory.nudge_is_due(&app("one", "7", false), clock(began, 90)));
     }
 }

@@ -3,11 +3,11 @@
 //! It starts from its beginning in each round. It returns the reads or writes that it still needs, and goes on from their results in
 //! the next round. So nothing is recorded as done that was only intended.
 
-mod after;
 mod at_rest;
 mod confirm;
 mod delete;
 mod draft;
+mod effects;
 mod facts;
 mod failure;
 mod install;
@@ -27,7 +27,7 @@ mod workload;
 
 use std::time::Duration;
 
-pub use after::{After, Event};
+pub use effects::{Effects, Event};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, pass_failed};
 pub use memories::Memories;
@@ -58,15 +58,15 @@ pub type Known<'a> = step::Known<'a, Facts>;
 
 impl Subject for Facts {
     type Memory = Memory;
-    type After = After;
+    type Effects = Effects;
     type Hold = Hold;
 
-    fn after(memory: &Memory) -> After {
-        After::of(memory)
+    fn effects(memory: &Memory) -> Effects {
+        Effects::of(memory)
     }
 
-    fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
-        pass(known, after)
+    fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+        pass(known, effects)
     }
 }
 
@@ -74,25 +74,25 @@ impl Subject for Facts {
 ///
 /// # Errors
 /// What has to be read or written before it goes on; or why it cannot.
-pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
+pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
     if facts.cluster.metadata.deletion_timestamp.is_some() {
-        legacy_pause::remove(known, after)?;
-        return delete::delete(known, after);
+        legacy_pause::remove(known, effects)?;
+        return delete::delete(known, effects);
     }
     match &facts.unknown {
-        None => legacy_pause::remove(known, after)?,
+        None => legacy_pause::remove(known, effects)?,
         // The watch of the kind wakes the Cluster.
-        Some(Unknown::Reading) => return Ok(Done::After(WITH_PROBLEM)),
+        Some(Unknown::Reading) => return Ok(Done::RequeueAfter(WITH_PROBLEM)),
         Some(Unknown::Unreadable(hold)) => {
-            status::unseen(known, after, hold)?;
-            return Ok(Done::After(WITH_PROBLEM));
+            status::close_gates_for(known, effects, hold)?;
+            return Ok(Done::RequeueAfter(WITH_PROBLEM));
         }
     }
     let validated = validate::validate(known)?;
     let (bootstrap, problem) = draft::changed(known, &validated)?;
     let Some(bootstrap) = bootstrap else {
-        return Ok(without_bootstrap(after, problem));
+        return Ok(without_bootstrap(effects, problem));
     };
     // What was merged may be something else by now.
     let problem = match problem {
@@ -100,32 +100,32 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
         None => validate::below_release(known, &validated, &bootstrap)?,
     };
     if problem.is_none()
-        && let Some(left) = at_rest::rests(known, after, &validated, &bootstrap)
+        && let Some(left) = at_rest::rests(known, effects, &validated, &bootstrap)
     {
-        return Ok(Done::After(left));
+        return Ok(Done::RequeueAfter(left));
     }
-    after.memory.wake();
+    effects.memory.wake();
     let (mut packages, may_write) =
-        packages::packages(known, after, &validated, &bootstrap, problem.as_ref())?;
+        packages::packages(known, effects, &validated, &bootstrap, problem.as_ref())?;
     if may_write {
         packages.record_first =
-            record_first::closes_a_gate(known, &after.memory, &validated, &bootstrap, &packages);
+            record_first::closes_a_gate(known, &effects.memory, &validated, &bootstrap, &packages);
         if !packages.record_first {
-            packages.install(known, after)?;
-            nudge::run(known, after, &packages)?;
+            packages.install(known, effects)?;
+            nudge::run(known, effects, &packages)?;
         }
     }
-    status::status(known, after, &validated, &bootstrap, packages)
+    status::status(known, effects, &validated, &bootstrap, packages)
 }
 
 /// A Cluster without ClusterBootstrap has no record to carry the reason, so hooks and events do.
-fn without_bootstrap(after: &mut After, problem: Option<Hold>) -> Done {
-    after.note = Some(problem.clone());
+fn without_bootstrap(effects: &mut Effects, problem: Option<Hold>) -> Done {
+    effects.note = Some(problem.clone());
     let Some(hold) = problem else {
-        return Done::Wait;
+        return Done::AwaitChange;
     };
-    after.events.push(Event::Held(hold));
-    Done::After(UNWATCHED)
+    effects.events.push(Event::Held(hold));
+    Done::RequeueAfter(UNWATCHED)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use sluice_crds::labels::annotation;
 
 use super::{
     Known, Server, Step, Stop,
-    after::After,
     ask::Key,
+    effects::Effects,
     packages::{Packages, watched},
     stop::in_order,
     write::Write,
@@ -17,7 +17,7 @@ use crate::proof::is_underway;
 /// Has kapp-controller work again on every App that says it is being deployed and has not moved for long: an App is worked
 /// on at once when a Secret with its values changes. One that is only slow is deployed once more afterwards, which changes
 /// nothing. The App of a cluster's kapp-controller is one of the management cluster.
-pub(super) fn run(known: &Known<'_>, after: &mut After, packages: &Packages) -> Step<()> {
+pub(super) fn run(known: &Known<'_>, effects: &mut Effects, packages: &Packages) -> Step<()> {
     let facts = known.facts;
     let unproven = packages
         .planned
@@ -29,7 +29,7 @@ pub(super) fn run(known: &Known<'_>, after: &mut After, packages: &Packages) -> 
             return Ok(());
         }
         let (_, app) = watched(known, planned)?;
-        if !app.is_some_and(|app| is_underway(&app) && after.memory.is_stalled(&app, known.began)) {
+        if !app.is_some_and(|app| is_underway(&app) && effects.memory.nudge_is_due(&app, known.began)) {
             return Ok(());
         }
         let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);

@@ -9,8 +9,8 @@ use sluice_crds::{
 
 use super::{
     Known, Server, Step, Stop,
-    after::After,
     ask::Moment,
+    effects::Effects,
     failure::{refused, write_refused},
     install::install,
     memory::Need,
@@ -24,7 +24,7 @@ use crate::{
     bootstrap::Role,
     digest::DigestInputs,
     hold::{GateReason, Hold},
-    proof::{JudgedOn, Judgement, Standing, judge, standing, unseen},
+    proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
     record::latch,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct Packages {
     /// The PackageInstall of each, in the order of `planned`.
     pub(super) installs: Vec<Option<Arc<PackageInstall>>>,
     /// When to look again, if the record says that all is done, so that nothing was looked at.
-    pub(super) settled: Option<Duration>,
+    pub(super) next_look: Option<Duration>,
     pub(super) reach: Reach,
     /// Whether there is a connection to the workload.
     pub(super) connected: bool,
@@ -59,7 +59,7 @@ pub(super) struct Packages {
 /// The packages of `bootstrap`, planned and judged as they are, and whether something may be written for them.
 pub(super) fn packages(
     known: &Known<'_>,
-    after: &mut After,
+    effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     problem: Option<&Hold>,
@@ -78,7 +78,7 @@ pub(super) fn packages(
     let Plan {
         planned,
         problem: mut missing,
-        mut stops,
+        mut forbids_writes,
     } = plan(recorded)?;
     let waiting = missing
         .as_ref()
@@ -94,7 +94,7 @@ pub(super) fn packages(
         planned,
         judged: Vec::new(),
         installs: Vec::new(),
-        settled: None,
+        next_look: None,
         reach: Reach::creating(),
         connected: false,
         problem: problem.cloned().or(missing),
@@ -104,22 +104,22 @@ pub(super) fn packages(
         workload_uid: recorded.map(str::to_owned),
         altered: Vec::new(),
     };
-    packages.settled = packages.is_settled(known, after, record);
-    if packages.settled.is_some() {
-        after.memory.settled();
-        after.close = true;
+    packages.next_look = packages.when_completed(known, effects, record);
+    if packages.next_look.is_some() {
+        effects.memory.forget_observations();
+        effects.disconnect = true;
         return Ok((packages, false));
     }
     if stage.is_some() {
         match connect(known) {
             Ok(connection) => {
-                after.memory.connected(connection);
+                effects.memory.use_connection(connection);
                 packages.connected = true;
-                packages.reach(known, after)?;
+                packages.reach(known, effects)?;
             }
             Err(stop) => {
                 packages.reach = Reach::NotYet(stop.held()?);
-                after.close = true;
+                effects.disconnect = true;
             }
         }
     }
@@ -129,56 +129,56 @@ pub(super) fn packages(
         packages.workload_uid = Some(uid.to_owned());
         packages.planned = there.planned;
         packages.problem = problem.cloned().or(there.problem);
-        stops = there.stops;
+        forbids_writes = there.forbids_writes;
     }
     let may_write = validated.paused.is_none()
         && problem.is_none()
-        && !stops
-        && !packages.leaves_edits(known, after, record)
+        && !forbids_writes
+        && !packages.leaves_edits(known, effects, record)
         && stage.is_some()
         && packages.workload_uid.is_some()
         && packages.reach.uid().is_some();
-    packages.judge(known, after)?;
+    packages.judge(known, effects)?;
     Ok((packages, may_write))
 }
 
 impl Packages {
     /// Brings them to where they shall be, as far as that is possible now, and judges them again.
-    pub(super) fn install(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
-        self.write(known, after)?;
+    pub(super) fn install(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
+        self.write(known, effects)?;
         // It may have been lost meanwhile.
         self.moment = Moment::BeforeJudging;
-        self.reach(known, after)?;
-        self.judge(known, after)
+        self.reach(known, effects)?;
+        self.judge(known, effects)
     }
 
     /// Asks the workload how it is.
-    fn reach(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
+    fn reach(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
         if self.connected {
             self.reach = reach(known, self.moment)?;
             if matches!(self.reach, Reach::Lost(_)) {
-                self.lose(after);
+                self.lose(effects);
             }
         }
         Ok(())
     }
 
     /// Closes the connection; the next pass opens another one.
-    pub(super) fn lose(&mut self, after: &mut After) {
-        after.close = true;
+    pub(super) fn lose(&mut self, effects: &mut Effects) {
+        effects.disconnect = true;
         self.connected = false;
         self.reach = Reach::lost();
     }
 
     /// Stage 0, then the others. kapp-controller is what gives the proof of all others, so nothing of a hop is written to
     /// the workload before it is proven itself.
-    fn write(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
+    fn write(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
         let is_first = |planned: &&Planned| planned.role == Role::KappController;
         let record = known.facts.record();
         for planned in self.planned.iter().filter(is_first) {
             let mut altered = false;
             let need = need(record, planned);
-            let written = install(known, &mut after.memory, planned, need, &mut altered);
+            let written = install(known, &mut effects.memory, planned, need, &mut altered);
             if altered {
                 self.altered.push(planned.install_name.clone());
             }
@@ -206,11 +206,11 @@ impl Packages {
             let need = need(record, planned);
             // Before the first list it is not known whether anything has to be written. What needs its proof is written anyway: a late
             // write is refused.
-            if need != Need::Proof && self.is_opening(known, after, planned)? {
+            if need != Need::Proof && self.stores_are_filling(known, effects, planned)? {
                 return Ok(());
             }
             let mut is_altered = false;
-            let outcome = install(known, &mut after.memory, planned, need, &mut is_altered);
+            let outcome = install(known, &mut effects.memory, planned, need, &mut is_altered);
             if is_altered {
                 altered.push(planned.install_name.clone());
             }
@@ -230,7 +230,7 @@ impl Packages {
             }
             if failure.is_not_found() {
                 // Its namespace or its kind is gone, and maybe more.
-                after.memory.forget_looks();
+                effects.memory.forget_looks();
             }
             Err(refused(&planned.package_name, &failure).into())
         }));
@@ -259,7 +259,7 @@ impl Packages {
     }
 
     /// Judges every package from the watches.
-    fn judge(&mut self, known: &Known<'_>, after: &mut After) -> Step<()> {
+    fn judge(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
         self.judged.clear();
         self.installs.clear();
         let record = known.facts.record();
@@ -283,13 +283,14 @@ impl Packages {
                 .and_then(|uid| latch(record, uid, target.name));
             // While the server is not reached, or its stores are not filled, what is recorded as proven stays so; how long, the gates
             // say.
-            let judged = if self.sees(planned) && !self.is_opening(known, after, planned)? {
-                let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
-                let judged = planned.asked_for(known, install.as_deref(), judged);
-                self.noting(known, planned, judged)?
-            } else {
-                unseen(&target, latch)
-            };
+            let judged =
+                if self.server_answered(planned) && !self.stores_are_filling(known, effects, planned)? {
+                    let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
+                    let judged = planned.check_install(known, install.as_deref(), judged);
+                    self.with_first_seen_run(known, planned, judged)?
+                } else {
+                    judge_from_record(&target, latch)
+                };
             let altered = self.altered.contains(&planned.install_name);
             self.judged.push(judged.with_repairs(planned.repairs, altered));
             self.installs.push(install);
@@ -298,22 +299,22 @@ impl Packages {
     }
 
     /// Whether the server that says how far a package is was reached in this pass.
-    fn sees(&self, planned: &Planned) -> bool {
+    fn server_answered(&self, planned: &Planned) -> bool {
         planned.judged_on() == JudgedOn::Management || self.reach.uid().is_some()
     }
 
     /// Whether the connection that says how far a package is was opened a moment ago, and its stores were not filled yet.
-    fn is_opening(&self, known: &Known<'_>, after: &mut After, planned: &Planned) -> Step<bool> {
+    fn stores_are_filling(&self, known: &Known<'_>, effects: &mut Effects, planned: &Planned) -> Step<bool> {
         if planned.server() == Server::Management || !self.connected {
             return Ok(false);
         }
         let filled = known.watched(planned.server(), &planned.install_name)?.filled;
-        Ok(after.memory.is_opening(!filled, known.began.instant))
+        Ok(effects.memory.awaits_first_lists(!filled, known.began.instant))
     }
 
     /// Whether a package of which no PackageInstall is known has none.
-    pub(super) fn shows(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
-        if !self.sees(planned) {
+    pub(super) fn absence_is_known(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+        if !self.server_answered(planned) {
             return Ok(false);
         }
         let watched = known.watched(planned.server(), &planned.install_name)?;
@@ -321,7 +322,12 @@ impl Packages {
     }
 
     /// `judged` with the run that the watch of the workload's Apps showed first.
-    pub(super) fn noting(&self, known: &Known<'_>, planned: &Planned, judged: Judgement) -> Step<Judgement> {
+    pub(super) fn with_first_seen_run(
+        &self,
+        known: &Known<'_>,
+        planned: &Planned,
+        judged: Judgement,
+    ) -> Step<Judgement> {
         if planned.judged_on() == JudgedOn::Management || !self.connected {
             return Ok(judged.noting(None));
         }

@@ -81,14 +81,16 @@ impl Planned {
     }
 
     /// `judged`, unless `found` does not ask for all that the PackageInstall has to.
-    pub(super) fn asked_for(
+    pub(super) fn check_install(
         &self,
         known: &Known<'_>,
         found: Option<&PackageInstall>,
         judged: Judgement,
     ) -> Judgement {
         match found {
-            Some(found) if !build::asks_for(found, &self.install(known.facts)) => judged.asked_otherwise(),
+            Some(found) if !build::asks_for(found, &self.install(known.facts)) => {
+                judged.withdrawn_for_install()
+            }
             _ => judged,
         }
     }
@@ -136,7 +138,7 @@ pub(super) struct Plan {
     pub(super) problem: Option<Hold>,
     /// Whether nothing may be written because of that. Where only values are missing the other packages are, unless they are those of
     /// kapp-controller, which comes first.
-    pub(super) stops: bool,
+    pub(super) forbids_writes: bool,
 }
 
 /// The package set of `spec`, with these digest inputs.
@@ -154,7 +156,7 @@ pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, inputs: Diges
     let problem = listed_twice(spec, &facts.catalogue);
     let mut plan = Plan {
         planned: Vec::new(),
-        stops: problem.is_some(),
+        forbids_writes: problem.is_some(),
         problem,
     };
     let mut installer: Option<(String, String)> = None;
@@ -162,7 +164,7 @@ pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, inputs: Diges
         let values = match values {
             Ok(values) => values,
             Err(stop) => {
-                plan.stops |= role == Role::KappController;
+                plan.forbids_writes |= role == Role::KappController;
                 plan.problem.get_or_insert(stop.held()?);
                 continue;
             }
@@ -188,7 +190,7 @@ pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, inputs: Diges
                 plan.planned.push(one);
             }
             Err(hold) => {
-                plan.stops = true;
+                plan.forbids_writes = true;
                 plan.problem.get_or_insert(hold);
             }
         }

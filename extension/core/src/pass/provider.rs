@@ -180,7 +180,7 @@ mod tests {
             let Err(Stop::Need(mut asks)) = find(&known, &asked, Sight::First) else {
                 panic!("nothing is asked for");
             };
-            known.learn(asks.remove(0), answer);
+            known.record_answer(asks.remove(0), answer);
         }
         let Err(stop) = find(&known, &asked, Sight::First) else {
             panic!("it was found");

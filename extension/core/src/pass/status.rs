@@ -5,10 +5,9 @@ use std::time::Duration;
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Outcome, PackageRecord, UpgradeRecord};
 
 use super::{
-    Done, Known, Server, Step, Stop, UNWATCHED, WITH_PROBLEM,
-    after::{After, Event},
-    at_rest,
+    Done, Known, Server, Step, Stop, UNWATCHED, WITH_PROBLEM, at_rest,
     confirm::confirm,
+    effects::{Effects, Event},
     install::tidy,
     known::typed,
     opening::{opens_a_gate, rests_on_a_new_proof},
@@ -35,7 +34,7 @@ fn since_written(known: &Known<'_>) -> Option<Duration> {
     Some(known.began.instant.saturating_duration_since(written))
 }
 
-/// When to look again at what no watch shows. The longer nothing has changed, the later.
+/// When to look again at what no watch absence_is_known. The longer nothing has changed, the later.
 fn unwatched(known: &Known<'_>) -> Duration {
     let still = since_written(known).unwrap_or_default();
     (still / 10).clamp(UNWATCHED, HOT)
@@ -44,22 +43,22 @@ fn unwatched(known: &Known<'_>) -> Duration {
 /// Computes and writes the status of `bootstrap`.
 pub(super) fn status(
     known: &Known<'_>,
-    after: &mut After,
+    effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     mut packages: Packages,
 ) -> Step<Done> {
     let found = known.facts;
-    if let Some(again) = packages.settled
+    if let Some(again) = packages.next_look
         && validated.is_current(found, bootstrap)
     {
-        at_rest::rest(known, after, validated, bootstrap, again);
-        return Ok(Done::After(again));
+        at_rest::rest(known, effects, validated, bootstrap, again);
+        return Ok(Done::RequeueAfter(again));
     }
     let previous = found.recorded(bootstrap);
     let mut record = advance(previous, &observe(known, validated, bootstrap, &packages));
     if opens_a_gate(previous, &record) || rests_on_a_new_proof(previous, &record) {
-        confirm(known, after, validated, bootstrap, &mut packages)?;
+        confirm(known, effects, validated, bootstrap, &mut packages)?;
         record = advance(previous, &observe(known, validated, bootstrap, &packages));
     }
 
@@ -74,7 +73,7 @@ pub(super) fn status(
         mirrored.push(Mirrored {
             ref_name: &planned.facts.ref_name,
             // What an earlier Cluster of the name has left behind is not kept.
-            seen: previous.is_none() || packages.shows(known, planned)?,
+            seen: previous.is_none() || packages.absence_is_known(known, planned)?,
             install: install.as_deref(),
             record: &judged.record,
         });
@@ -96,31 +95,31 @@ pub(super) fn status(
         ),
         upgrade: Some(record),
     };
-    after.events.extend(event(&status));
-    // A write that changes nothing shows that the server has nothing else.
+    effects.events.extend(event(&status));
+    // A write that changes nothing absence_is_known that the server has nothing else.
     if !packages.record_first {
         if status == current {
-            return Ok(Done::After(next));
+            return Ok(Done::RequeueAfter(next));
         }
         if let Some(left) = not_yet(known, &current, &status) {
-            return Ok(Done::After(left));
+            return Ok(Done::RequeueAfter(left));
         }
     }
     let completed = completes(&current, &status);
-    write(known, after, bootstrap, status)?;
+    write(known, effects, bootstrap, status)?;
     if completed && packages.connected {
         match tidy(known, &packages.planned) {
             Ok(()) | Err(Stop::Failed(_)) => {}
             Err(stop) => return Err(stop),
         }
     }
-    Ok(Done::After(next))
+    Ok(Done::RequeueAfter(next))
 }
 
 /// The record while the Cluster is being deleted.
 pub(super) fn deleting(
     known: &Known<'_>,
-    after: &mut After,
+    effects: &mut Effects,
     bootstrap: &ClusterBootstrap,
     waiting: Option<&Hold>,
 ) -> Step<()> {
@@ -143,21 +142,21 @@ pub(super) fn deleting(
         ..current.clone()
     };
     if status != current {
-        write(known, after, bootstrap, status)?;
+        write(known, effects, bootstrap, status)?;
     }
     Ok(())
 }
 
 /// The record of a Cluster of which a pass cannot see enough to compute another one: `hold` is why it waits.
-pub(super) fn unseen(known: &Known<'_>, after: &mut After, hold: &Hold) -> Step<()> {
-    after.events.push(Event::Held(hold.clone()));
+pub(super) fn close_gates_for(known: &Known<'_>, effects: &mut Effects, hold: &Hold) -> Step<()> {
+    effects.events.push(Event::Held(hold.clone()));
     match close(known.facts.bootstrap.as_deref(), &known.facts.owner.uid, hold) {
-        Close::NoRecord => after.note = Some(Some(hold.clone())),
+        Close::NoRecord => effects.note = Some(Some(hold.clone())),
         Close::Recorded => {}
         Close::Write(write) => {
             known.write(*write)?;
-            after.memory.written = Some(known.began.instant);
-            after.note = Some(None);
+            effects.memory.written = Some(known.began.instant);
+            effects.note = Some(None);
         }
     }
     Ok(())
@@ -205,7 +204,7 @@ pub(super) fn observe<'a>(
     packages: &'a Packages,
 ) -> Observed<'a> {
     let judged = packages.judged.as_slice();
-    let is_known = packages.settled.is_none() && judged.len() == packages.planned.len();
+    let is_known = packages.next_look.is_none() && judged.len() == packages.planned.len();
     let resolved = ResolvedRelease::of(bootstrap).resolved(&validated.progress);
     Observed {
         tkr: validated.release.as_deref(),
@@ -280,7 +279,7 @@ fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) ->
 /// Writes the status, and looks whether the API server has kept it.
 fn write(
     known: &Known<'_>,
-    after: &mut After,
+    effects: &mut Effects,
     bootstrap: &ClusterBootstrap,
     status: ClusterBootstrapStatus,
 ) -> Step<()> {
@@ -290,7 +289,7 @@ fn write(
         ..bootstrap.clone()
     };
     if let Some(record) = &sent {
-        after.memory.may_open(record);
+        effects.memory.may_open(record);
     }
     let written = known.write(Write::status(
         &next,
@@ -298,18 +297,18 @@ fn write(
     ))?;
     let written: ClusterBootstrap = typed(Server::Management, written)?;
     if let Some(record) = &sent {
-        after.memory.has_opened(record);
+        effects.memory.has_opened(record);
     }
-    after.memory.written = Some(known.began.instant);
-    after.note = Some(None);
+    effects.memory.written = Some(known.began.instant);
+    effects.note = Some(None);
     let kept = written.status.and_then(|status| status.upgrade);
     if kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
         let hold = Hold::new(
             GateReason::CRDOutdated,
             "the ClusterBootstrap definition is older than this release and drops fields of status.upgrade; apply its CRDs",
         );
-        after.note = Some(Some(hold.clone()));
-        after.events.push(Event::Held(hold));
+        effects.note = Some(Some(hold.clone()));
+        effects.events.push(Event::Held(hold));
     }
     Ok(())
 }
@@ -370,21 +369,21 @@ mod tests {
     fn gates_are_open_as_in_the_record_that_was_written_last() {
         let (facts, memory) = (facts(), Memory::default());
         let mut known = Known::new(&facts, &memory, clock());
-        let mut after = After::of(&memory);
-        after.memory.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];
+        let mut effects = Effects::of(&memory);
+        effects.memory.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];
         let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
         let closed = ClusterBootstrapStatus {
             upgrade: Some(UpgradeRecord::default()),
             ..ClusterBootstrapStatus::default()
         };
-        let Err(Stop::Write(mut asked)) = write(&known, &mut after, &bootstrap, closed.clone()) else {
+        let Err(Stop::Write(mut asked)) = write(&known, &mut effects, &bootstrap, closed.clone()) else {
             panic!("it is not written");
         };
-        assert_eq!(after.memory.opened.len(), 1, "it may be open still");
+        assert_eq!(effects.memory.opened.len(), 1, "it may be open still");
         let asked = asked.remove(0);
         let written = Object(asked.body.clone());
-        known.wrote(asked, Ok(written));
-        write(&known, &mut after, &bootstrap, closed).unwrap();
-        assert_eq!(after.memory.opened, []);
+        known.record_outcome(asked, Ok(written));
+        write(&known, &mut effects, &bootstrap, closed).unwrap();
+        assert_eq!(effects.memory.opened, []);
     }
 }

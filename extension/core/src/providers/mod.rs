@@ -33,7 +33,7 @@ mod vsphere_csi_paravirtual;
 pub use dependencies::Dependencies;
 pub use kind::{Config, Kind, OwnerBy, Provider};
 pub use output::Output;
-pub use pass::{After, Configuration, Known, by_reason, pass};
+pub use pass::{Configuration, Effects, Known, by_reason, pass};
 pub use problem::{Problem, Reason};
 pub use source::{Single, Source, Sources, Stop};
 pub use table::kinds;

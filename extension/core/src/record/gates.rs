@@ -12,7 +12,7 @@ const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
 const ALL: &[Phase] = &[Phase::BeforeControlPlane, Phase::AfterControlPlane];
 
 /// What a gate answers: the hook and version that it is about, and why it is closed if it is.
-type Answer<'a> = (Hook, &'a str, Option<Hold>);
+type Verdict<'a> = (Hook, &'a str, Option<Hold>);
 
 /// What gates are computed from.
 pub(super) struct View<'a> {
@@ -55,19 +55,19 @@ impl<'a> View<'a> {
 
     /// Every gate of the record.
     pub(super) fn gates(&self, record: &UpgradeRecord) -> Vec<Gate> {
-        let mut answers: Vec<Answer<'_>> = self
+        let mut verdicts: Vec<Verdict<'_>> = self
             .passed()
             .into_iter()
             .flat_map(|version| self.of_passed(version))
             .collect();
         let ahead = matches!(self.progress.course, Course::Forward | Course::PlanUnknown);
-        let hop_is_next = ahead || self.progress.taken;
-        if hop_is_next {
-            answers.extend(self.of_hop(record));
+        let hop_has_gates = ahead || self.progress.taken;
+        if hop_has_gates {
+            verdicts.extend(self.of_hop(record));
         }
         if self.at_target() {
             let hold = self.kept(Hook::AfterClusterUpgrade, &record.to, || {
-                let workers_done = answers.iter().find(|(hook, version, _)| {
+                let workers_done = verdicts.iter().find(|(hook, version, _)| {
                     *hook == Hook::AfterWorkersUpgrade && same(version, &record.to)
                 });
                 workers_done
@@ -75,9 +75,9 @@ impl<'a> View<'a> {
                     .or_else(|| self.pause.clone())
                     .or_else(|| holds::settling(self.judged, self.seen, record.settling_since.as_ref()))
             });
-            answers.push((Hook::AfterClusterUpgrade, &record.to, hold));
+            verdicts.push((Hook::AfterClusterUpgrade, &record.to, hold));
         }
-        let gates = answers
+        let gates = verdicts
             .into_iter()
             .map(|(hook, version, hold)| gate(hook, version, hold))
             .collect();
@@ -136,7 +136,7 @@ impl<'a> View<'a> {
     /// The gates of a version below the hop. The control plane has taken it, so those before it have nothing left to hold. The others
     /// were open before the hop moved on, unless that was not recorded or the target moved. Then the packages of the hop, proven on the
     /// running version, are as good a proof.
-    fn of_passed<'v>(&self, version: &'v str) -> Vec<Answer<'v>> {
+    fn of_passed<'v>(&self, version: &'v str) -> Vec<Verdict<'v>> {
         let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
             .into_iter()
             .filter(|hook| self.carries(*hook, version))
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
     }
 
     /// The gates of the hop.
-    fn of_hop(&self, record: &UpgradeRecord) -> Vec<Answer<'_>> {
+    fn of_hop(&self, record: &UpgradeRecord) -> Vec<Verdict<'_>> {
         let hop = self.progress.hop.as_str();
         let mut gates = Vec::new();
         if record.from.is_none() {
@@ -223,8 +223,8 @@ impl<'a> View<'a> {
 
     /// The hold of a gate that never closes once it is open, unless the control plane went back behind it.
     fn kept(&self, hook: Hook, version: &str, hold: impl FnOnce() -> Option<Hold>) -> Option<Hold> {
-        let passed = self.progress.taken || !same(version, &self.progress.hop);
-        if passed && self.was_open(hook, version) {
+        let step_was_made = self.progress.taken || !same(version, &self.progress.hop);
+        if step_was_made && self.was_open(hook, version) {
             None
         } else {
             hold()

@@ -62,12 +62,12 @@ fn a_slow_pass_without_a_slot_is_one_of_a_troubled_cluster_next() {
     assert_eq!(troubles.slow("a", now), Ok(()), "a slot is free");
     assert!(troubles.slow("b", now).is_err_and(|wait| wait <= MIN_DELAY * 2));
     assert!(matches!(troubles.turn("b", now), Turn::Later(_)), "all are taken");
-    let hold = troubles.unseen("b", now).map(|hold| hold.reason);
+    let hold = troubles.hold_while_waiting("b", now).map(|hold| hold.reason);
     assert_eq!(hold, Some(GateReason::ReconcileTimedOut));
     troubles.release();
     assert_eq!(troubles.turn("b", now), Turn::WithSlot);
     troubles.ended("b", Ok(()), now, now);
-    assert_eq!(troubles.unseen("b", now), None);
+    assert_eq!(troubles.hold_while_waiting("b", now), None);
 }
 
 #[test]
@@ -77,9 +77,13 @@ fn a_cluster_that_waits_for_long_is_unseen() {
     assert_eq!(troubles.turn("a", now), Turn::WithSlot);
     assert!(matches!(troubles.turn("b", now), Turn::Later(_)));
     let nearly = now + UNSEEN.saturating_sub(Duration::from_millis(1));
-    assert_eq!(troubles.unseen("b", nearly), None);
-    assert!(troubles.unseen("b", now + UNSEEN).is_some());
-    assert_eq!(troubles.unseen("a", now + UNSEEN), None, "its pass is under way");
+    assert_eq!(troubles.hold_while_waiting("b", nearly), None);
+    assert!(troubles.hold_while_waiting("b", now + UNSEEN).is_some());
+    assert_eq!(
+        troubles.hold_while_waiting("a", now + UNSEEN),
+        None,
+        "its pass is under way"
+    );
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn failures_have_growing_delays() {
     assert_eq!(troubles.turn("a", now), Turn::Granted);
 }
 
-/// After which of so many errors, one each second, the gates are closed.
+/// Effects which of so many errors, one each second, the gates are closed.
 fn closes(error: &Error, errors: u64, apart: Duration) -> Vec<bool> {
     let began = Instant::now();
     let mut troubles = troubles(2, &[], began);

@@ -36,18 +36,18 @@ pub trait Subject: Sized {
     /// What a pass remembers for the next one.
     type Memory;
     /// What a pass leaves, whether it came to its end or not.
-    type After;
+    type Effects;
     /// What has to be waited for.
     type Hold;
 
     /// What a pass leaves that does nothing.
-    fn after(memory: &Self::Memory) -> Self::After;
+    fn effects(memory: &Self::Memory) -> Self::Effects;
 
     /// The pass, as far as it comes with what is known.
     ///
     /// # Errors
     /// What has to be read or written before it goes on; or why it cannot.
-    fn pass(known: &Known<'_, Self>, after: &mut Self::After) -> Step<Done, Self::Hold>;
+    fn pass(known: &Known<'_, Self>, after: &mut Self::Effects) -> Step<Done, Self::Hold>;
 }
 
 /// All that is known to one pass. It only grows while the pass lasts, and what was answered once is not asked again.
@@ -99,13 +99,13 @@ impl<'a, S: Subject> Known<'a, S> {
 
     /// Whether what became of this write is known.
     #[must_use]
-    pub fn has_made(&self, write: &Write) -> bool {
+    pub fn has_outcome(&self, write: &Write) -> bool {
         self.outcomes.contains_key(&(write.key.clone(), write.verb))
     }
 
     /// Takes what was answered. Once the answers of the workload take more than [`LARGEST`] together, this one and all later ones
     /// of it that carry anything are failures.
-    pub fn learn(&mut self, ask: Ask, answer: Answer) {
+    pub fn record_answer(&mut self, ask: Ask, answer: Answer) {
         let size = if ask.server() == Server::Workload {
             answer.size()
         } else {
@@ -124,7 +124,7 @@ impl<'a, S: Subject> Known<'a, S> {
     }
 
     /// Takes what became of a write: the object as it is now, or the refusal.
-    pub fn wrote(&mut self, write: Write, outcome: Result<Object, Failure>) {
+    pub fn record_outcome(&mut self, write: Write, outcome: Result<Object, Failure>) {
         self.outcomes.insert((write.key, write.verb), outcome);
     }
 
@@ -270,13 +270,13 @@ mod tests {
 
     impl Subject for Nothing {
         type Memory = ();
-        type After = ();
+        type Effects = ();
         type Hold = ();
 
-        fn after((): &()) {}
+        fn effects((): &()) {}
 
         fn pass(_known: &Known<'_, Self>, (): &mut ()) -> Step<Done, ()> {
-            Ok(Done::Wait)
+            Ok(Done::AwaitChange)
         }
     }
 
@@ -290,9 +290,9 @@ mod tests {
         let asks = || vec![Ask::Installs, Ask::LabelledSecrets, Ask::Installs];
         let unanswered = |known: &Known<'_, Nothing>| known.unanswered(asks()).map(|asks| asks.len());
         assert_eq!(unanswered(&known).ok(), Some(2), "each once");
-        known.learn(Ask::Installs, Answer::Absent);
+        known.record_answer(Ask::Installs, Answer::Absent);
         assert_eq!(unanswered(&known).ok(), Some(1));
-        known.learn(Ask::LabelledSecrets, Answer::Absent);
+        known.record_answer(Ask::LabelledSecrets, Answer::Absent);
         assert!(matches!(unanswered(&known), Err(Error::Unfinished(_))));
     }
 }

@@ -9,9 +9,9 @@ use crate::hold::Hold;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// The next one is made when something changes, or after this time.
-    After(Duration),
+    RequeueAfter(Duration),
     /// The next one is made when something changes.
-    Wait,
+    AwaitChange,
     /// The same, and nothing need be remembered.
     Forget,
 }

@@ -10,7 +10,7 @@ use crate::unsynced::CURRENT_FOR;
 /// How long the API server may take to say how a kind is served.
 pub const FINDING: Duration = Duration::from_secs(10);
 
-/// How long the first list of a kind may take until those that ask are given a reason.
+/// How long the first list of a kind may take until callers are given a reason.
 pub const LISTING: Duration = Duration::from_secs(10);
 
 /// A kind of which nothing has shown for so long that no change of it was missed is listed again. Longer than two watches last: one
@@ -24,36 +24,36 @@ const MIN_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// A watch that has lasted for so long did not begin with an error.
-const NO_ERROR: Duration = Duration::from_secs(5);
+const STEADY: Duration = Duration::from_secs(5);
 
 /// What the API server has answered since a kind is followed.
 #[derive(Debug)]
 pub struct FollowedKind {
     resource: ApiResource,
-    /// Lists alone were answered before.
-    doubted: bool,
-    /// When those that ask are given the reason that nothing was listed in time; none once there is a list or another reason.
-    late: Option<Instant>,
+    /// It is readable only once a watch of it is answered, too: in the attempt before, lists alone were answered.
+    needs_watch: bool,
+    /// When callers are given the reason that nothing was listed in time; none once there is a list or another reason.
+    first_list_due: Option<Instant>,
     /// When all objects were listed last.
     listed: Option<Instant>,
-    /// The same, until that is said.
-    unsaid: Option<Instant>,
+    /// The same, until callers are given it.
+    list_to_report: Option<Instant>,
     /// Since when watches are answered.
-    watched: Option<Instant>,
+    watching_since: Option<Instant>,
     /// Since when there are only errors.
-    failing: Option<Instant>,
+    failing_since: Option<Instant>,
     /// What watches that were delivered to their end prove.
-    complete: Age,
-    refused: bool,
+    proven_by_watches: Age,
+    must_end: bool,
     readable: bool,
 }
 
 /// What comes next while a kind is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Those that ask are given its objects.
+    /// Callers are given its objects.
     Readable,
-    /// Those that ask are given this reason: nothing was listed in time, but may still be; or watches bring only errors.
+    /// Callers are given this reason: nothing was listed in time, but may still be; or watches bring only errors.
     Unreadable(String),
     /// Following ends.
     End(Ended),
@@ -65,9 +65,9 @@ pub enum Next {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It was not readable.
-    Unread,
+    NeverReadable,
     /// It was readable, and is not any more.
-    Refused,
+    Lost,
     /// It is readable, but may have missed changes.
     Unproven,
     /// It ended in a panic.
@@ -78,14 +78,14 @@ pub enum Ended {
 #[derive(Debug)]
 pub struct Attempts {
     backoff: Backoff,
-    doubted: bool,
+    needs_watch: bool,
 }
 
 impl Default for Attempts {
     fn default() -> Self {
         Self {
             backoff: FollowedKind::delays(),
-            doubted: false,
+            needs_watch: false,
         }
     }
 }
@@ -94,37 +94,37 @@ impl Attempts {
     /// The kind is followed, from now on, as it is served.
     #[must_use]
     pub fn begin(&self, resource: &ApiResource, now: Instant) -> FollowedKind {
-        FollowedKind::new(resource.clone(), self.doubted, now)
+        FollowedKind::new(resource.clone(), self.needs_watch, now)
     }
 
     /// An attempt has ended so. Returns how long to wait before the next one.
     pub fn ended(&mut self, ended: Ended, now: Instant) -> Duration {
-        if matches!(ended, Ended::Refused | Ended::Unproven) {
+        if matches!(ended, Ended::Lost | Ended::Unproven) {
             self.backoff.reset();
         }
-        self.doubted = match ended {
-            Ended::Refused | Ended::Panicked => true,
+        self.needs_watch = match ended {
+            Ended::Lost | Ended::Panicked => true,
             Ended::Unproven => false,
-            Ended::Unread => self.doubted,
+            Ended::NeverReadable => self.needs_watch,
         };
         self.backoff.failed(now)
     }
 }
 
 impl FollowedKind {
-    /// Nothing was answered yet. A kind that is `doubted` is readable once it was listed and a watch of it is answered: lists alone
+    /// Nothing was answered yet. A kind that needs a watch is readable once it was listed and a watch of it is answered: lists alone
     /// were answered before.
-    fn new(resource: ApiResource, doubted: bool, now: Instant) -> Self {
+    fn new(resource: ApiResource, needs_watch: bool, now: Instant) -> Self {
         Self {
             resource,
-            doubted,
-            late: Some(now + LISTING),
+            needs_watch,
+            first_list_due: Some(now + LISTING),
             listed: None,
-            unsaid: None,
-            watched: None,
-            failing: None,
-            complete: Age::default(),
-            refused: false,
+            list_to_report: None,
+            watching_since: None,
+            failing_since: None,
+            proven_by_watches: Age::default(),
+            must_end: false,
             readable: false,
         }
     }
@@ -135,15 +135,15 @@ impl FollowedKind {
         Backoff::new(MIN_DELAY, MAX_DELAY)
     }
 
-    /// Takes in what was seen of the kind. Returns the reason that those that ask are given now, if there is one.
+    /// Takes in what was seen of the kind. Returns the reason that callers are given now, if there is one.
     pub fn saw(&mut self, sign: Sign, now: Instant) -> Option<String> {
         match sign {
             Sign::Filled => {
-                (self.listed, self.unsaid) = (Some(now), Some(now));
-                (self.failing, self.late) = (None, None);
-                self.readable |= !self.doubted;
+                (self.listed, self.list_to_report) = (Some(now), Some(now));
+                (self.failing_since, self.first_list_due) = (None, None);
+                self.readable |= !self.needs_watch;
             }
-            Sign::Changed => self.failing = None,
+            Sign::Changed => self.failing_since = None,
             Sign::Failed(failure) => {
                 self.failed(failure, now);
                 return self.tells(failure).then(|| failure.why(&self.resource));
@@ -158,25 +158,25 @@ impl FollowedKind {
         match answer {
             // Nothing was seen of it yet.
             WatchAnswer::Begun => {
-                self.watched.get_or_insert(now);
+                self.watching_since.get_or_insert(now);
             }
-            WatchAnswer::Ended { asked } => self.complete.watch_ended(asked, now),
+            WatchAnswer::Ended { asked } => self.proven_by_watches.watch_ended(asked, now),
         }
     }
 
     fn failed(&mut self, failure: Failure, now: Instant) {
-        let watched = self.watched.take();
+        let watched = self.watching_since.take();
         if watched.is_some_and(|since| now.duration_since(since) >= HEALTHY) {
-            self.failing = None;
+            self.failing_since = None;
         }
         if self.listed.is_some() {
-            self.failing.get_or_insert(now);
+            self.failing_since.get_or_insert(now);
         }
-        self.late = None;
-        self.refused |= failure.refusal().is_some();
+        self.first_list_due = None;
+        self.must_end |= failure.refusal().is_some();
     }
 
-    /// Whether those that ask are given the reason of a failure. An error that is no refusal is no reason yet for a kind that is
+    /// Whether callers are given the reason of a failure. An error that is no refusal is no reason yet for a kind that is
     /// readable: what was listed is what was there a moment ago, and it is tried again.
     fn tells(&self, failure: Failure) -> bool {
         !self.readable || failure.refusal().is_some()
@@ -184,42 +184,42 @@ impl FollowedKind {
 
     /// What comes next.
     pub fn next(&mut self, now: Instant) -> Next {
-        let only_errors = self.failing.filter(|_| self.watched.is_none());
+        let only_errors = self.failing_since.filter(|_| self.watching_since.is_none());
         let broken = only_errors.map(|since| since + CURRENT_FOR);
         let proven = self
             .listed
-            .max(self.complete.proven())
+            .max(self.proven_by_watches.proven())
             .filter(|_| only_errors.is_none());
         let unproven = proven.map(|proven| proven + UNPROVEN);
-        let answered = self.watched.map(|since| since + NO_ERROR);
-        let readable = if self.doubted {
-            self.unsaid.and(answered)
+        let answered = self.watching_since.map(|since| since + STEADY);
+        let readable = if self.needs_watch {
+            self.list_to_report.and(answered)
         } else {
-            self.unsaid
+            self.list_to_report
         };
 
         let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         // After a refused watch kube-runtime lists no more once a later one succeeds, so that nothing would say that the kind is
         // readable again. And a kind that is not found may be served in another version.
-        if self.refused {
+        if self.must_end {
             Next::End(self.ended())
         } else if is_over(broken) {
             // It ends as one that was refused, whatever is answered meanwhile.
-            self.refused = true;
+            self.must_end = true;
             Next::Unreadable(Failure::WATCH.why(&self.resource))
         } else if is_over(unproven) && self.readable {
             Next::End(Ended::Unproven)
         } else if is_over(unproven) {
-            Next::End(Ended::Unread)
-        } else if is_over(self.late) {
-            self.late = None;
+            Next::End(Ended::NeverReadable)
+        } else if is_over(self.first_list_due) {
+            self.first_list_due = None;
             Next::Unreadable(format!("nothing was listed within {} s", LISTING.as_secs()))
         } else if is_over(readable) {
-            (self.readable, self.unsaid) = (true, None);
+            (self.readable, self.list_to_report) = (true, None);
             Next::Readable
         } else {
             Next::Wait(
-                [broken, unproven, self.late, readable]
+                [broken, unproven, self.first_list_due, readable]
                     .into_iter()
                     .flatten()
                     .min(),
@@ -231,9 +231,9 @@ impl FollowedKind {
     #[must_use]
     pub fn ended(&self) -> Ended {
         if self.readable {
-            Ended::Refused
+            Ended::Lost
         } else {
-            Ended::Unread
+            Ended::NeverReadable
         }
     }
 }
@@ -262,10 +262,10 @@ mod tests {
     const BROKEN_WHY: &str = "foos in group example.com cannot be watched; the log of Sluice says why";
 
     /// A kind that is followed, and the moments since.
-    fn followed(doubted: bool) -> (FollowedKind, impl Fn(u64) -> Instant) {
+    fn followed(needs_watch: bool) -> (FollowedKind, impl Fn(u64) -> Instant) {
         let began = Instant::now();
         let at = move |second| began + Duration::from_secs(second);
-        (FollowedKind::new(resource(), doubted, began), at)
+        (FollowedKind::new(resource(), needs_watch, began), at)
     }
 
     /// One that was listed after a second and is readable.
@@ -309,11 +309,11 @@ mod tests {
                 .is_some_and(|why| why.starts_with("Sluice may not read foos")),
             "{why:?}"
         );
-        assert_eq!(kind.next(at(2)), Next::End(Ended::Refused));
+        assert_eq!(kind.next(at(2)), Next::End(Ended::Lost));
 
         let (mut kind, at) = followed(false);
         kind.saw(Sign::Failed(FORBIDDEN), at(2));
-        assert_eq!(kind.next(at(2)), Next::End(Ended::Unread));
+        assert_eq!(kind.next(at(2)), Next::End(Ended::NeverReadable));
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         let (mut kind, at) = failing();
         assert_eq!(kind.next(at(50)), Next::Unreadable(BROKEN_WHY.to_owned()));
         kind.watch(WatchAnswer::Begun, at(50));
-        assert_eq!(kind.next(at(50)), Next::End(Ended::Refused), "that was said");
+        assert_eq!(kind.next(at(50)), Next::End(Ended::Lost), "that was said");
     }
 
     #[test]
@@ -366,29 +366,36 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_was_refused_or_panicked_is_doubted_until_it_was_readable_again() {
+    fn a_kind_that_was_refused_or_panicked_needs_a_watch_until_it_was_readable_again() {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
-        let mut doubted = |ended| {
+        let mut needs_watch = |ended| {
             let delay = attempts.ended(ended, now);
-            (attempts.begin(&resource(), now).doubted, delay <= MIN_DELAY * 2)
+            (
+                attempts.begin(&resource(), now).needs_watch,
+                delay <= MIN_DELAY * 2,
+            )
         };
-        assert_eq!(doubted(Ended::Unread), (false, true));
-        assert_eq!(doubted(Ended::Refused), (true, true));
+        assert_eq!(needs_watch(Ended::NeverReadable), (false, true));
+        assert_eq!(needs_watch(Ended::Lost), (true, true));
         for _ in 0..40 {
-            doubted(Ended::Unread);
+            needs_watch(Ended::NeverReadable);
         }
-        assert_eq!(doubted(Ended::Unread), (true, false), "the delays grow");
-        assert_eq!(doubted(Ended::Unproven), (false, true));
+        assert_eq!(
+            needs_watch(Ended::NeverReadable),
+            (true, false),
+            "the delays grow"
+        );
+        assert_eq!(needs_watch(Ended::Unproven), (false, true));
         for _ in 0..40 {
-            doubted(Ended::Unread);
+            needs_watch(Ended::NeverReadable);
         }
-        assert_eq!(doubted(Ended::Panicked), (true, false));
-        assert_eq!(doubted(Ended::Refused), (true, true));
+        assert_eq!(needs_watch(Ended::Panicked), (true, false));
+        assert_eq!(needs_watch(Ended::Lost), (true, true));
     }
 
-    /// Lists alone were answered before.
+    /// It is readable only once a watch of it is answered, too: in the attempt before, lists alone were answered.
     #[test]
-    fn a_doubted_kind_is_readable_once_a_watch_lasts() {
+    fn a_kind_that_needs_a_watch_is_readable_once_one_lasts() {
         let (mut kind, at) = followed(true);
         kind.saw(Sign::Filled, at(1));
         assert_eq!(kind.next(at(9)), Next::Wait(Some(at(76))));
@@ -405,10 +412,10 @@ mod tests {
         kind.watch(WatchAnswer::Begun, at(20));
         assert_eq!(kind.next(at(24)), Next::Wait(Some(at(25))));
         assert_eq!(kind.next(at(25)), Next::Readable);
-        assert_eq!(kind.ended(), Ended::Refused);
+        assert_eq!(kind.ended(), Ended::Lost);
 
         let (mut kind, at) = followed(true);
         kind.saw(Sign::Filled, at(1));
-        assert_eq!(kind.next(at(76)), Next::End(Ended::Unread));
+        assert_eq!(kind.next(at(76)), Next::End(Ended::NeverReadable));
     }
 }

@@ -111,7 +111,7 @@ impl FollowedStore {
 
     /// Whether a panic concerns this store alone.
     #[must_use]
-    pub fn is_isolated(&self) -> bool {
+    pub fn is_untrusted(&self) -> bool {
         self.cap.is_some()
     }
 
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_store_that_takes_too_much_is_filled_again_later() {
         let (mut store, now) = (FollowedStore::of_workload(3_000), Instant::now());
-        assert!(store.is_isolated());
+        assert!(store.is_untrusted());
         let (one, two, three) = (object("one"), object("two"), object("three"));
         assert_eq!(store.admit(&Brought::<ConfigMap>::List), Ok(()));
         assert_eq!(store.admit(&Brought::Listed(&one)), Ok(()));
@@ -312,7 +312,7 @@ mod tests {
             FollowedStore::dated(),
             FollowedStore::of_named_kind(),
         ] {
-            assert!(!store.is_isolated());
+            assert!(!store.is_untrusted());
             for number in 0..100 {
                 assert_eq!(
                     store.admit(&Brought::Touched(&object(&number.to_string()))),

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use sluice_core::bootstrap::{Change, ResolvedRelease, is_bound};
 use sluice_core::hold::{GateReason, Hold};
 use sluice_core::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
-use sluice_core::proof::{Judgement, judge, unseen};
+use sluice_core::proof::{Judgement, judge, judge_from_record};
 use sluice_core::record::{
     BootstrapFacts, ClusterFacts, Observed, PackageSet, Workload, advance, latch, of_cluster, pause,
     progress_of,
@@ -170,7 +170,7 @@ impl<'a> Sight<'a> {
             NAMES[package],
         );
         if silent {
-            return unseen(&target, latch);
+            return judge_from_record(&target, latch);
         }
         let install = objects::install(package, &self.leader.installs[package]);
         let app = objects::app(package, &self.leader.apps[package]);

@@ -16,8 +16,8 @@ use sluice_core::{
     build::Owner,
     hop::{ControlPlaneFacts, Plan, WorkerFacts},
     pass::{
-        After, Answer, Ask, Clock, Done, Facts, Failure, Known, Memory, Object, Server, Settings, Stop, Verb,
-        Watched, Write, pass,
+        Answer, Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, Server, Settings, Stop,
+        Verb, Watched, Write, pass,
     },
 };
 use sluice_crds::{
@@ -232,27 +232,27 @@ impl Leader {
         } = running;
         let mut known = Known::new(&facts, &memory, began);
         for (ask, answer) in &answers {
-            known.learn(ask.clone(), answer.clone());
+            known.record_answer(ask.clone(), answer.clone());
         }
         for (write, outcome) in &outcomes {
-            known.wrote(write.clone(), outcome.clone());
+            known.record_outcome(write.clone(), outcome.clone());
         }
         let mut wrote = None;
         loop {
-            let mut after = After::of(&memory);
-            let (asks, writes) = match pass(&known, &mut after) {
+            let mut effects = Effects::of(&memory);
+            let (asks, writes) = match pass(&known, &mut effects) {
                 Err(Stop::Need(asks)) => (asks, Vec::new()),
                 Err(Stop::Write(writes)) => {
-                    self.memory = after.memory;
+                    self.memory = effects.memory;
                     (Vec::new(), writes)
                 }
                 Err(Stop::Failed(failure)) => {
-                    self.end(after, Err(failure));
+                    self.end(effects, Err(failure));
                     return wrote;
                 }
                 Err(Stop::Held(hold)) => panic!("a pass ends with a hold: {hold}"),
                 Ok(done) => {
-                    self.end(after, Ok(done));
+                    self.end(effects, Ok(done));
                     return wrote;
                 }
             };
@@ -269,14 +269,14 @@ impl Leader {
                     let said = self.content(around, &ask, &answer);
                     self.read_by.insert((format!("{ask:?}"), said));
                 }
-                known.learn(ask.clone(), answer.clone());
+                known.record_answer(ask.clone(), answer.clone());
                 answers.push((ask, answer));
                 if fault.is_alone() {
                     break;
                 }
             }
             for write in writes {
-                if known.has_made(&write) {
+                if known.has_outcome(&write) {
                     continue;
                 }
                 if fault == Fault::Frozen {
@@ -289,7 +289,7 @@ impl Leader {
                     wrote = Some(write.clone());
                 }
                 let ends = outcome.0.is_err() || fault.is_alone() || fault == Fault::OneWrite;
-                known.wrote(write.clone(), outcome.0.clone());
+                known.record_outcome(write.clone(), outcome.0.clone());
                 outcomes.push((write, outcome.0));
                 if ends {
                     break;
@@ -310,10 +310,10 @@ impl Leader {
         wrote
     }
 
-    fn end(&mut self, after: After, outcome: Result<Done, Failure>) {
-        self.memory = after.memory;
+    fn end(&mut self, effects: Effects, outcome: Result<Done, Failure>) {
+        self.memory = effects.memory;
         self.last = Some(outcome);
-        if after.close {
+        if effects.disconnect {
             self.connection = None;
             self.seen.take_over(Server::Workload, &Servers::default());
         }

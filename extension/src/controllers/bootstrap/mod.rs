@@ -23,7 +23,7 @@ use sluice_core::{
     chain::chain,
     events::Notice,
     hold::Hold,
-    pass::{After, Close, Done, Facts, Memories, Settings, close},
+    pass::{Close, Done, Effects, Facts, Memories, Settings, close},
     slots::SLOW,
     stores::Stored as _,
     walls::Again,
@@ -116,8 +116,8 @@ pub async fn run(
     });
     let clusters = Api::<Cluster>::all(ctx.client.clone());
     let (swept, woken) = (Arc::clone(&ctx), Arc::clone(&ctx));
-    let triggers = triggers.map(move |Trigger { cluster, unseen }| {
-        if unseen {
+    let triggers = triggers.map(move |Trigger { cluster, needs_read }| {
+        if needs_read {
             let namespace = cluster.namespace.as_deref().unwrap_or_default();
             woken.memories().woke(namespace, &cluster.name);
         }
@@ -163,7 +163,7 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
         Ok(slot) => slot,
         Err(wait) => return Ok(later(&ctx, &cluster, &uid, wait).await),
     };
-    let whole = Box::pin(whole_pass(&cluster, &ctx, &uid));
+    let whole = Box::pin(accounted_pass(&cluster, &ctx, &uid));
     match ctx.slots.attend(&uid, slot, whole).await {
         Ok(outcome) => outcome,
         Err(wait) => {
@@ -180,8 +180,8 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
 
 /// A Cluster that waits for a slot. A pass that was cut off may have written what the record does not show, so its gates are closed.
 async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Action {
-    let unseen = ctx.slots.troubles().unseen(uid, now());
-    if let Some(hold) = unseen {
+    let hold = ctx.slots.troubles().hold_while_waiting(uid, now());
+    if let Some(hold) = hold {
         // It has no slot of the troubled ones, so it may not take long either.
         let closed = timeout(SLOW, close_gates(ctx, cluster, &hold)).await;
         if closed != Ok(true) {
@@ -226,7 +226,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
 }
 
 /// A pass with all that is noted of it.
-async fn whole_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Action, Error> {
+async fn accounted_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Action, Error> {
     let (began, passing) = (now(), ctx.remotes.begin(uid));
     let written = || ctx.memories().get(uid).written;
     let before = written();
@@ -262,8 +262,8 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error
         facts: &facts,
         remote: OnceLock::new(),
     };
-    let (outcome, after) = runner::run(&host, &facts, &before).await;
-    leave(ctx, &facts, after).await;
+    let (outcome, effects) = runner::run(&host, &facts, &before).await;
+    apply(ctx, &facts, effects).await;
     let done = outcome?;
     if done == Done::Forget {
         ctx.forget(&facts.owner.uid);
@@ -272,17 +272,17 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error
 }
 
 /// Takes over what a pass has left.
-async fn leave(ctx: &Context, facts: &Facts, after: After) {
+async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
     let uid = &facts.owner.uid;
-    if after.close {
+    if effects.disconnect {
         ctx.remotes.close(uid);
     }
-    if let Some(note) = after.note {
+    if let Some(note) = effects.note {
         ctx.index.note(uid, note);
     }
-    ctx.memories().keep(uid, after.memory);
+    ctx.memories().keep(uid, effects.memory);
     let cluster = facts.cluster.object_ref(&());
-    for event in &after.events {
+    for event in &effects.events {
         ctx.events.publish(&cluster, Notice::of(event)).await;
     }
 }

@@ -12,7 +12,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use sluice_core::{
     build::FIELD_MANAGER,
-    pass::{After, Answer, Ask, Facts, Failure, Object, ParsedKubeconfig, Server, Watched},
+    pass::{Answer, Ask, Effects, Facts, Failure, Object, ParsedKubeconfig, Server, Watched},
 };
 use sluice_crds::{foreign::PackageInstall, labels::label};
 
@@ -67,8 +67,8 @@ impl runner::Host<Facts> for Host<'_> {
         })
     }
 
-    async fn writing(&self, after: After) {
-        self.ctx.memories().keep(&self.facts.owner.uid, after.memory);
+    async fn writing(&self, effects: Effects) {
+        self.ctx.memories().keep(&self.facts.owner.uid, effects.memory);
     }
 }
 

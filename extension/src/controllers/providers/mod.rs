@@ -26,7 +26,7 @@ use kube::{
 use sluice_core::{
     chain::chain,
     events::Notice,
-    providers::{After, Configuration, Kind},
+    providers::{Configuration, Effects, Kind},
     step::{Answer, Ask, Failure, Server},
     walls::{Again, Retries},
 };
@@ -156,16 +156,16 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error
         reference: &reference,
         wrote_for: Mutex::default(),
     };
-    let (outcome, after) = runner::run(&host, &configuration, &()).await;
-    shared.dependents.set(&reference, &after.sources);
-    publish(ctx, config, after).await;
+    let (outcome, effects) = runner::run(&host, &configuration, &()).await;
+    shared.dependents.set(&reference, &effects.sources);
+    publish(ctx, config, effects).await;
     outcome.map(action)
 }
 
 /// Publishes what is wrong with a configuration.
-async fn publish(ctx: &OfKind, config: &DynamicObject, after: After) {
+async fn publish(ctx: &OfKind, config: &DynamicObject, effects: Effects) {
     let events = &ctx.shared.events;
-    match after.problem {
+    match effects.problem {
         Some(Some(problem)) => {
             let object = config.object_ref(&ctx.kind.resource);
             events.publish(&object, Some(Notice::of_problem(&problem))).await;
@@ -225,10 +225,10 @@ impl runner::Host<Configuration> for Host<'_> {
     }
 
     /// The event is there where the condition is seen.
-    async fn writing(&self, after: After) {
-        let cluster = after.cluster.as_ref();
+    async fn writing(&self, effects: Effects) {
+        let cluster = effects.cluster.as_ref();
         *lock(&self.wrote_for) = cluster.map(|(namespace, name)| ObjectRef::new(name).within(namespace));
-        publish(self.ctx, self.config, after).await;
+        publish(self.ctx, self.config, effects).await;
     }
 }
 

@@ -140,7 +140,7 @@ async fn values_that_appear_after_they_were_found_missing_stay() {
 fn woken(triggers: &mut (impl Stream<Item = Trigger> + Unpin)) -> usize {
     let woken = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
     woken
-        .filter(|trigger| trigger.unseen && trigger.cluster.name == "one")
+        .filter(|trigger| trigger.needs_read && trigger.cluster.name == "one")
         .count()
 }
 

@@ -77,13 +77,13 @@ impl One {
                             .object
                             .clone()
                             .map_or(Answer::Absent, |found| Answer::Found(Object(found)));
-                        known.learn(ask, found);
+                        known.record_answer(ask, found);
                     }
                 }
                 Err(Stop::Write(writes)) => {
                     for write in writes {
                         let outcome = self.make(&write);
-                        known.wrote(write, outcome);
+                        known.record_outcome(write, outcome);
                     }
                 }
                 outcome => return outcome,

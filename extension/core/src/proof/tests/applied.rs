@@ -93,10 +93,14 @@ fn a_latch_holds_for_the_readiness_that_was_proven(
         ..Seen::resync()
     };
     assert_eq!(seen.judge(asked).ready(), holds, "while it reconciles");
-    assert_eq!(unseen(asked, Some(&latch)).ready(), holds, "while it is silent");
+    assert_eq!(
+        judge_from_record(asked, Some(&latch)).ready(),
+        holds,
+        "while it is silent"
+    );
     let fully = holds && proven == Some("Reconciled");
     assert_eq!(seen.judge(asked).settled, fully);
-    assert_eq!(unseen(asked, Some(&latch)).settled, fully);
+    assert_eq!(judge_from_record(asked, Some(&latch)).settled, fully);
 }
 
 #[test]
@@ -224,7 +228,10 @@ fn a_first_sight_is_kept(#[case] edit: Edit) {
         values_digest: "d1".into(),
         ..seen.latch().clone()
     };
-    assert_eq!(unseen(&APPLIED, Some(&latch)).record.first_seen_run, kept);
+    assert_eq!(
+        judge_from_record(&APPLIED, Some(&latch)).record.first_seen_run,
+        kept
+    );
     assert_eq!(
         judge(&APPLIED, None, None, Some(&latch)).record.first_seen_run,
         kept

@@ -80,14 +80,20 @@ fn a_failure_stays_one_until_the_package_succeeds() {
 #[test]
 fn what_cannot_be_seen_stays_as_it_was() {
     let ready = Seen::proven().judge(&TARGET).record;
-    assert_eq!(unseen(&TARGET, Some(&ready)).record, ready);
-    assert!(unseen(&TARGET, Some(&ready)).settled);
+    assert_eq!(judge_from_record(&TARGET, Some(&ready)).record, ready);
+    assert!(judge_from_record(&TARGET, Some(&ready)).settled);
     let other = Target {
         digest: "d3",
         ..TARGET
     };
-    assert_eq!(unseen(&other, Some(&ready)).record.state, PackageState::Pending);
-    assert_eq!(unseen(&TARGET, None).record.reason, "WorkloadUnreachable");
+    assert_eq!(
+        judge_from_record(&other, Some(&ready)).record.state,
+        PackageState::Pending
+    );
+    assert_eq!(
+        judge_from_record(&TARGET, None).record.reason,
+        "WorkloadUnreachable"
+    );
 }
 
 proptest! {

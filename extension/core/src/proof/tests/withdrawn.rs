@@ -18,9 +18,12 @@ type Withdrawal = fn(Judgement) -> Judgement;
 
 const WITHDRAWALS: [(PackageReason, Withdrawal); 2] = [
     (PackageReason::AppTemplateMismatch, |judged| {
-        judged.not_made_from("antrea.tanzu.vmware.com.1.9.0")
+        judged.withdrawn_for_app("antrea.tanzu.vmware.com.1.9.0")
     }),
-    (PackageReason::PackageInstallMismatch, Judgement::asked_otherwise),
+    (
+        PackageReason::PackageInstallMismatch,
+        Judgement::withdrawn_for_install,
+    ),
 ];
 
 #[rstest]

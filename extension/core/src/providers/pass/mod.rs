@@ -36,7 +36,7 @@ pub struct Configuration {
 
 /// What a pass leaves.
 #[derive(Debug, Clone, Default)]
-pub struct After {
+pub struct Effects {
     /// What the configuration depends on.
     pub sources: Vec<Source>,
     /// What is wrong; `Some(None)` is nothing any more.
@@ -86,15 +86,15 @@ impl Configuration {
 
 impl Subject for Configuration {
     type Memory = ();
-    type After = After;
+    type Effects = Effects;
     type Hold = Problem;
 
-    fn after((): &()) -> After {
-        After::default()
+    fn effects((): &()) -> Effects {
+        Effects::default()
     }
 
-    fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
-        pass(known, after)
+    fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+        pass(known, effects)
     }
 }
 
@@ -102,7 +102,7 @@ impl Subject for Configuration {
 ///
 /// # Errors
 /// What has to be read or written before it goes on; or why it cannot.
-pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
+pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let Configuration {
         object, sync_period, ..
     } = known.facts;
@@ -110,12 +110,12 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
     if is_template || object.metadata.deletion_timestamp.is_some() {
         return Ok(Done::Forget);
     }
-    after.sources = known.sources().collect();
+    effects.sources = known.sources().collect();
     let mut unwatched = false;
     let outcome = match owner::cluster(known) {
-        Ok(found) if owner::is_at_rest(found) => return Ok(Done::Wait),
+        Ok(found) if owner::is_at_rest(found) => return Ok(Done::AwaitChange),
         Ok(found) => {
-            after.cluster = Some((found.namespace().unwrap_or_default(), found.name_any()));
+            effects.cluster = Some((found.namespace().unwrap_or_default(), found.name_any()));
             written(known, found, &mut unwatched)
         }
         Err(stop) => Err(stop),
@@ -124,9 +124,13 @@ pub fn pass(known: &Known<'_>, after: &mut After) -> Step<Done> {
         Ok(secret) => (Some(secret), None),
         Err(stop) => (None, Some(stop.held()?)),
     };
-    after.problem = Some(problem.clone());
+    effects.problem = Some(problem.clone());
     status::write(known, secret, problem.as_ref())?;
-    Ok(Done::After(if unwatched { UNWATCHED } else { *sync_period }))
+    Ok(Done::RequeueAfter(if unwatched {
+        UNWATCHED
+    } else {
+        *sync_period
+    }))
 }
 
 /// Writes all that follows from a configuration. Says the name of the Secret with the values.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use server::{ACCOUNT, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, owner};
 
-const SYNC: Done = Done::After(Duration::from_mins(10));
+const SYNC: Done = Done::RequeueAfter(Duration::from_mins(10));
 
 /// A configuration that asks for everything, of which nothing is there yet but a Secret.
 fn everything() -> World {
@@ -21,7 +21,7 @@ fn everything() -> World {
     world
 }
 
-fn passes(world: &mut World) -> (Outcome, After) {
+fn passes(world: &mut World) -> (Outcome, Effects) {
     world.pass().unwrap()
 }
 
@@ -37,7 +37,11 @@ fn text(world: &World) -> String {
 fn everything_is_written_once_and_in_order() {
     let mut world = everything();
     let (outcome, after) = passes(&mut world);
-    assert_eq!(outcome, Ok(Done::After(UNWATCHED)), "no watch shows the Secret");
+    assert_eq!(
+        outcome,
+        Ok(Done::RequeueAfter(UNWATCHED)),
+        "no watch shows the Secret"
+    );
     assert_eq!(
         world.written,
         [
@@ -65,7 +69,7 @@ fn everything_is_written_once_and_in_order() {
     assert_eq!(text(&world), "login: eA==\ntext: a\n");
 
     let (outcome, _) = passes(&mut world);
-    assert_eq!(outcome, Ok(Done::After(UNWATCHED)));
+    assert_eq!(outcome, Ok(Done::RequeueAfter(UNWATCHED)));
     assert_eq!(world.written, Vec::<String>::new());
     assert_eq!(world.read.len(), 2, "what no watch shows: {:?}", world.read);
 }
@@ -215,7 +219,7 @@ fn a_crash_after_any_write_converges() {
 }), "ClusterNotFound", SYNC)]
 #[case::no_credentials(|world: &mut World| world.edit(CONFIG, |config| {
     config["spec"]["login"] = json!("missing");
-}), "CredentialsNotFound", Done::After(UNWATCHED))]
+}), "CredentialsNotFound", Done::RequeueAfter(UNWATCHED))]
 #[case::a_spec_of_another_release(|world: &mut World| world.edit(CONFIG, |config| {
     config["spec"] = json!({});
 }), "ConfigUnreadable", SYNC)]
@@ -248,7 +252,7 @@ fn what_is_wrong_is_said_and_values_stay(
 fn a_kind_that_is_not_served_has_no_objects_and_is_asked_for_again() {
     let mut world = World::new(&json!({"text": "a", "infrastructure": true}));
     world.unserved = Some("Infrastructure");
-    assert_eq!(passes(&mut world).0, Ok(Done::After(UNWATCHED)));
+    assert_eq!(passes(&mut world).0, Ok(Done::RequeueAfter(UNWATCHED)));
 }
 
 #[rstest]
@@ -263,10 +267,10 @@ fn an_object_that_is_needed_and_cannot_be_read_is_a_failure(#[case] away: fn(&mu
 }
 
 #[rstest]
-#[case::paused(Done::Wait, |world: &mut World| world.edit(("Cluster", "team-a", "one"), |cluster| {
+#[case::paused(Done::AwaitChange, |world: &mut World| world.edit(("Cluster", "team-a", "one"), |cluster| {
     cluster["metadata"]["annotations"] = json!({"cluster.x-k8s.io/paused": ""});
 }))]
-#[case::deleted(Done::Wait, |world: &mut World| world.edit(("Cluster", "team-a", "one"), |cluster| {
+#[case::deleted(Done::AwaitChange, |world: &mut World| world.edit(("Cluster", "team-a", "one"), |cluster| {
     cluster["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
 }))]
 #[case::a_template(Done::Forget, |world: &mut World| world.edit(CONFIG, |config| {
@@ -284,7 +288,7 @@ fn what_rests_is_left_alone(#[case] done: Done, #[case] rest: fn(&mut World)) {
     assert_eq!(after.problem, None);
     assert_eq!(
         after.sources.len(),
-        usize::from(done == Done::Wait),
+        usize::from(done == Done::AwaitChange),
         "its Cluster"
     );
 }

@@ -179,7 +179,7 @@ impl World {
     }
 
     /// One pass, unless the process ends in it.
-    pub(super) fn pass(&mut self) -> Option<(Outcome, After)> {
+    pub(super) fn pass(&mut self) -> Option<(Outcome, Effects)> {
         let configuration = Configuration {
             kind: Kind::of::<MadeUp>(),
             object: Arc::new(serde_json::from_value(self.get(CONFIG).unwrap().clone()).unwrap()),
@@ -193,10 +193,10 @@ impl World {
         self.read.clear();
         let mut known = Known::new(&configuration, &(), began);
         loop {
-            let mut after = After::default();
-            match pass(&known, &mut after) {
-                Ok(done) => return Some((Ok(done), after)),
-                Err(Stop::Failed(failure)) => return Some((Err(failure.code), after)),
+            let mut effects = Effects::default();
+            match pass(&known, &mut effects) {
+                Ok(done) => return Some((Ok(done), effects)),
+                Err(Stop::Failed(failure)) => return Some((Err(failure.code), effects)),
                 Err(Stop::Held(problem)) => panic!("{problem}"),
                 Err(Stop::Need(asks)) => {
                     assert!(
@@ -205,7 +205,7 @@ impl World {
                     );
                     for ask in asks {
                         let answer = self.answer(&ask);
-                        known.learn(ask, answer);
+                        known.record_answer(ask, answer);
                     }
                 }
                 Err(Stop::Write(writes)) => {
@@ -215,7 +215,7 @@ impl World {
                         }
                         let outcome = self.make(&write);
                         let refused = outcome.is_err();
-                        known.wrote(write, outcome);
+                        known.record_outcome(write, outcome);
                         if refused {
                             break;
                         }

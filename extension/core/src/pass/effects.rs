@@ -14,18 +14,18 @@ pub enum Event {
 
 /// What a pass leaves.
 #[derive(Debug, Clone, Default)]
-pub struct After {
+pub struct Effects {
     /// What is remembered.
     pub memory: Memory,
     /// Whether the connection to the workload is to be closed.
-    pub close: bool,
+    pub disconnect: bool,
     /// What is to be published.
     pub events: Vec<Event>,
     /// What hooks answer that find no record; `Some(None)` is nothing any more.
     pub note: Option<Option<Hold>>,
 }
 
-impl After {
+impl Effects {
     /// What a pass leaves that does nothing.
     #[must_use]
     pub fn of(memory: &Memory) -> Self {
