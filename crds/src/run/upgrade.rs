@@ -111,8 +111,8 @@ pub struct UpgradeRecord {
     /// When the record was opened; display only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
-    /// When nothing kept packages from being written for this upgrade for the first time. From then on an annotation that holds a
-    /// start comes too late.
+    /// The first moment at which packages could be written for this upgrade. From then on an annotation
+    /// before-upgrade.hook.cluster.cluster.x-k8s.io comes too late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun_at: Option<Time>,
     /// When the last package of the running stage got its proof; display only.
@@ -121,8 +121,7 @@ pub struct UpgradeRecord {
     /// When the control plane was seen at the hop's version; display only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released_at: Option<Time>,
-    /// When nothing but the settling of packages was missing for the first time. AfterClusterUpgrade waits for it for a
-    /// limited time.
+    /// The first moment at which only the settling of packages was missing. AfterClusterUpgrade waits for it for a limited time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settling_since: Option<Time>,
     /// When everything was at `to` and settled; display only.
@@ -231,7 +230,7 @@ pub struct FirstSeenRun {
 pub enum PackageState {
     /// Nothing of the target was written yet.
     Pending,
-    /// The target is written; kapp-controller has not taken it up.
+    /// The target is written; kapp-controller has not taken it up. Not the readiness of that name.
     Applied,
     /// kapp-controller works on the target.
     Reconciling,
