@@ -1,5 +1,6 @@
 //! Where walks end.
 
+use rstest::rstest;
 use serde_json::Value;
 
 use crate::{
@@ -60,6 +61,11 @@ fn end(of: &Walk) -> Vec<(Place, Value)> {
     let objects = objects.map(|(place, object)| {
         let mut object = object.clone();
         lasting(&mut object);
+        // A deletion writes no conditions of packages, so those stay that were written before.
+        let deleting = of.is_deleting();
+        if let Some(conditions) = object.pointer_mut("/status/conditions").filter(|_| deleting) {
+            conditions.take();
+        }
         let mut place = place.clone();
         without_digest(&mut place.3);
         (place, object)
@@ -67,12 +73,13 @@ fn end(of: &Walk) -> Vec<(Place, Value)> {
     objects.collect()
 }
 
-fn upgraded(ends_at: (usize, Option<Fault>)) -> Walk {
+/// The Cluster is created, and then there is the edit.
+fn ended(edit: Edit, ends_at: (usize, Option<Fault>)) -> Walk {
     let mut walk = Walk::new();
     walk.ends_at = Some(ends_at);
-    // The Cluster is created, and then upgraded.
-    walk.take(&[Step::Round; 4]);
-    walk.step(Step::User(Edit::Target(1)));
+    // Enough for a creation that is disturbed, too.
+    walk.take(&[Step::Round; 8]);
+    walk.step(Step::User(edit));
     walk.finish();
     walk
 }
@@ -80,22 +87,19 @@ fn upgraded(ends_at: (usize, Option<Fault>)) -> Walk {
 /// No step has this number.
 const NEVER: usize = usize::MAX;
 
-#[test]
-fn an_undisturbed_walk_ends_at_the_target() {
-    upgraded((NEVER, None));
-}
-
 /// A process that ends before a step, or that does not see that a write was made, or whose write is refused: each of the three at a sixth
 /// of all steps, by `SEED`.
-#[test]
-fn a_disturbance_at_any_step_leads_to_the_same_end() {
-    let undisturbed = upgraded((NEVER, None));
+#[rstest]
+#[case::of_an_upgrade(Edit::Target(1))]
+#[case::of_a_deletion(Edit::Delete)]
+fn a_disturbance_at_any_step_leads_to_the_same_end(#[case] edit: Edit) {
+    let undisturbed = ended(edit, (NEVER, None));
     let wanted = end(&undisturbed);
     let faults = [None, Some(Fault::Unanswered), Some(Fault::Refused(503))];
     let seed = number("SEED", 0_usize);
     for at in (seed % 2..undisturbed.led()).step_by(2) {
         let fault = faults[(at / 2 + seed) % 3];
-        let found = end(&upgraded((at, fault)));
+        let found = end(&ended(edit, (at, fault)));
         let differs = found.iter().zip(&wanted).find(|(found, wanted)| found != wanted);
         assert!(found == wanted, "{fault:?} at step {at}: {differs:#?}");
     }

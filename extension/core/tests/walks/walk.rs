@@ -355,12 +355,13 @@ impl Walk {
         }
     }
 
+    pub(crate) fn is_deleting(&self) -> bool {
+        let cluster = self.servers.get(&cluster());
+        cluster.is_some_and(|cluster| !cluster["metadata"]["deletionTimestamp"].is_null())
+    }
+
     fn is_over(&self, to: usize) -> bool {
-        let deleting = self
-            .servers
-            .get(&cluster())
-            .is_some_and(|cluster| !cluster["metadata"]["deletionTimestamp"].is_null());
-        if deleting {
+        if self.is_deleting() {
             return self.capi.deleted;
         }
         // One whose target was taken back is cancelled.
