@@ -103,8 +103,8 @@ impl Judgement {
         self.without_proof(PackageState::Reconciling, Hold::new(reason, message))
     }
 
-    /// The same with how often what the package is deployed from was found altered, `so_far` and, if so, once more. What was
-    /// deployed meanwhile may be the altered thing, so nothing is proven before it is deployed again under another digest.
+    /// With the number of times that the copy of the Package or the values Secret was found altered: `so_far`, plus one if
+    /// `once_more`. Then the altered object may have been deployed, so nothing is proven before another digest is.
     #[must_use]
     pub fn with_repairs(mut self, so_far: u8, once_more: bool) -> Self {
         self.record.repairs = so_far;
@@ -136,7 +136,8 @@ impl Judgement {
         }
     }
 
-    /// The same for the record, with the run that a watch showed before this look. Nothing rests on it before it is recorded.
+    /// With the first seen run replaced by `noted`, which a watch showed, where that is earlier. A judgement may rest on it only
+    /// after it is recorded.
     #[must_use]
     pub fn noting(mut self, noted: Option<&FirstSeenRun>) -> Self {
         let record = &mut self.record;
@@ -163,15 +164,16 @@ pub fn judge(
     judge_by(CLAUSES, target, install, app, latch)
 }
 
-/// What is known of a package while its API server does not answer: the proof it had, if it is for the same target.
+/// What is known of a package while its API server does not answer: what was recorded of it, if it is for the same target and, of a proof,
+/// for the readiness that is asked for.
 #[must_use]
 pub fn judge_from_record(target: &Target<'_>, latch: Option<&PackageRecord>) -> Judgement {
-    let proves = |latch: &&PackageRecord| {
+    let still_holds = |latch: &&PackageRecord| {
         latch.state != PackageState::Ready || covers(latch.proven_readiness, target.readiness)
     };
     let record = latch
         .filter(|latch| is_for(latch, target))
-        .filter(proves)
+        .filter(still_holds)
         .cloned();
     let settled = record.as_ref().is_some_and(|record| {
         record.state == PackageState::Ready && covers(record.proven_readiness, Readiness::Reconciled)
@@ -270,8 +272,8 @@ fn covers(proven: Option<Readiness>, asked: Readiness) -> bool {
     proven == Some(Readiness::Reconciled) || proven == Some(asked)
 }
 
-/// What was proven at this very App and generation, unless a run has failed since. Where the next run has begun before that was seen,
-/// only the count says so, which begins again with a run that ends well (`setReconcileCompleted` of kapp-controller v0.53.1).
+/// What was proven at this very App and generation, unless a run has failed since. Once kapp-controller has begun another run, the failure
+/// shows only in `consecutiveReconcileFailures`, which a successful run sets back to 0 (`setReconcileCompleted` of v0.53.1).
 fn latched(latch: Option<&PackageRecord>, app: Option<&App>) -> Option<Readiness> {
     let (latch, app) = (latch?, app?);
     let failures = app

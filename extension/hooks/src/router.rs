@@ -33,8 +33,8 @@ use crate::{GROUP_VERSION, Hook};
 /// Discovery needs neither gate nor observer to be ready: a Cluster API that cannot discover at its start stops
 /// altogether.
 ///
-/// An answer that another replica may give otherwise carries `Connection: close`. HTTP/2 has no such header: a server of HTTP/2
-/// has to take it off and to send GOAWAY.
+/// A hold that concerns this replica only carries `Connection: close`, because another one may answer differently. HTTP/2 has no
+/// such header: a server of HTTP/2 has to take it off and to send GOAWAY.
 pub fn router<G: Gate, O: Observer>(gate: G, observer: O) -> Router {
     let server = Arc::new(Server {
         gate,
@@ -105,7 +105,7 @@ impl<G: Gate, O: Observer> Server<G, O> {
         let (head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().cloned().unwrap_or_default();
         let is_call = head.method == Method::POST;
-        // It may take many times what it took on the wire, and waits for the body otherwise.
+        // Headers in memory may take many times their size on the wire, and must not be kept while the body is read.
         drop(head);
         let answered = if is_call {
             // A panic ends this request only, and the next one finds everything as it was: nothing is changed here.
@@ -146,7 +146,7 @@ impl<G: Gate, O: Observer> Server<G, O> {
         response
     }
 
-    /// A peer may send as many of these as it likes, so a line is due when it begins with them.
+    /// A peer may send as many of these as it likes, so only the first of a series is a warning.
     fn log(&self, endpoint: Endpoint, peer: IpAddr, refusal: &Refusal) {
         let (hook, reason, error) = (endpoint.as_str(), refusal.reason(), refusal.message());
         match self.refused.begins(peer, (hook, reason), Instant::now()) {

@@ -70,7 +70,7 @@ impl Subject for Facts {
     }
 }
 
-/// The pass, as far as it comes with what is known. `after` is what it leaves, also where it does not come to its end.
+/// The pass, as far as it comes with what is known. `effects` is what it leaves, also where it does not come to its end.
 ///
 /// # Errors
 /// What has to be read or written before it goes on; or why it cannot.
@@ -94,7 +94,7 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let Some(bootstrap) = bootstrap else {
         return Ok(without_bootstrap(effects, problem));
     };
-    // What was merged may be something else by now.
+    // The ClusterBootstrap may have been edited since the packages of the release were merged into it.
     let problem = match problem {
         Some(problem) => Some(problem),
         None => validate::below_release(known, &validated, &bootstrap)?,

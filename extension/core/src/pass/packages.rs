@@ -48,7 +48,7 @@ pub(super) struct Packages {
     pub(super) conflict: bool,
     /// Whether nothing was written because a gate has to be closed before.
     pub(super) record_first: bool,
-    /// When the workload was asked last.
+    /// At which point of the pass the workload is asked; each is a question of its own.
     moment: Moment,
     /// UID of the workload that `planned` is for.
     pub(super) workload_uid: Option<String>,
@@ -77,18 +77,19 @@ pub(super) fn packages(
     let recorded = record.and_then(|record| record.workload_uid.as_deref());
     let Plan {
         planned,
-        problem: mut missing,
+        problem: mut plan_problem,
         mut forbids_writes,
     } = plan(recorded)?;
-    let waiting = missing
+    let waits_for_values = plan_problem
         .as_ref()
         .is_some_and(|hold| hold.reason == GateReason::ValuesNotReady);
-    if waiting
+    // The provider of a CNI computes its values only once it carries the label of the package.
+    if waits_for_values
         && validated.paused.is_none()
         && problem.is_none()
         && let Err(stop) = provider::label(known, &bootstrap.spec)
     {
-        missing = Some(stop.held()?);
+        plan_problem = Some(stop.held()?);
     }
     let mut packages = Packages {
         planned,
@@ -97,7 +98,7 @@ pub(super) fn packages(
         next_look: None,
         reach: Reach::creating(),
         connected: false,
-        problem: problem.cloned().or(missing),
+        problem: problem.cloned().or(plan_problem),
         conflict: false,
         record_first: false,
         moment: Moment::BeforeWrites,
@@ -204,8 +205,8 @@ impl Packages {
         let mut altered = Vec::new();
         let outcomes = together(others.iter().map(|planned| {
             let need = need(record, planned);
-            // Before the first list it is not known whether anything has to be written. What needs its proof is written anyway: a late
-            // write is refused.
+            // Before the first list it is not known whether anything has to be written. A package without a recorded proof is written
+            // all the same: a write that was computed from an outdated store is refused with 409.
             if need != Need::Proof && self.stores_are_filling(known, effects, planned)? {
                 return Ok(());
             }
@@ -336,13 +337,13 @@ impl Packages {
     }
 }
 
-/// What the things are needed for that a package is deployed from.
+/// Why the objects that a package is deployed from are looked at now.
 fn need(record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
-    let rests =
+    let has_open_gate =
         |record: &UpgradeRecord| record.outcome.is_none() && record.gates.iter().any(|gate| gate.open);
     if !is_recorded(record, planned) {
         Need::Proof
-    } else if record.is_some_and(rests) {
+    } else if record.is_some_and(has_open_gate) {
         Need::OpenGate
     } else {
         Need::Nothing

@@ -133,9 +133,9 @@ impl<'a> View<'a> {
         versions
     }
 
-    /// The gates of a version below the hop. The control plane has taken it, so those before it have nothing left to hold. The others
-    /// were open before the hop moved on, unless that was not recorded or the target moved. Then the packages of the hop, proven on the
-    /// running version, are as good a proof.
+    /// The gates of a version below the hop. The control plane has taken it, so BeforeClusterUpgrade and BeforeControlPlaneUpgrade have
+    /// nothing left to hold. The other three are recorded as open, unless that was lost or the target has moved: where they are not, the
+    /// packages of the hop decide, proven on the running version.
     fn of_passed<'v>(&self, version: &'v str) -> Vec<Verdict<'v>> {
         let before = [Hook::BeforeClusterUpgrade, Hook::BeforeControlPlaneUpgrade]
             .into_iter()

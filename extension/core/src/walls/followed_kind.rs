@@ -13,8 +13,8 @@ pub const FINDING: Duration = Duration::from_secs(10);
 /// How long the first list of a kind may take until callers are given a reason.
 pub const LISTING: Duration = Duration::from_secs(10);
 
-/// A kind of which nothing has shown for so long that no change of it was missed is listed again. Longer than two watches last: one
-/// that brings nothing shows at its end what was not missed until it began.
+/// A kind is listed again when for so long neither a list nor a watch that has ended has proven that no change was missed. Longer than two
+/// watches last: one without events proves something only at its end, and only up to the moment at which it was asked for.
 const UNPROVEN: Duration = Duration::from_secs(75);
 
 /// The first delay before a kind that cannot be read is tried again.
@@ -185,41 +185,41 @@ impl FollowedKind {
     /// What comes next.
     pub fn next(&mut self, now: Instant) -> Next {
         let only_errors = self.failing_since.filter(|_| self.watching_since.is_none());
-        let broken = only_errors.map(|since| since + CURRENT_FOR);
+        let broken_at = only_errors.map(|since| since + CURRENT_FOR);
         let proven = self
             .listed
             .max(self.proven_by_watches.proven())
             .filter(|_| only_errors.is_none());
-        let unproven = proven.map(|proven| proven + UNPROVEN);
-        let answered = self.watching_since.map(|since| since + STEADY);
-        let readable = if self.needs_watch {
-            self.list_to_report.and(answered)
+        let unproven_at = proven.map(|proven| proven + UNPROVEN);
+        let steady_at = self.watching_since.map(|since| since + STEADY);
+        let readable_at = if self.needs_watch {
+            self.list_to_report.and(steady_at)
         } else {
             self.list_to_report
         };
 
-        let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        let has_come = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         // After a refused watch kube-runtime lists no more once a later one succeeds, so that nothing would say that the kind is
         // readable again. And a kind that is not found may be served in another version.
         if self.must_end {
             Next::End(self.ended())
-        } else if is_over(broken) {
+        } else if has_come(broken_at) {
             // It ends as one that was refused, whatever is answered meanwhile.
             self.must_end = true;
             Next::Unreadable(Failure::WATCH.why(&self.resource))
-        } else if is_over(unproven) && self.readable {
+        } else if has_come(unproven_at) && self.readable {
             Next::End(Ended::Unproven)
-        } else if is_over(unproven) {
+        } else if has_come(unproven_at) {
             Next::End(Ended::NeverReadable)
-        } else if is_over(self.first_list_due) {
+        } else if has_come(self.first_list_due) {
             self.first_list_due = None;
             Next::Unreadable(format!("nothing was listed within {} s", LISTING.as_secs()))
-        } else if is_over(readable) {
+        } else if has_come(readable_at) {
             (self.readable, self.list_to_report) = (true, None);
             Next::Readable
         } else {
             Next::Wait(
-                [broken, unproven, self.first_list_due, readable]
+                [broken_at, unproven_at, self.first_list_due, readable_at]
                     .into_iter()
                     .flatten()
                     .min(),

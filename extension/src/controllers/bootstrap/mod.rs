@@ -225,14 +225,15 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
     written.map_err(Error::Refused)
 }
 
-/// A pass with all that is noted of it.
+/// A pass, and what follows from how it went for its slot, its events and its gates.
 async fn accounted_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Action, Error> {
+    // While it lives, and a while longer, events of the workload do not wake the Cluster; less long after a pass that wrote a status.
     let (began, passing) = (now(), ctx.remotes.begin(uid));
-    let written = || ctx.memories().get(uid).written;
-    let before = written();
+    let status_written = || ctx.memories().get(uid).written;
+    let before = status_written();
     let outcome = isolated(Box::pin(one_pass(cluster, ctx))).await;
     if let Some(passing) = &passing
-        && written() != before
+        && status_written() != before
     {
         passing.brought_news();
     }
