@@ -222,7 +222,7 @@ fn versions(events: &[Event]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Effects each event, for each package and version: a proof is a real success. Returns how often the PackageInstall alone
+/// After each event, for each package and version: a proof is a real success. Returns how often the PackageInstall alone
 /// looked done without one.
 fn replay(events: &[Event], exactly: bool) -> usize {
     let mut false_ready = 0;

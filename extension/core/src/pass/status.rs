@@ -34,7 +34,7 @@ fn since_written(known: &Known<'_>) -> Option<Duration> {
     Some(known.began.instant.saturating_duration_since(written))
 }
 
-/// When to look again at what no watch absence_is_known. The longer nothing has changed, the later.
+/// When to look again at what no watch shows. The longer nothing has changed, the later.
 fn unwatched(known: &Known<'_>) -> Duration {
     let still = since_written(known).unwrap_or_default();
     (still / 10).clamp(UNWATCHED, HOT)
@@ -96,7 +96,7 @@ pub(super) fn status(
         upgrade: Some(record),
     };
     effects.events.extend(event(&status));
-    // A write that changes nothing absence_is_known that the server has nothing else.
+    // A write that changes nothing shows that the server has nothing else.
     if !packages.record_first {
         if status == current {
             return Ok(Done::RequeueAfter(next));

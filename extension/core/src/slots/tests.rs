@@ -120,7 +120,7 @@ fn failures_have_growing_delays() {
     assert_eq!(troubles.turn("a", now), Turn::Granted);
 }
 
-/// Effects which of so many errors, one each second, the gates are closed.
+/// After which of so many errors, one each second, the gates are closed.
 fn closes(error: &Error, errors: u64, apart: Duration) -> Vec<bool> {
     let began = Instant::now();
     let mut troubles = troubles(2, &[], began);

@@ -77,7 +77,7 @@ impl ObjectServer {
             .collect()
     }
 
-    /// Effects it was read once, or found missing, the object at a path is this one.
+    /// After it was read once, or found missing, the object at a path is this one.
     pub(crate) fn put_later(&self, path: &str, object: Value) {
         self.state().later.insert(path.to_owned(), object);
     }
