@@ -1,13 +1,14 @@
 //! Where built programs are kept: one directory per set of build inputs, guarded by a lock.
 
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
 use super::catalogue::{self, MODULES};
+use crate::processes::lock_file;
 
 /// The directory for the current inputs.
 #[derive(Debug, Clone)]
@@ -33,12 +34,7 @@ impl Cache {
     /// another has it.
     pub(super) fn lock(&self, waiting: impl FnOnce()) -> Result<File> {
         let path = self.join("lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .with_context(|| format!("open {}", path.display()))?;
+        let file = lock_file(&path)?;
         if file.try_lock().is_err() {
             waiting();
             file.lock().with_context(|| format!("lock {}", path.display()))?;

@@ -5,7 +5,7 @@
 //! from below the range of outgoing connections, and each is guarded by a locked file for as long as its
 //! [`Port`] lives: stacks side by side never meet.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 use tokio::net::TcpSocket;
+
+use super::lock_file;
 
 const LOWEST: u16 = 10_240;
 
@@ -36,12 +38,7 @@ impl Port {
         for offset in 0..span {
             let number = lowest + (first + offset) % span;
             let path = directory.join(number.to_string());
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&path)
-                .with_context(|| format!("open {}", path.display()))?;
+            let file = lock_file(&path)?;
             if file.try_lock().is_ok() && can_be_bound(number) {
                 return Ok(Self {
                     number,

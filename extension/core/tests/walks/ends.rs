@@ -53,6 +53,7 @@ fn without_digest(name: &mut String) {
 }
 
 fn end(of: &Walk) -> Vec<(Place, Value)> {
+    let deleting = of.is_deleting();
     // Values of an earlier version that a process has left behind are removed when the next upgrade completes.
     let objects = of
         .servers
@@ -62,7 +63,6 @@ fn end(of: &Walk) -> Vec<(Place, Value)> {
         let mut object = object.clone();
         lasting(&mut object);
         // A deletion writes no conditions of packages, so those stay that were written before.
-        let deleting = of.is_deleting();
         if let Some(conditions) = object.pointer_mut("/status/conditions").filter(|_| deleting) {
             conditions.take();
         }

@@ -187,14 +187,20 @@ async fn a_configuration_that_always_conflicts_is_tried_ever_later() {
     assert!(matches!(again(), Again::Soon(_)), "begins again");
 }
 
-/// Where the condition is seen, the event is there, too.
-#[tokio::test]
-async fn a_problem_is_published_before_the_condition_is_written() {
+/// An API server after a pass over a configuration without a Cluster.
+async fn found_a_problem() -> ObjectServer {
     let server = management();
     server.edit(CONFIG, |config| {
         config["metadata"]["ownerReferences"] = json!([]);
     });
     passes(&server).await.unwrap();
+    server
+}
+
+/// Where the condition is seen, the event is there, too.
+#[tokio::test]
+async fn a_problem_is_published_before_the_condition_is_written() {
+    let server = found_a_problem().await;
     let written = server.asked_to_write();
     let [event, status] = written.as_slice() else {
         panic!("{written:?}");
@@ -206,11 +212,7 @@ async fn a_problem_is_published_before_the_condition_is_written() {
 /// Its instance is no name of a Pod: the events of all leaders are found alike.
 #[tokio::test]
 async fn events_are_reported_by_sluice_whichever_replica_leads() {
-    let server = management();
-    server.edit(CONFIG, |config| {
-        config["metadata"]["ownerReferences"] = json!([]);
-    });
-    passes(&server).await.unwrap();
+    let server = found_a_problem().await;
     let (_, event) = server.only("events");
     assert_eq!(event["reportingController"], "sluice");
     assert_eq!(event["reportingInstance"], "sluice");

@@ -203,16 +203,18 @@ async fn a_proof_at_another_generation_is_looked_at_while_the_gate_is_open() {
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
 }
 
+/// Pauses the ClusterBootstrap, or ends that.
+fn pause(world: &World, paused: bool) {
+    world
+        .management
+        .edit(BOOTSTRAP, |bootstrap| bootstrap["spec"]["paused"] = json!(paused));
+}
+
 /// Nothing is written while the ClusterBootstrap is paused, so nothing is looked for either.
 #[tokio::test(start_paused = true)]
 async fn what_is_altered_in_a_pause_is_found_after_it() {
     let world = World::released().await;
-    let pause = |paused: bool| {
-        world
-            .management
-            .edit(BOOTSTRAP, |bootstrap| bootstrap["spec"]["paused"] = json!(paused));
-    };
-    pause(true);
+    pause(&world, true);
     world.pass().await;
     change(&world.workload, "packages", |package| {
         package["spec"]["template"]["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
@@ -224,7 +226,7 @@ async fn what_is_altered_in_a_pause_is_found_after_it() {
     });
     world.pass().await;
     assert_eq!(world.record().packages[0].repairs, 0, "{:?}", world.record());
-    pause(false);
+    pause(&world, false);
     world.pass().await;
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
@@ -233,18 +235,13 @@ async fn what_is_altered_in_a_pause_is_found_after_it() {
 #[tokio::test(start_paused = true)]
 async fn a_gate_opens_after_a_pause_for_what_the_servers_say() {
     let world = Box::pin(World::released()).await;
-    let pause = |paused: bool| {
-        world
-            .management
-            .edit(BOOTSTRAP, |bootstrap| bootstrap["spec"]["paused"] = json!(paused));
-    };
-    pause(true);
+    pause(&world, true);
     Box::pin(world.pass()).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::BootstrapPaused)
     );
-    pause(false);
+    pause(&world, false);
     let leader = Box::pin(world.leader()).await;
     change(&world.workload, "apps", |app| {
         app["status"]["conditions"] = json!([{"type": "ReconcileFailed", "status": "True"}]);

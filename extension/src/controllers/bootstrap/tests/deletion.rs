@@ -11,6 +11,18 @@ use crate::controllers::bootstrap::world::{
 const METRICS: &str = "metrics.example.com.1.9.0";
 const INSTALL: &str = "/apis/packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packageinstalls/one-metrics";
 
+fn add_metrics(world: &World) {
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
+    });
+}
+
+fn delete(world: &World) {
+    world.management.edit(CLUSTER, |cluster| {
+        cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+}
+
 #[rstest]
 #[case::is_deployed(json!({"metadata": {}}), Some(GateReason::UninstallInProgress), &["one-antrea"])]
 #[case::cannot_be_uninstalled(
@@ -27,9 +39,7 @@ async fn a_deletion_waits_for_an_additional_package_that(
     let world = World::new();
     let metrics = package_of("metrics.example.com", "1.9.0", "a");
     world.management.put(&format!("{PACKAGES}/{METRICS}"), metrics);
-    world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
-    });
+    add_metrics(&world);
     world.pass().await;
     assert_eq!(
         world.workload.names("packageinstalls"),
@@ -39,9 +49,7 @@ async fn a_deletion_waits_for_an_additional_package_that(
     world
         .workload
         .edit(INSTALL, |found| found["status"] = install["status"].clone());
-    world.management.edit(CLUSTER, |cluster| {
-        cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    });
+    delete(&world);
     world.leader().await;
     assert_eq!(
         world.held(Hook::BeforeClusterDelete),
@@ -55,17 +63,13 @@ async fn a_deletion_waits_for_an_additional_package_that(
 /// A Cluster whose upgrade was let go, with an additional package that is installed, on its way to be deleted.
 async fn deleted() -> World {
     let world = Box::pin(World::released()).await;
-    world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
-    });
+    add_metrics(&world);
     let install = json!({
         "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
         "metadata": {"name": "one-metrics", "namespace": "tkg-system"}, "spec": {},
     });
     world.workload.put(INSTALL, install);
-    world.management.edit(CLUSTER, |cluster| {
-        cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    });
+    delete(&world);
     world
 }
 
