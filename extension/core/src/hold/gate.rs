@@ -91,7 +91,8 @@ held! {
         StartHeldByAnnotation("gate, event"): "its owner removes it",
         /// The Cluster is being deleted.
         ClusterDeleting("gate"): "nothing",
-        /// Additional packages are being uninstalled, or the workload cluster cannot be reached for it.
+        /// Additional packages are being uninstalled; the first one that is waited for is named. Where the workload cluster cannot be
+        /// asked for it the gate carries that reason.
         UninstallInProgress("gate BeforeClusterDelete"): "nothing; ends after `--cluster-delete-timeout` at the latest",
     }
     "Cluster API is at work" {

@@ -89,10 +89,13 @@ impl<'a> View<'a> {
         gates.retain(|gate| gate.hook != Hook::BeforeClusterDelete);
         if self.seen.cluster.deleting {
             let hold = (!self.seen.uninstalled).then(|| {
-                Hold::new(
-                    GateReason::UninstallInProgress,
-                    "waiting for the packages to be uninstalled",
-                )
+                let unknown = || {
+                    Hold::new(
+                        GateReason::UninstallInProgress,
+                        "waiting for the packages to be uninstalled",
+                    )
+                };
+                self.seen.problem.cloned().unwrap_or_else(unknown)
             });
             gates.push(gate(
                 Hook::BeforeClusterDelete,

@@ -366,6 +366,14 @@ fn a_deletion_waits_for_the_packages_to_be_gone() {
         answer(&record, Hook::BeforeControlPlaneUpgrade, V36),
         held_by(GateReason::ClusterDeleting)
     );
+    scene.problem = Some(hold(GateReason::WorkloadUnreachable));
+    let record = scene.advance(Some(&record));
+    let gate = record
+        .gates
+        .iter()
+        .find(|gate| gate.hook == Hook::BeforeClusterDelete);
+    let said = gate.map(|gate| (gate.reason.as_str(), gate.message.as_str()));
+    assert_eq!(said, Some(("WorkloadUnreachable", "given by the controller")));
     scene.uninstalled = true;
     assert_eq!(
         answer(&scene.advance(Some(&record)), Hook::BeforeClusterDelete, V36),

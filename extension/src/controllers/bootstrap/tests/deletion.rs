@@ -84,10 +84,10 @@ type Edit = fn(&World);
 #[case::has_a_neighbour_that_is_skipped((|world| world.management.edit(BOOTSTRAP, |bootstrap| {
     bootstrap["metadata"]["annotations"][annotation::SKIP_PACKAGE_INSTALL_DELETION] = json!("antrea");
 })) as Edit, Some(GateReason::UninstallInProgress))]
-#[case::cannot_be_listed((|world| world.workload.refuse("/packageinstalls", 500)) as Edit, Some(GateReason::UninstallInProgress))]
+#[case::cannot_be_listed((|world| world.workload.refuse("/packageinstalls", 500)) as Edit, Some(GateReason::WorkloadUnreachable))]
 #[case::has_no_kind_any_more((|world| world.workload.refuse("/packageinstalls", 404)) as Edit, None)]
 #[case::has_no_kubeconfig((|world| world.management.remove(KUBECONFIG)) as Edit, None)]
-#[case::has_a_kubeconfig_that_is_refused((|world| world.management.put(KUBECONFIG, kubeconfig_secret("{}"))) as Edit, Some(GateReason::UninstallInProgress))]
+#[case::has_a_kubeconfig_that_is_refused((|world| world.management.put(KUBECONFIG, kubeconfig_secret("{}"))) as Edit, Some(GateReason::KubeconfigInvalid))]
 #[tokio::test(start_paused = true)]
 async fn a_deletion_after_an_upgrade_waits_for_a_package_that(
     #[case] edit: Edit,
