@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kube::{Client, runtime::reflector::ObjectRef};
+use kube::Client;
 use sluice_core::{
     hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
@@ -73,10 +73,9 @@ impl ControlPlanes {
             state = kind.watch.state();
         }
         match state {
-            State::Readable { resource, store } => {
-                let namespace = cluster.namespace.as_deref().unwrap_or_default();
-                let key = ObjectRef::new_with(&reference.name, resource).within(namespace);
-                Ok(store.get(&key).map(|found| ControlPlaneFacts::of(&found)))
+            State::Readable { store, .. } => {
+                let found = store.get(Some(cluster.namespace()), &reference.name);
+                Ok(found.map(|found| ControlPlaneFacts::of(&found)))
             }
             State::Reading => Err(Unknown::Reading),
             State::Unserved => Err(Unknown::unreadable(reference, "the API server does not serve it")),
@@ -88,7 +87,7 @@ impl ControlPlanes {
         let waiting = Arc::<Mutex<HashSet<ClusterRef>>>::default();
         let on = {
             let triggers = self.triggers.clone();
-            let touched = move |object: &ControlPlane| triggers.wake_of(object);
+            let touched = move |object: &ControlPlane, _| triggers.wake_of(object);
             reporting(named.kind.clone(), "Watching control planes", touched)
         };
         let changed = {

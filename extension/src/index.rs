@@ -9,7 +9,7 @@ use sluice_core::{
     decision::{Decision, Knowledge, decide},
     hold::Hold,
     hook_call::HookCall,
-    index::{self, Noted, Pace},
+    index::{self, Counting, Noted, Pace, Uncounted},
     stuck::Standings,
     unsynced::Unsynced,
 };
@@ -17,7 +17,7 @@ use sluice_hooks::Gate;
 use tokio::time::Instant;
 use tracing::{debug, field::display, info, warn};
 
-use crate::{leadership::Leadership, lock::lock, stores::Stores};
+use crate::{leadership::Leadership, lock::lock, stores::Stores, triggers::ClusterRef};
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -37,12 +37,14 @@ struct Inner {
     /// Unset where there is no lease.
     leadership: OnceLock<Leadership>,
     noted: Mutex<Noted>,
+    /// Clusters that have changed since they were counted.
+    uncounted: Arc<Mutex<Uncounted>>,
 }
 
 impl Index {
     /// An index that knows nothing yet and holds every call.
     #[must_use]
-    pub fn new(system_namespace: String, deletion_limit: Duration) -> Self {
+    pub fn new(system_namespace: String, deletion_limit: Duration, uncounted: Arc<Mutex<Uncounted>>) -> Self {
         Self(Arc::new(Inner {
             system_namespace,
             deletion_limit: u32::try_from(deletion_limit.as_secs()).unwrap_or(u32::MAX),
@@ -50,6 +52,7 @@ impl Index {
             stores: OnceLock::new(),
             leadership: OnceLock::new(),
             noted: Mutex::default(),
+            uncounted,
         }))
     }
 
@@ -62,17 +65,28 @@ impl Index {
     pub async fn follow(&self, stores: Stores) {
         stores.synced().await;
         let stores = self.0.stores.get_or_init(|| stores);
-        let mut standings = Standings::default();
+        let (mut standings, mut counting) = (Standings::default(), Counting::default());
         let mut tick = tokio::time::interval(COUNT_EVERY);
         loop {
             tick.tick().await;
             // Says that the age is over its limit also when no call asks.
             self.unsynced(stores);
             self.is_leaderless();
-            let counted = standings.look(self.0.began.elapsed(), self.over(stores).held());
+            let (uncounted, over) = (std::mem::take(&mut *lock(&self.0.uncounted)), self.over(stores));
+            counting.count(
+                uncounted,
+                || stores.clusters.names(),
+                |cluster| over.held(cluster.namespace(), cluster.name()),
+            );
+            let counted = standings.look(self.0.began.elapsed(), counting.held());
             // The count before is dropped after the lock is released, so that no hook waits for that.
             let _before = std::mem::replace(&mut lock(&self.0.noted).held, counted);
         }
+    }
+
+    /// Forgets a Cluster that is gone, or that is none of ours any more.
+    pub fn forget(&self, uid: &str) {
+        lock(&self.0.noted).note(uid, None);
     }
 
     /// Whether the stores were complete once. Their age is no matter of readiness: while the API server is away all replicas
@@ -82,9 +96,11 @@ impl Index {
         self.0.stores.get().is_some()
     }
 
-    /// Notes for hooks what keeps the Cluster with this UID from having a record.
-    pub fn note(&self, uid: &str, hold: Option<Hold>) {
-        lock(&self.0.noted).note(uid, hold);
+    /// Notes for hooks what keeps a Cluster, which has this UID, from having a record.
+    pub fn note(&self, cluster: &ClusterRef, uid: &str, hold: Option<Hold>) {
+        if lock(&self.0.noted).note(uid, hold) {
+            lock(&self.0.uncounted).one(cluster.clone());
+        }
     }
 
     /// Why the stores must not be used, if there is a reason; logged when it changes. Asked at each call: after a pause of the process

@@ -13,7 +13,7 @@ use futures::FutureExt;
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, DynamicResourceScope},
-    runtime::{reflector::Store, watcher},
+    runtime::watcher,
 };
 use sluice_core::walls::{
     Attempts, Ended, FINDING, FollowedKind, FollowedStore, KindState, LISTING, NamedKind, Next,
@@ -30,6 +30,7 @@ use crate::{
     freshness::noting,
     lock::lock,
     metrics::watch_panicked,
+    store::Store,
     watch::{Followed, Seen, follow},
 };
 
@@ -168,7 +169,7 @@ where
     });
     let (api, config) = scope(client, named, &resource);
     let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
-    let (store, run) = follow(api, config, resource.clone(), followed, |seen| {
+    let (store, run) = follow(api, config, Arc::default(), followed, |seen| {
         on(seen);
         if let Some(why) = following.note(|kind, now| kind.saw(seen.sign(), now)) {
             set(State::Unreadable(why));

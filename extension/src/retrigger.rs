@@ -1,39 +1,45 @@
 //! Touches Clusters of which a hook of this extension could not be called; see [`sluice_core::retrigger`].
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client,
     api::{Patch, PatchParams},
-    runtime::reflector::Store,
 };
-use sluice_core::retrigger::{Touched, touch};
+use sluice_core::retrigger::{Touched, Uncalled, touch};
 use sluice_crds::foreign::Cluster;
 use tracing::{info, warn};
 
-use crate::clock::now;
+use crate::{clock::now, lock::lock, store::Store};
 
 /// How often the Clusters in memory are looked through.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Touches Clusters whose last call failed, for as long as it is polled. Only the leader does.
+/// Touches those of the Clusters that could not be asked about, for as long as it is polled. Only the leader does.
 ///
 /// All Clusters count, managed or not: Cluster API asks about every one, and waits for every answer.
-pub async fn run(client: Client, clusters: Store<Cluster>) {
+pub async fn run(client: Client, clusters: Store<Cluster>, uncalled: Arc<Mutex<Uncalled>>) {
     let mut touched = Touched::default();
     let mut tick = tokio::time::interval(LOOK);
     loop {
         tick.tick().await;
         touched.forget_old(now());
-        for cluster in clusters.state() {
+        let uncalled = lock(&uncalled).clusters();
+        for named in uncalled {
+            let Some(cluster) = clusters.get(Some(named.namespace()), named.name()) else {
+                continue;
+            };
             if !touched.is_due(&cluster, now()) {
                 continue;
             }
-            let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+            let (namespace, name) = (named.namespace(), named.name());
             let patch = Patch::Merge(touch(&cluster, Timestamp::now()));
-            let api = Api::<Cluster>::namespaced(client.clone(), &namespace);
-            match api.patch_metadata(&name, &PatchParams::default(), &patch).await {
+            let api = Api::<Cluster>::namespaced(client.clone(), namespace);
+            match api.patch_metadata(name, &PatchParams::default(), &patch).await {
                 Ok(_) => info!(namespace, name, "Asked Cluster API to call again"),
                 // Another one changed or deleted it, which wakes Cluster API as well.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}

@@ -34,12 +34,13 @@ use crate::{
     leader::{self, Elector},
     leadership::Leadership,
     metrics::{HookMetrics, PassMetrics},
+    news::News,
     remote::Remotes,
     retrigger,
     serve::{self, CertificateFiles, Limits, Server, TlsConfig},
     stores::Stores,
+    sweep,
     telemetry::Log,
-    triggers::Triggers,
 };
 
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
@@ -95,7 +96,12 @@ pub fn main(args: Args, log: &Log) -> anyhow::Result<()> {
 async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
-    let index = Index::new(args.system_namespace.clone(), args.cluster_delete_timeout);
+    let news = News::default();
+    let index = Index::new(
+        args.system_namespace.clone(),
+        args.cluster_delete_timeout,
+        news.uncounted.clone(),
+    );
     let health = Health::default();
     let mut registry = Registry::default();
     log.register(&mut registry);
@@ -135,8 +141,9 @@ async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
         configurations,
         passes,
         health: health.clone(),
+        news,
     };
-    let outcome = control(&args, parts, &stop).await;
+    let outcome = Box::pin(control(&args, parts, &stop)).await;
 
     terminating.not_ready("terminating");
     if outcome.is_ok() && !signals.is_finished() {
@@ -162,11 +169,12 @@ struct Parts {
     configurations: providers::Configurations,
     passes: PassMetrics,
     health: Health,
+    news: News,
 }
 
 /// Everything behind the hooks: stores, leadership, reconciling. Ends when `stop` does.
 async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow::Result<()> {
-    let Parts { index, .. } = &parts;
+    let Parts { index, news, .. } = &parts;
     let fence = if args.leader.leader_elect {
         Fence::closed()
     } else {
@@ -179,9 +187,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     let unbounded = paced(client(args.kubeconfig.as_deref()).await?);
     // Lists of stores may take long, and have a deadline of their own.
     let client = fence.guard(bounded(unbounded.clone(), REQUEST));
-    let triggers = Triggers::default();
-    let dependents = providers::Dependents::default();
-    let (stores, following) = Stores::open(&unbounded, &args.system_namespace, &triggers, &dependents);
+    let (stores, following) = Stores::open(&unbounded, &args.system_namespace, news);
     let mut following = AbortOnDrop(tokio::spawn(following));
     let mut answering = AbortOnDrop(tokio::spawn({
         let (index, stores) = (index.clone(), stores.clone());
@@ -192,8 +198,6 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         client,
         fence,
         leadership,
-        triggers,
-        dependents,
         stores: stores.clone(),
     };
     tokio::select! {
@@ -216,8 +220,6 @@ struct Management {
     client: Client,
     fence: Fence,
     leadership: Leadership,
-    triggers: Triggers,
-    dependents: providers::Dependents,
     stores: Stores,
 }
 
@@ -233,10 +235,15 @@ async fn lead(
         client,
         fence,
         leadership,
-        triggers,
-        dependents,
         stores,
     } = management;
+    let News {
+        triggers,
+        dependents,
+        sweeps,
+        uncalled,
+        ..
+    } = parts.news;
     // The lease is renewed from the moment it is held, so that the memory of a leader is filled before.
     tokio::select! {
         biased;
@@ -255,7 +262,7 @@ async fn lead(
 
     let concurrency = args.cluster_concurrency;
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
-    let wakes = triggers.listen();
+    let (wakes, changes) = (triggers.listen(), sweeps.listen());
     let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
     let providers = Arc::new(providers::Context {
         client: client.clone(),
@@ -278,7 +285,7 @@ async fn lead(
             triggers.clone(),
             args.control_plane_groups.clone(),
         ),
-        remotes: Remotes::new(args.system_namespace.clone(), triggers, fence),
+        remotes: Remotes::new(args.system_namespace.clone(), triggers.clone(), fence),
         index: parts.index,
         events: Notifier::new(client.clone()),
         metrics: parts.passes,
@@ -301,7 +308,8 @@ async fn lead(
         };
         tokio::select! {
             _ = controllers => {}
-            () = retrigger::run(client.clone(), stores.clusters.clone()) => {}
+            () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
+            () = sweep::run(stores.clone(), changes, triggers) => {}
             () = patience => {}
         }
     };

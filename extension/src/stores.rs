@@ -6,18 +6,11 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{BoxFuture, FutureExt, Shared, join_all, select_all};
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    core::NamespaceResourceScope,
-    runtime::{
-        reflector::{ObjectRef, Store},
-        watcher,
-    },
-};
+use futures::future::{self, BoxFuture, FutureExt, join_all, select_all};
+use kube::{Api, Client, Resource, core::NamespaceResourceScope, runtime::watcher};
 use sluice_core::{
-    bootstrap::{Catalogue, Digests},
-    stores::{self, OfCluster, Stored},
+    bootstrap::Catalogue,
+    stores::{self, Releases, Stored, Whole},
     walls::FollowedStore,
 };
 use sluice_crds::{
@@ -28,11 +21,11 @@ use sluice_crds::{
 
 use crate::{
     clock::now,
-    controllers::providers::Dependents,
     freshness::dating,
     lock::lock,
-    triggers::Triggers,
-    watch::{Followed, follow, reporting},
+    news::News,
+    store::Store,
+    watch::{Followed, Presence, follow, reporting},
 };
 
 /// The stores. All are filled before the first reconcile; see [`Stores::synced`].
@@ -44,8 +37,6 @@ pub struct Stores {
     pub bootstraps: Store<ClusterBootstrap>,
     /// ClusterBootstrapTemplates of the system namespace.
     pub templates: Store<ClusterBootstrapTemplate>,
-    /// All TanzuKubernetesReleases.
-    pub releases: Store<TanzuKubernetesRelease>,
     /// All ClusterClasses.
     pub classes: Store<ClusterClass>,
     /// MachineDeployments that belong to a topology.
@@ -61,10 +52,10 @@ pub struct Stores {
     ages: Ages,
     /// The kind whose store is not kept up to date any more.
     ended: Arc<OnceLock<String>>,
-    /// Ends when every store is filled. Only one task may wait for a store itself: its waker is kept in a single place, and the last one
-    /// to ask takes it from the others, which are then never woken (kube-runtime 5.0, `utils/delayed_init.rs`).
-    filled: Shared<BoxFuture<'static, ()>>,
-    digests: Arc<Mutex<Digests>>,
+    /// Ends when every store is filled.
+    filled: future::Shared<BoxFuture<'static, ()>>,
+    /// All TanzuKubernetesReleases, and what all Packages of the system namespace say of themselves: every pass needs them all.
+    whole: Arc<Mutex<Whole>>,
 }
 
 /// The ages of the stores that hooks rest on, by kind. Templates, Packages, PackageInstalls and Apps are read again before a gate
@@ -72,49 +63,52 @@ pub struct Stores {
 type Ages = [(&'static str, Arc<Mutex<FollowedStore>>); 3];
 
 impl Stores {
-    /// The stores and the future that keeps them up to date. Whatever concerns a Cluster wakes it.
+    /// The stores and the future that keeps them up to date. What happens to their objects is passed on to `news`.
     ///
     /// The future ends when a store is not kept up to date any more, because of a panic: see [`Stores::ended`]. Hooks are answered
     /// from what such a store held then, so the process has to end. Other replicas answer meanwhile.
     #[must_use]
-    pub fn open(
-        client: &Client,
-        system_namespace: &str,
-        triggers: &Triggers,
-        dependents: &Dependents,
-    ) -> (Self, BoxFuture<'static, ()>) {
+    pub fn open(client: &Client, system_namespace: &str, news: &News) -> (Self, BoxFuture<'static, ()>) {
         let ages: Ages = ["Cluster", "ClusterBootstrap", "TanzuKubernetesRelease"]
             .map(|kind| (kind, Arc::new(Mutex::new(FollowedStore::dated()))));
         let [(_, of_clusters), (_, of_bootstraps), (_, of_releases)] = &ages;
         let mut opening = Opening {
             client,
+            news,
             followed: Vec::new(),
             filled: Vec::new(),
         };
-        let clusters = opening.dated(of_clusters, {
-            let (triggers, dependents) = (triggers.clone(), dependents.clone());
-            move |cluster: &Cluster| {
-                triggers.wake_of(cluster);
-                dependents.cluster_changed(cluster);
+        let topology = || watcher::Config::default().labels(label::TOPOLOGY_OWNED);
+        let (system, whole) = (Some(system_namespace), Arc::<Mutex<Whole>>::default());
+        let _only_for_what_changes = opening.dated(of_releases, {
+            let whole = Arc::clone(&whole);
+            move |news, release, presence| {
+                lock(&whole).release(release, presence == Presence::There);
+                news.release(release);
             }
         });
-        let topology = || watcher::Config::default().labels(label::TOPOLOGY_OWNED);
-        let system = || Some(system_namespace);
+        let packages = opening.store(system, all(), {
+            let whole = Arc::clone(&whole);
+            move |news, package, presence| {
+                lock(&whole).package(package, presence == Presence::There);
+                news.package(package);
+            }
+        });
         let stores = Self {
-            bootstraps: opening.dated(of_bootstraps, one(triggers)),
-            templates: opening.store(system(), all(), every(&clusters, triggers)),
-            releases: opening.dated(of_releases, every(&clusters, triggers)),
-            classes: opening.store(None, all(), every(&clusters, triggers)),
-            machine_deployments: opening.store(None, topology(), one(triggers)),
-            machine_pools: opening.store(None, topology(), one(triggers)),
-            packages: opening.store(system(), all(), every(&clusters, triggers)),
-            installs: opening.store(None, all(), one(triggers)),
-            apps: opening.store(None, all(), one(triggers)),
-            clusters,
+            clusters: opening.dated(of_clusters, News::cluster),
+            bootstraps: opening.dated(of_bootstraps, |news, bootstrap, _| news.bootstrap(bootstrap)),
+            templates: opening.store(system, all(), |news, template, _| news.template(template)),
+            classes: opening.store(None, all(), |news, class, _| news.class(class)),
+            machine_deployments: opening
+                .store(None, topology(), |news, worker, _| news.triggers.wake_of(worker)),
+            machine_pools: opening.store(None, topology(), |news, worker, _| news.triggers.wake_of(worker)),
+            packages,
+            installs: opening.store(None, all(), |news, install, _| news.triggers.wake_of(install)),
+            apps: opening.store(None, all(), |news, app, _| news.triggers.wake_of(app)),
+            whole,
             ages,
             ended: Arc::default(),
             filled: join_all(opening.filled).map(drop).boxed().shared(),
-            digests: Arc::default(),
         };
         let ended = Arc::clone(&stores.ended);
         let following = select_all(opening.followed).map(move |(kind, ..)| {
@@ -149,15 +143,11 @@ macro_rules! stored {
     ($($Kind:ty: $store:ident),+ $(,)?) => {
         $(impl Stored<$Kind> for Stores {
             fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<$Kind>> {
-                let key = ObjectRef::new(name);
-                self.$store.get(&match namespace {
-                    Some(namespace) => key.within(namespace),
-                    None => key,
-                })
+                self.$store.get(namespace, name)
             }
 
-            fn all(&self, wanted: impl Fn(&$Kind) -> bool) -> Vec<Arc<$Kind>> {
-                self.$store.state_filter(wanted)
+            fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {
+                self.$store.of_cluster(namespace, cluster)
             }
         })+
     };
@@ -166,21 +156,35 @@ stored!(
     Cluster: clusters,
     ClusterBootstrap: bootstraps,
     ClusterBootstrapTemplate: templates,
-    TanzuKubernetesRelease: releases,
     ClusterClass: classes,
     MachineDeployment: machine_deployments,
     MachinePool: machine_pools,
 );
 
+impl Stored<TanzuKubernetesRelease> for Stores {
+    fn get(&self, _: Option<&str>, name: &str) -> Option<Arc<TanzuKubernetesRelease>> {
+        lock(&self.whole).releases.get(name).cloned()
+    }
+
+    fn of_cluster(&self, _: &str, _: &str) -> Vec<TanzuKubernetesRelease> {
+        Vec::new()
+    }
+}
+
 impl stores::Stores for Stores {
-    fn catalogue(&self) -> Catalogue {
-        lock(&self.digests).catalogue(&self.packages.state())
+    fn releases(&self) -> Arc<Releases> {
+        Arc::clone(&lock(&self.whole).releases)
+    }
+
+    fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&lock(&self.whole).catalogue)
     }
 }
 
 /// Stores that are being opened.
 struct Opening<'a> {
     client: &'a Client,
+    news: &'a News,
     /// Each keeps one store up to date. Returns its kind when it does so no more.
     followed: Vec<BoxFuture<'static, String>>,
     /// Each ends when a store is filled.
@@ -192,7 +196,7 @@ impl Opening<'_> {
         &mut self,
         namespace: Option<&str>,
         config: watcher::Config,
-        touched: impl Fn(&K) + Send + 'static,
+        changed: impl Fn(&News, &K, Presence) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -202,20 +206,20 @@ impl Opening<'_> {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
         };
-        self.follow(api, config, Arc::default(), touched)
+        self.follow(api, config, Arc::default(), changed)
     }
 
     /// A store whose age is known.
     fn dated<K>(
         &mut self,
         followed: &Arc<Mutex<FollowedStore>>,
-        touched: impl Fn(&K) + Send + 'static,
+        changed: impl Fn(&News, &K, Presence) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
     {
         let api = Api::all(dating(self.client.clone(), followed));
-        self.follow(api, all(), Arc::clone(followed), touched)
+        self.follow(api, all(), Arc::clone(followed), changed)
     }
 
     fn follow<K>(
@@ -223,46 +227,28 @@ impl Opening<'_> {
         api: Api<K>,
         config: watcher::Config,
         followed: Arc<Mutex<FollowedStore>>,
-        touched: impl Fn(&K) + Send + 'static,
+        changed: impl Fn(&News, &K, Presence) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
     {
-        let kind = K::kind(&());
-        let on = reporting(kind.clone(), "Watching", touched);
-        let (store, run) = follow(api, config, (), followed, on);
+        let (kind, news) = (K::kind(&()), self.news.clone());
+        let on = reporting(kind.clone(), "Watching", move |object: &K, presence| {
+            changed(&news, object, presence);
+        });
+        let (store, run) = follow(api, config, Arc::default(), followed, on);
         let ended = AssertUnwindSafe(run).catch_unwind();
         self.followed
             .push(ended.map(|_either_way| kind.into_owned()).boxed());
         let waiting = store.clone();
-        let filled = async move {
-            // A store that will never be ready belongs to a process that ends.
-            let _ended = waiting.wait_until_ready().await;
-        };
-        self.filled.push(filled.boxed());
+        // A store that will never be filled belongs to a process that ends.
+        self.filled.push(async move { waiting.filled().await }.boxed());
         store
     }
 }
 
 fn all() -> watcher::Config {
     watcher::Config::default()
-}
-
-/// Wakes the Cluster that an object belongs to.
-fn one<K: OfCluster>(triggers: &Triggers) -> impl Fn(&K) + Send + 'static + use<K> {
-    let triggers = triggers.clone();
-    move |object| triggers.wake_of(object)
-}
-
-/// Wakes every Cluster with a release. Releases, templates and packages change rarely, and a reconcile that finds nothing to do costs
-/// no request.
-fn every<K>(clusters: &Store<Cluster>, triggers: &Triggers) -> impl Fn(&K) + Send + 'static + use<K> {
-    let (clusters, triggers) = (clusters.clone(), triggers.clone());
-    move |_| {
-        for cluster in clusters.state_filter(|cluster| cluster.labels().contains_key(label::TKR)) {
-            triggers.wake_of(cluster.as_ref());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -276,12 +262,7 @@ mod tests {
             assert!(!path.ends_with("/packageinstalls"), "a bug");
             Vec::new()
         });
-        let (stores, following) = Stores::open(
-            &client,
-            "tkg-system",
-            &Triggers::default(),
-            &Dependents::default(),
-        );
+        let (stores, following) = Stores::open(&client, "tkg-system", &News::default());
         let ended = tokio::time::timeout(Duration::from_mins(1), tokio::spawn(following)).await;
         assert!(
             ended.is_ok_and(|ended| ended.is_ok()),

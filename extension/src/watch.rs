@@ -11,13 +11,12 @@ use std::{
 use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
 use kube::{
     Api, Resource,
-    runtime::{
-        reflector::{Store, store::Writer},
-        watcher::{self, Event, watcher},
-    },
+    runtime::watcher::{self, Event, watcher},
 };
-use serde::{Serialize, de::DeserializeOwned};
-use sluice_core::walls::{Brought, Failure, FollowedStore, GivenUp, Sign};
+use sluice_core::{
+    compact::{Change, Kept, Packer},
+    walls::{Brought, Failure, FollowedStore, GivenUp, Sign},
+};
 use tracing::warn;
 
 use crate::{
@@ -26,33 +25,29 @@ use crate::{
     contract::code,
     lock::lock,
     metrics::watch_panicked,
+    store::{Store, Writer},
 };
 
-/// A kind that a store can hold: each that kube can list and watch.
+/// A kind that a store can hold: each that is kept and that kube can list and watch.
 pub trait Followed:
-    Resource<DynamicType: Eq + Hash + Clone + Send + Sync>
-    + Clone
-    + Serialize
-    + DeserializeOwned
-    + Debug
-    + Send
-    + Sync
-    + 'static
+    Kept + Resource<DynamicType: Eq + Hash + Clone> + Clone + Debug + Send + Sync + 'static
 {
 }
 
 impl<K> Followed for K
 where
-    K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+    K: Kept + Clone + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone,
 {
 }
 
 /// What a watch has just seen.
 #[derive(Debug)]
 pub enum Seen<'a, K> {
-    /// An object is new or changed, or the store was filled from a list.
+    /// An object is new or changed.
     Touched(&'a K),
+    /// A list has brought an object that is as it was.
+    Unchanged(&'a K),
     /// An object is gone.
     Gone(&'a K),
     /// The store holds every object of the server.
@@ -68,7 +63,7 @@ impl<K> Seen<'_, K> {
     #[must_use]
     pub fn sign(&self) -> Sign {
         match self {
-            Self::Touched(_) | Self::Gone(_) => Sign::Changed,
+            Self::Touched(_) | Self::Unchanged(_) | Self::Gone(_) => Sign::Changed,
             Self::Synced => Sign::Filled,
             Self::Failed(error) => Sign::Failed(failure(error)),
             Self::GivenUp(why) => Sign::Emptied(*why),
@@ -89,16 +84,26 @@ fn failure(error: &watcher::Error) -> Failure {
     }
 }
 
-/// Calls `touched` for each object that is new, changed or gone, and logs failures: that of `watching` the kind.
+/// Whether an object that has changed is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is.
+    There,
+    /// It was.
+    Gone,
+}
+
+/// Calls `changed` for each object that is new, changed or gone, and logs failures: that of `watching` the kind.
 pub(crate) fn reporting<K>(
     kind: impl Display,
     watching: &'static str,
-    touched: impl Fn(&K),
+    changed: impl Fn(&K, Presence),
 ) -> impl Fn(&Seen<'_, K>) {
     move |seen| match seen {
-        Seen::Touched(object) | Seen::Gone(object) => touched(object),
+        Seen::Touched(object) => changed(object, Presence::There),
+        Seen::Gone(object) => changed(object, Presence::Gone),
         Seen::Failed(error) => warn!(%kind, %error, "{watching}"),
-        Seen::Synced | Seen::GivenUp(_) => {}
+        Seen::Unchanged(_) | Seen::Synced | Seen::GivenUp(_) => {}
     }
 }
 
@@ -109,12 +114,12 @@ pub(crate) fn reporting<K>(
 pub fn follow<K: Followed>(
     api: Api<K>,
     config: watcher::Config,
-    dyntype: K::DynamicType,
+    packer: Arc<Packer<K>>,
     followed: Arc<Mutex<FollowedStore>>,
     on: impl FnMut(&Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send) {
-    let writer = Writer::new(dyntype);
-    let (store, seconds) = (writer.as_reader(), lock(&followed).watch_seconds());
+    let writer = Writer::new(packer);
+    let (store, seconds) = (writer.store(), lock(&followed).watch_seconds());
     let following = Following {
         api,
         config: config.timeout(seconds),
@@ -182,8 +187,7 @@ where
             };
             match event {
                 Ok(event) => {
-                    let event = event.modify(|object| object.meta_mut().managed_fields = None);
-                    if let Err(exceeded) = self.take_in(&event) {
+                    if let Err(exceeded) = self.take_in(&event.modify(Kept::prune)) {
                         return Some(exceeded);
                     }
                 }
@@ -208,18 +212,25 @@ where
     fn take_in(&mut self, event: &Event<K>) -> Result<(), GivenUp> {
         let brought = brought(event);
         self.followed().admit(&brought)?;
-        self.writer.apply_watcher_event(event);
+        let (mut change, mut gone) = (Change::Changed, Vec::new());
+        match brought {
+            Brought::List => self.writer.list(),
+            Brought::Listed(object) | Brought::Touched(object) => change = self.writer.put(object),
+            Brought::Gone(object) => self.writer.remove(object),
+            Brought::Filled => gone = self.writer.listed(),
+        }
         self.followed().took(&brought, now());
         match brought {
-            Brought::Touched(object) => (self.on)(&Seen::Touched(object)),
+            Brought::Listed(object) if change == Change::Same => (self.on)(&Seen::Unchanged(object)),
+            Brought::Listed(object) | Brought::Touched(object) => (self.on)(&Seen::Touched(object)),
             Brought::Gone(object) => (self.on)(&Seen::Gone(object)),
             Brought::Filled => {
-                for object in self.writer.as_reader().state() {
-                    (self.on)(&Seen::Touched(&object));
+                for object in &gone {
+                    (self.on)(&Seen::Gone(object));
                 }
                 (self.on)(&Seen::Synced);
             }
-            Brought::List | Brought::Listed(_) => {}
+            Brought::List => {}
         }
         Ok(())
     }
@@ -228,8 +239,7 @@ where
     fn give_up(&mut self, why: GivenUp) {
         // First, because an empty store says that nothing is there.
         (self.on)(&Seen::GivenUp(why));
-        self.writer.apply_watcher_event(&Event::Init);
-        self.writer.apply_watcher_event(&Event::InitDone);
+        self.writer.clear();
         self.followed().emptied(now());
     }
 

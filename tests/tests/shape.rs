@@ -12,12 +12,13 @@ const EDGE: &str = "reads, watches, writes, reports";
 
 /// Every module of the binary, in the part that it belongs to.
 #[rustfmt::skip]
-const PARTS: [(&str, &[&str]); 4] = [
+const PARTS: [(&str, &[&str]); 5] = [
     (EDGE, &[
-        "contract", "control_plane", "controllers", "events", "freshness", "index", "kind_watch", "retrigger", "remote", "runner", "stores", "triggers",
-        "watch",
+        "contract", "control_plane", "controllers", "events", "freshness", "index", "kind_watch", "news", "retrigger", "remote", "runner", "stores",
+        "sweep", "triggers", "watch",
     ]),
     ("serves", &["health", "metrics", "serve", "telemetry"]),
+    ("keeps in memory, and gives turns", &["queue", "store"]),
     ("leads", &["fence", "leader", "leadership"]),
     ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "run"]),
 ];

@@ -1,10 +1,13 @@
 //! What a Cluster says about who works on it: predicates that gate and controllers share.
 
+mod reference;
+
 use kube::ResourceExt;
 use sluice_crds::foreign::Cluster;
 use sluice_crds::labels::{annotation, label};
 use sluice_crds::run::{Gate, Hook, TanzuKubernetesRelease, UpgradeRecord};
 
+pub use self::reference::ClusterRef;
 use crate::hold::GateReason;
 
 /// Whether Sluice answers for a Cluster with this release label; `legacy` says that the release is marked legacy.

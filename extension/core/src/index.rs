@@ -1,6 +1,7 @@
 //! What a replica answers hooks from what it remembers, and which Clusters it holds.
 
 mod answers;
+mod counting;
 mod noted;
 
 use std::{sync::Arc, time::Duration};
@@ -14,6 +15,7 @@ use sluice_crds::{
 
 pub use self::{
     answers::Answers,
+    counting::{Counting, Uncounted},
     noted::{Noted, Said},
 };
 use crate::{
@@ -96,17 +98,10 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         decide(call, &Knowledge::synced(call.label, known), &pace.policy)
     }
 
-    /// Every Cluster that is held.
+    /// Where a Cluster is held, if it is.
     #[must_use]
-    pub fn held(&self) -> Vec<Held> {
-        let clusters: Vec<Arc<Cluster>> = self.stores.all(|_| true);
-        clusters
-            .iter()
-            .filter_map(|cluster| self.held_at(cluster))
-            .collect()
-    }
-
-    fn held_at(&self, cluster: &Cluster) -> Option<Held> {
+    pub fn held(&self, namespace: &str, name: &str) -> Option<Held> {
+        let cluster: Arc<Cluster> = self.stores.get(Some(namespace), name)?;
         let (uid, meta) = (cluster.uid()?, &cluster.metadata);
         let bootstrap = self.bootstrap(meta.namespace.as_deref()?, meta.name.as_deref()?);
         if let Some(record) = of_cluster(recorded(bootstrap.as_deref()), &uid) {
@@ -119,7 +114,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let label = cluster.labels().get(label::TKR).map(String::as_str);
         let release = self.release(label);
         let legacy = release.as_deref().is_some_and(is_legacy);
-        if is_custom(cluster) || !is_managed(label, legacy, bootstrap.is_some()) {
+        if is_custom(&cluster) || !is_managed(label, legacy, bootstrap.is_some()) {
             return None;
         }
         let hold = self.missing(label, &uid, release.is_some())?;

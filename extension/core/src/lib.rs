@@ -7,6 +7,8 @@ pub mod bootstrap;
 pub mod build;
 pub mod chain;
 pub mod cluster;
+pub mod compact;
+pub mod concern;
 pub mod conditions;
 pub mod contract;
 pub mod decision;

@@ -4,7 +4,7 @@
 //! makes it try at once, so the Cluster is touched when a hook of this extension could not be called and now can.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     time::{Duration, Instant},
 };
 
@@ -14,12 +14,38 @@ use serde_json::{Value, json};
 use sluice_crds::{foreign::Cluster, labels::annotation};
 
 use crate::{
-    cluster::is_stopped,
+    cluster::{ClusterRef, is_stopped},
     hook_call::{Hook, handler},
 };
 
 /// A Cluster is touched at most this often.
 const EVERY: Duration = Duration::from_secs(10);
+
+/// Clusters of which Cluster API could not call a hook.
+#[derive(Debug, Default)]
+pub struct Uncalled(HashSet<ClusterRef>);
+
+impl Uncalled {
+    /// Takes in a Cluster as it is.
+    pub fn saw(&mut self, named: &ClusterRef, cluster: &Cluster) {
+        if call_failed(cluster) {
+            self.0.insert(named.clone());
+        } else {
+            self.0.remove(named);
+        }
+    }
+
+    /// A Cluster is gone.
+    pub fn gone(&mut self, named: &ClusterRef) {
+        self.0.remove(named);
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn clusters(&self) -> Vec<ClusterRef> {
+        self.0.iter().cloned().collect()
+    }
+}
 
 /// When each Cluster was touched last, by UID.
 #[derive(Debug, Default)]

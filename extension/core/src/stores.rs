@@ -1,24 +1,30 @@
 //! What is in memory of the management cluster, as it is looked up: without waiting, and shared.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::ResourceExt;
 use sluice_crds::{
-    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, PackageInstall},
+    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
 
-use crate::{bootstrap::Catalogue, hop::ControlPlane};
+use crate::{
+    bootstrap::{Catalogue, PackageFacts},
+    hop::ControlPlane,
+};
 
 /// The objects of one kind.
 pub trait Stored<K> {
     /// The object of this name; kinds without namespaces have none.
     fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>>;
 
-    /// All objects that are wanted.
-    fn all(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>>;
+    /// The objects that belong to a Cluster.
+    fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K>;
 }
+
+/// Releases by name.
+pub type Releases = BTreeMap<String, Arc<TanzuKubernetesRelease>>;
 
 /// Every kind that decisions rest on.
 pub trait Stores:
@@ -30,8 +36,42 @@ pub trait Stores:
     + Stored<MachineDeployment>
     + Stored<MachinePool>
 {
+    /// All releases, by name.
+    fn releases(&self) -> Arc<Releases>;
+
     /// What the Packages of the system namespace say of themselves.
-    fn catalogue(&self) -> Catalogue;
+    fn catalogue(&self) -> Arc<Catalogue>;
+}
+
+/// What is kept whole, because every pass needs all of it. A pass goes on with what it has taken when something changes.
+#[derive(Debug, Default)]
+pub struct Whole {
+    /// All releases.
+    pub releases: Arc<Releases>,
+    /// What all Packages of the system namespace say of themselves.
+    pub catalogue: Arc<Catalogue>,
+}
+
+impl Whole {
+    /// Takes in a release, which is there or was.
+    pub fn release(&mut self, release: &TanzuKubernetesRelease, is_there: bool) {
+        let (releases, name) = (Arc::make_mut(&mut self.releases), release.name_any());
+        if is_there {
+            releases.insert(name, Arc::new(release.clone()));
+        } else {
+            releases.remove(&name);
+        }
+    }
+
+    /// Takes in a Package, which is there or was.
+    pub fn package(&mut self, package: &Package, is_there: bool) {
+        let (catalogue, name) = (Arc::make_mut(&mut self.catalogue), package.name_any());
+        if is_there {
+            catalogue.insert(name, PackageFacts::of(package));
+        } else {
+            catalogue.remove(&name);
+        }
+    }
 }
 
 /// A kind whose objects belong to Clusters of their namespace.
@@ -94,6 +134,7 @@ pub(crate) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::compact::Kept;
 
     /// Stores that hold what they are given.
     #[derive(Debug, Default)]
@@ -108,15 +149,18 @@ pub(crate) mod tests {
     }
 
     macro_rules! stored {
-        ($($Kind:ty: $store:ident),+) => {
+        ($($Kind:ident: $store:ident),+) => {
             $(impl Stored<$Kind> for Given {
                 fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<$Kind>> {
                     let is_it = |object: &&Arc<$Kind>| object.namespace().as_deref() == namespace && object.name_any() == name;
                     self.$store.iter().find(is_it).cloned()
                 }
 
-                fn all(&self, wanted: impl Fn(&$Kind) -> bool) -> Vec<Arc<$Kind>> {
-                    self.$store.iter().filter(|object| wanted(object)).cloned().collect()
+                fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {
+                    let belongs = |object: &&Arc<$Kind>| {
+                        object.namespace().as_deref() == Some(namespace) && Kept::cluster(object.as_ref()).as_deref() == Some(cluster)
+                    };
+                    self.$store.iter().filter(belongs).map(|object| $Kind::clone(object)).collect()
                 }
             })+
         };
@@ -127,8 +171,16 @@ pub(crate) mod tests {
     );
 
     impl Stores for Given {
-        fn catalogue(&self) -> Catalogue {
-            Catalogue::new()
+        fn releases(&self) -> Arc<Releases> {
+            let named = self
+                .releases
+                .iter()
+                .map(|release| (release.name_any(), Arc::clone(release)));
+            Arc::new(named.collect())
+        }
+
+        fn catalogue(&self) -> Arc<Catalogue> {
+            Arc::default()
         }
     }
 

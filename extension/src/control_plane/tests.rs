@@ -191,7 +191,7 @@ impl Server {
 }
 
 fn cluster() -> ClusterRef {
-    ObjectRef::new("one").within("team-a")
+    ClusterRef::new("team-a", "one")
 }
 
 fn reference(group: &str, kind: &str) -> ObjectReference {

@@ -5,11 +5,11 @@ use std::{
 };
 
 use hyper::body::Frame;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, runtime::watcher};
 use rstest::rstest;
 use serde_json::json;
 use sluice_core::walls::RELIST_AFTER;
+use sluice_crds::foreign::App;
 use tokio::{sync::watch, time::sleep};
 use tower::service_fn;
 
@@ -184,7 +184,7 @@ where
     body
 }
 
-/// Follows ConfigMaps and counts how often all of them were listed.
+/// Follows Apps and counts how often all of them were listed.
 fn follow_counted(
     frozen: &Frozen,
     followed: &Arc<Mutex<FollowedStore>>,
@@ -192,10 +192,10 @@ fn follow_counted(
     let client = dating(frozen.client(|_| Vec::new()), followed);
     let lists = Arc::<AtomicU32>::default();
     let counted = Arc::clone(&lists);
-    let (_, run) = follow::<ConfigMap>(
+    let (_, run) = follow::<App>(
         Api::all(client),
         watcher::Config::default(),
-        (),
+        Arc::default(),
         Arc::clone(followed),
         move |seen| {
             if matches!(seen, Seen::Synced) {

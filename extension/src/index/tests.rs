@@ -10,7 +10,7 @@ use sluice_core::hold::{CallReason, GateReason, HoldReason};
 use sluice_crds::labels::label;
 
 use super::*;
-use crate::{controllers::providers::Dependents, freshness::tests::Frozen, triggers::Triggers};
+use crate::{freshness::tests::Frozen, news::News};
 
 const LABEL: &str = "v1.35.4---sluice.1";
 const LEGACY: &str = "v1.20.0---tkg.1";
@@ -82,10 +82,14 @@ async fn followed_with(
     frozen: &Frozen,
     items: fn(&str) -> Vec<Value>,
 ) -> (Index, [tokio::task::JoinHandle<()>; 2]) {
-    let index = Index::new("tkg-system".into(), Duration::from_mins(10));
-    let triggers = Triggers::default();
+    let news = News::default();
+    let index = Index::new(
+        "tkg-system".into(),
+        Duration::from_mins(10),
+        news.uncounted.clone(),
+    );
     let client = frozen.client(items);
-    let (stores, following) = Stores::open(&client, "tkg-system", &triggers, &Dependents::default());
+    let (stores, following) = Stores::open(&client, "tkg-system", &news);
     let following = tokio::spawn(following);
     let follower = tokio::spawn({
         let index = index.clone();
@@ -165,14 +169,13 @@ async fn a_replica_that_has_never_seen_a_leader_releases_nothing_in_the_end() {
 #[tokio::test(start_paused = true)]
 async fn memory_of_any_age_is_no_knowledge() {
     let frozen = Frozen::new();
-    let index = Index::new("tkg-system".into(), Duration::from_mins(10));
-    let triggers = Triggers::default();
-    let (stores, following) = Stores::open(
-        &frozen.client(items),
-        "tkg-system",
-        &triggers,
-        &Dependents::default(),
+    let news = News::default();
+    let index = Index::new(
+        "tkg-system".into(),
+        Duration::from_mins(10),
+        news.uncounted.clone(),
     );
+    let (stores, following) = Stores::open(&frozen.client(items), "tkg-system", &news);
     assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::Starting)));
     let following = tokio::spawn(following);
     let follower = tokio::spawn({

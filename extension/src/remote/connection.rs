@@ -8,14 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt as _, future::join};
+use futures::future::join;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    core::NamespaceResourceScope,
-    runtime::{reflector::Store, watcher},
-};
+use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope, runtime::watcher};
 use sluice_core::{
+    compact::Packer,
     step::{self, Contact},
     walls::{FirstSeenRuns, FollowedStore},
 };
@@ -32,6 +29,7 @@ use crate::{
     clock::{clock, now},
     fence::Fence,
     runner::reads::failure,
+    store::Store,
     watch::{Followed, Seen, follow},
 };
 
@@ -43,6 +41,13 @@ pub(super) const LARGEST_STORE: usize = 16 * 1024 * 1024;
 
 /// The number of the next connection. None has the number 0.
 static OPENED: AtomicU64 = AtomicU64::new(1);
+
+/// What all connections pack their objects with.
+#[derive(Debug, Default)]
+pub(super) struct Packers {
+    installs: Arc<Packer<PackageInstall>>,
+    apps: Arc<Packer<App>>,
+}
 
 /// One live connection. Dropping it ends its watches.
 pub struct Remote {
@@ -64,11 +69,28 @@ pub struct Remote {
 
 impl Remote {
     /// Watches the server behind `client`; nothing is written to it while `fence` is closed.
-    pub(super) fn open(client: &Client, fence: &Fence, namespace: &str, digest: String, pace: Pace) -> Self {
+    pub(super) fn open(
+        client: &Client,
+        fence: &Fence,
+        namespace: &str,
+        digest: String,
+        pace: Pace,
+        packers: &Packers,
+    ) -> Self {
         let server = Server::new(pace);
         let listening = server.listen(client.clone());
-        let (installs, first) = watch(&server, Api::namespaced(listening.clone(), namespace), |_, _| {});
-        let (apps, second) = watch(&server, Api::namespaced(listening, namespace), note_run);
+        let (installs, first) = watch(
+            &server,
+            Api::namespaced(listening.clone(), namespace),
+            &packers.installs,
+            |_, _| {},
+        );
+        let (apps, second) = watch(
+            &server,
+            Api::namespaced(listening, namespace),
+            &packers.apps,
+            note_run,
+        );
         Self {
             client: fence.guard(server.guard(client.clone())),
             installs,
@@ -90,7 +112,7 @@ impl Remote {
     /// Whether each store was filled. Before that, stores do not show all objects.
     #[must_use]
     pub fn is_filled(&self) -> bool {
-        self.filled().now_or_never().is_some()
+        self.installs.is_filled() && self.apps.is_filled()
     }
 
     /// Waits until each store was filled, if the connection was opened a moment ago. A pass that begins earlier finds nothing
@@ -101,7 +123,7 @@ impl Remote {
     }
 
     async fn filled(&self) {
-        let _ended = join(self.installs.wait_until_ready(), self.apps.wait_until_ready()).await;
+        join(self.installs.filled(), self.apps.filled()).await;
     }
 
     /// How the server answers. It is asked only where that is not known.
@@ -132,6 +154,7 @@ impl Remote {
 fn watch<K>(
     server: &Server,
     api: Api<K>,
+    packer: &Arc<Packer<K>>,
     note: impl Fn(&mut FirstSeenRuns, &Seen<'_, K>) + Send + 'static,
 ) -> (Store<K>, AbortOnDropHandle<()>)
 where
@@ -139,20 +162,26 @@ where
 {
     let (server, followed) = (server.clone(), FollowedStore::of_workload(LARGEST_STORE));
     let followed = Arc::new(Mutex::new(followed));
-    let (store, run) = follow(api, watcher::Config::default(), (), followed, move |seen| {
-        let kind = K::kind(&());
-        if let Seen::GivenUp(why) = seen {
-            warn!(%kind, %why, "Emptied a store of a workload cluster");
-        }
-        note(&mut server.known().runs, seen);
-        server.saw(&kind, seen.sign());
-    });
+    let (store, run) = follow(
+        api,
+        watcher::Config::default(),
+        Arc::clone(packer),
+        followed,
+        move |seen| {
+            let kind = K::kind(&());
+            if let Seen::GivenUp(why) = seen {
+                warn!(%kind, %why, "Emptied a store of a workload cluster");
+            }
+            note(&mut server.known().runs, seen);
+            server.saw(&kind, seen.sign());
+        },
+    );
     (store, AbortOnDropHandle::new(tokio::spawn(run)))
 }
 
 fn note_run(runs: &mut FirstSeenRuns, seen: &Seen<'_, App>) {
     match seen {
-        Seen::Touched(app) => runs.note(app),
+        Seen::Touched(app) | Seen::Unchanged(app) => runs.note(app),
         Seen::Gone(app) => runs.forget(app),
         Seen::Synced => runs.listed(),
         Seen::GivenUp(_) => runs.clear(),

@@ -17,6 +17,7 @@ pub use client::connect;
 pub use connection::Remote;
 pub use pace::Passing;
 
+use connection::Packers;
 use pace::Pace;
 
 use crate::{
@@ -33,6 +34,7 @@ pub struct Remotes {
     live: Mutex<HashMap<String, Arc<Remote>>>,
     /// They outlive connections: a server that makes its connection be opened again and again has only one.
     paces: Mutex<HashMap<String, Pace>>,
+    packers: Packers,
 }
 
 impl Remotes {
@@ -46,6 +48,7 @@ impl Remotes {
             fence,
             live: Mutex::default(),
             paces: Mutex::default(),
+            packers: Packers::default(),
         }
     }
 
@@ -109,6 +112,7 @@ impl Remotes {
             &self.system_namespace,
             digest,
             pace,
+            &self.packers,
         ))
     }
 

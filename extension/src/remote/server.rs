@@ -82,12 +82,12 @@ mod tests {
 
     use futures::{FutureExt, StreamExt};
     use http::{Request, Response};
-    use kube::{client::Body, runtime::reflector::ObjectRef};
+    use kube::client::Body;
     use tokio::time::sleep;
     use tower::service_fn;
 
     use super::*;
-    use crate::triggers::Triggers;
+    use crate::triggers::{ClusterRef, Triggers};
 
     /// A server that can be switched off, and how often it was asked.
     #[derive(Clone, Default)]
@@ -128,7 +128,7 @@ mod tests {
     async fn a_server_that_does_not_answer_is_asked_seldom() {
         let (server, triggers) = (Switched::default(), Triggers::default());
         let mut woken = Box::pin(triggers.listen());
-        let known = Server::new(Pace::new(ObjectRef::new("one"), triggers));
+        let known = Server::new(Pace::new(ClusterRef::new("", "one"), triggers));
         let (client, store) = (known.guard(server.client()), known.listen(server.client()));
         assert!(asks(&client).await);
         server.switch(true);

@@ -9,7 +9,7 @@ use futures::{FutureExt, Stream, StreamExt, stream};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
-use kube::{client::Body, runtime::reflector::ObjectRef};
+use kube::client::Body;
 use rstest::rstest;
 use serde_json::json;
 use sluice_core::{
@@ -167,7 +167,7 @@ fn open<E>(
 where
     E: Stream<Item = String> + Send + 'static,
 {
-    let cluster = ObjectRef::new("one").within("team-a");
+    let cluster = ClusterRef::new("team-a", "one");
     remotes.connected(&server.client(events), "uid", &cluster, "digest")
 }
 
@@ -230,7 +230,7 @@ async fn what_happens_on_the_management_cluster_is_never_delayed() {
     while woken.next().now_or_never().is_some() {}
     sleep(Duration::from_mins(1)).await;
     assert!(woken.next().now_or_never().is_none(), "a pass runs");
-    remotes.triggers.wake(ObjectRef::new("one").within("team-a"));
+    remotes.triggers.wake(ClusterRef::new("team-a", "one"));
     assert!(woken.next().now_or_never().is_some());
     drop((passing, remote));
 }
@@ -351,7 +351,7 @@ async fn a_list_of_empty_pages_without_end_is_begun_again_after_growing_delays()
     let server = Server::default();
     server.0.pages.store(true, Ordering::Relaxed);
     let client = bounded(server.client(stream::pending), client::BOUNDS);
-    let remote = remotes.connected(&client, "uid", &ObjectRef::new("one").within("team-a"), "digest");
+    let remote = remotes.connected(&client, "uid", &ClusterRef::new("team-a", "one"), "digest");
     sleep(Duration::from_mins(10)).await;
     assert!(matches!(remote.contact().await, Contact::Silent { .. }));
     let lists = server.0.asked.load(Ordering::Relaxed) / 65;
@@ -368,7 +368,7 @@ async fn a_list_of_empty_pages_without_end_is_begun_again_after_growing_delays()
 #[tokio::test]
 async fn a_client_is_made_while_nothing_is_locked() {
     let (remotes, _woken) = remotes();
-    let cluster = ObjectRef::new("one").within("team-a");
+    let cluster = ClusterRef::new("team-a", "one");
     let made = || {
         let free = remotes.live.try_lock().is_ok() && remotes.paces.try_lock().is_ok();
         assert!(free, "other Clusters wait for the client of this one");

@@ -11,7 +11,7 @@ use clap::Parser as _;
 use tokio::time::sleep;
 
 use super::*;
-use crate::{controllers::bootstrap::world::CONCURRENCY, freshness::tests::Frozen};
+use crate::{controllers::bootstrap::world::CONCURRENCY, freshness::tests::Frozen, triggers::Triggers};
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
@@ -103,7 +103,7 @@ async fn hooks_are_answered_while_the_runtime_that_reconciles_is_stuck() {
     let hooks = serving.bind(plain(address), serve::Metrics::default());
     let hooks = hooks.await.unwrap();
     let address = hooks.local_addr();
-    let index = Index::new("tkg-system".into(), Duration::from_mins(10));
+    let index = Index::new("tkg-system".into(), Duration::from_mins(10), Arc::default());
     let router = sluice_hooks::router(index, ());
     let _running = serving.run(hooks, router, &CancellationToken::new());
 

@@ -6,10 +6,10 @@ pub(crate) mod writes;
 
 pub(crate) use isolate::isolated;
 
-use std::{collections::HashSet, fmt::Display};
+use std::{collections::HashSet, fmt::Display, time::Duration};
 
 use futures::{StreamExt as _, stream};
-use kube::{Client, runtime::controller::Action};
+use kube::Client;
 use sluice_core::step::{Answer, Ask, Done, Failure, Known, Server, Stop, Subject, Write};
 pub use sluice_core::step::{Error, PassError};
 
@@ -70,11 +70,11 @@ where
     }
 }
 
-/// When the next pass is made.
-pub(crate) fn action(done: Done) -> Action {
+/// The time after which the next pass is made, if nothing changes.
+pub(crate) fn again(done: Done) -> Option<Duration> {
     match done {
-        Done::RequeueAfter(time) => Action::requeue(time),
-        Done::AwaitChange | Done::Forget => Action::await_change(),
+        Done::RequeueAfter(time) => Some(time),
+        Done::AwaitChange | Done::Forget => None,
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice::contract::Contract;
-use sluice::controllers::providers::{self, Configurations, Context, Dependents, Watches};
+use sluice::controllers::providers::{self, Configurations, Context, Watches};
 use sluice::events::Notifier;
 use sluice::metrics::PassMetrics;
+use sluice::news::News;
 use sluice::stores::Stores;
-use sluice::triggers::Triggers;
 use sluice_core::providers::Kind;
 use sluice_tests::objects::definition;
 use tokio::task::JoinSet;
@@ -26,17 +26,16 @@ pub(crate) fn definition() -> Value {
 
 /// The controller of Sluice with this kind in its table, until the set is dropped.
 pub(crate) fn start(client: &Client) -> JoinSet<()> {
-    let triggers = Triggers::default();
-    let dependents = Dependents::default();
-    let (stores, following) = Stores::open(client, "tkg-system", &triggers, &dependents);
+    let news = News::default();
+    let (stores, following) = Stores::open(client, "tkg-system", &news);
     let contract = Contract::new(client.clone(), Vec::new());
     let context = Arc::new(Context {
         client: client.clone(),
         clusters: stores.clusters.clone(),
-        watches: Watches::new(contract, dependents.clone()),
-        dependents,
+        watches: Watches::new(contract, news.dependents.clone()),
+        dependents: news.dependents,
         configurations: Configurations::default(),
-        triggers,
+        triggers: news.triggers,
         events: Notifier::new(client.clone()),
         sync_period: Duration::from_mins(10),
         retries: Mutex::default(),

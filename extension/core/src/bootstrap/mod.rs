@@ -13,7 +13,7 @@ pub use compare::{below_release, is_bound};
 pub use create::{Draft, ValuesClone, from_template};
 pub use kept::KeptVersions;
 pub use merge::{Inputs, Release, merge};
-pub use packages::{Catalogue, Digests, PackageFacts, Role, packages};
+pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
 pub use resolved_release::{Change, ResolvedRelease};
 pub use twice::listed_twice;

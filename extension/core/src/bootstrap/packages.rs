@@ -1,11 +1,7 @@
 //! The package set of a ClusterBootstrap, and what the catalogue knows of its members.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
-use kube::ResourceExt;
 use serde_json::Value;
 use sluice_crds::foreign::Package;
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
@@ -75,31 +71,6 @@ impl PackageFacts {
 /// The Package objects of the system namespace, by `metadata.name`.
 pub type Catalogue = BTreeMap<String, PackageFacts>;
 
-/// The facts of each Package at a resourceVersion, by its name: its whole content is digested for them.
-#[derive(Debug, Default)]
-pub struct Digests(HashMap<String, (Option<String>, PackageFacts)>);
-
-impl Digests {
-    /// The catalogue of these Packages, which are all. Those that have not changed since the last time are not digested again.
-    pub fn catalogue(&mut self, packages: &[Arc<Package>]) -> Catalogue {
-        let mut facts = |package: &Package| {
-            let version = package.resource_version();
-            match self.0.get(&package.name_any()) {
-                Some((of, facts)) if *of == version => facts.clone(),
-                _ => {
-                    let facts = PackageFacts::of(package);
-                    self.0.insert(package.name_any(), (version, facts.clone()));
-                    facts
-                }
-            }
-        };
-        let each = packages.iter();
-        let catalogue: Catalogue = each.map(|package| (package.name_any(), facts(package))).collect();
-        self.0.retain(|name, _| catalogue.contains_key(name));
-        catalogue
-    }
-}
-
 /// All packages of a spec in the order in which they are written and waited for.
 #[must_use]
 pub fn packages(spec: &ClusterBootstrapSpec) -> Vec<(Role, &ClusterBootstrapPackage)> {
@@ -125,7 +96,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::stores::tests::object;
 
     #[expect(
         clippy::needless_pass_by_value,
@@ -171,42 +141,5 @@ mod tests {
         );
         assert_ne!(one.template, edited.template);
         assert_ne!(one.template, facts(Value::Null, json!({})).template);
-    }
-
-    fn package(name: &str, revision: &str, version: &str) -> Arc<Package> {
-        let spec = json!({"spec": {"refName": "antrea.example.com", "version": version}});
-        let mut package: Arc<Package> = object(Some("tkg-system"), name, &json!({}), &spec);
-        Arc::make_mut(&mut package).metadata.resource_version = Some(revision.to_owned());
-        package
-    }
-
-    #[test]
-    fn a_catalogue_is_of_the_packages_that_are_there() {
-        let mut digests = Digests::default();
-        let mut versions = |packages: &[Arc<Package>]| -> Vec<(String, String)> {
-            let catalogue = digests.catalogue(packages).into_iter();
-            catalogue.map(|(name, facts)| (name, facts.version)).collect()
-        };
-        let says = |name: &str, version: &str| (name.to_owned(), version.to_owned());
-        assert_eq!(
-            versions(&[package("a", "1", "1.0"), package("b", "1", "2.0")]),
-            [says("a", "1.0"), says("b", "2.0")]
-        );
-        assert_eq!(
-            versions(&[package("a", "2", "1.1")]),
-            [says("a", "1.1")],
-            "edited"
-        );
-        assert_eq!(
-            versions(&[package("a", "2", "1.2")]),
-            [says("a", "1.1")],
-            "not digested again"
-        );
-        assert_eq!(versions(&[]), []);
-        assert_eq!(
-            versions(&[package("a", "2", "1.2")]),
-            [says("a", "1.2")],
-            "it was forgotten"
-        );
     }
 }

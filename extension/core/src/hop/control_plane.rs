@@ -2,7 +2,7 @@
 
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::version::older;
 
@@ -44,7 +44,7 @@ pub struct Spec {
 
 /// What the control plane is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Value")]
+#[serde(from = "Value", into = "Value")]
 pub struct Status {
     version: Option<String>,
     /// Of its machines, while they run several.
@@ -69,14 +69,19 @@ impl From<Value> for Status {
     }
 }
 
+/// So that it can be read again.
+impl From<Status> for Value {
+    fn from(Status { version, oldest }: Status) -> Self {
+        json!({"version": version, "versions": [{"version": oldest}]})
+    }
+}
+
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

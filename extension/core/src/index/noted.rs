@@ -21,12 +21,14 @@ pub struct Noted {
 }
 
 impl Noted {
-    /// Notes what keeps the Cluster with this UID from having a record, if anything does.
-    pub fn note(&mut self, uid: &str, hold: Option<Hold>) {
-        match hold {
-            Some(hold) => drop(self.holds.insert(uid.to_owned(), hold)),
-            None => drop(self.holds.remove(uid)),
-        }
+    /// Notes what keeps the Cluster with this UID from having a record, if anything does. Says whether that is news.
+    pub fn note(&mut self, uid: &str, hold: Option<Hold>) -> bool {
+        let next = hold.clone();
+        let before = match hold {
+            Some(hold) => self.holds.insert(uid.to_owned(), hold),
+            None => self.holds.remove(uid),
+        };
+        before != next
     }
 
     /// What was noted of the Cluster with this UID.

@@ -142,7 +142,11 @@ fn clusters_that_are_left_alone_are_released() {
 
 /// Whether each Cluster that is held has a record.
 fn held(given: &Given) -> Vec<bool> {
-    index(given).held().iter().map(|held| held.recorded).collect()
+    let held = given
+        .clusters
+        .iter()
+        .filter_map(|_| index(given).held("team-a", "one"));
+    held.map(|held| held.recorded).collect()
 }
 
 #[test]
@@ -177,7 +181,7 @@ fn a_cluster_is_asked_rarely_while_it_is_where_it_was() {
     let (mut standings, mut counted) = (Standings::default(), Counted::default());
     let later = STUCK_AFTER * 12;
     for now in [Duration::ZERO, later] {
-        counted = standings.look(now, index(&given).held());
+        counted = standings.look(now, index(&given).held("team-a", "one"));
     }
     let wait = |given: &Given| {
         let pace = Pace::of("uid", &counted, 600, later);

@@ -19,7 +19,7 @@ use crate::{
     hold::{GateReason, Hold},
     hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
     record::{ClusterFacts, of_cluster},
-    stores::{OfCluster, Stored, Stores},
+    stores::{Releases, Stored, Stores},
 };
 
 /// What an operator has set.
@@ -76,9 +76,9 @@ pub struct Facts {
     /// Where the steps of an upgrade come from.
     pub plan: Plan,
     /// All releases.
-    pub releases: Vec<Arc<TanzuKubernetesRelease>>,
+    pub releases: Arc<Releases>,
     /// All Packages of the system namespace.
-    pub catalogue: Catalogue,
+    pub catalogue: Arc<Catalogue>,
 }
 
 impl Facts {
@@ -116,7 +116,7 @@ impl Facts {
             settings: settings.clone(),
             workers: workers(stores, &owner),
             plan: Plan::of(class.as_deref(), cluster.status.as_ref()),
-            releases: stores.all(|_| true),
+            releases: stores.releases(),
             catalogue: stores.catalogue(),
             cluster: Arc::clone(cluster),
             owner,
@@ -175,16 +175,9 @@ impl Facts {
 
 /// Workers of a topology, by their names.
 fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
-    fn of<K: Worker + OfCluster>(stores: &impl Stored<K>, owner: &Owner) -> Vec<WorkerFacts> {
-        let ours = |worker: &K| {
-            worker.namespace().as_ref() == Some(&owner.namespace)
-                && worker.cluster_name().as_ref() == Some(&owner.name)
-        };
-        let workers = stores.all(ours);
-        workers
-            .iter()
-            .filter_map(|worker| WorkerFacts::of(worker.as_ref()))
-            .collect()
+    fn of<K: Worker>(stores: &impl Stored<K>, owner: &Owner) -> Vec<WorkerFacts> {
+        let workers = stores.of_cluster(&owner.namespace, &owner.name);
+        workers.iter().filter_map(WorkerFacts::of).collect()
     }
     let mut all = of::<MachineDeployment>(stores, owner);
     all.extend(of::<MachinePool>(stores, owner));

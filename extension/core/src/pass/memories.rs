@@ -2,12 +2,8 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
     time::Instant,
 };
-
-use kube::ResourceExt as _;
-use sluice_crds::foreign::Cluster;
 
 use super::Memory;
 use crate::build::Owner;
@@ -57,14 +53,14 @@ impl Memories {
         self.managed.remove(uid).is_some()
     }
 
-    /// The UIDs of managed Clusters that are not among `clusters`, which are all. What has woken such a Cluster is forgotten.
-    pub fn gone(&mut self, clusters: &[Arc<Cluster>]) -> Vec<String> {
-        let key = |cluster: &Arc<Cluster>| (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        let named: HashSet<(String, String)> = clusters.iter().map(key).collect();
-        self.woken.retain(|woken| named.contains(woken));
-        let there: HashSet<String> = clusters.iter().filter_map(|cluster| cluster.uid()).collect();
-        let managed = self.managed.keys();
-        managed.filter(|uid| !there.contains(*uid)).cloned().collect()
+    /// UIDs of the Clusters that are managed.
+    pub fn managed(&self) -> impl Iterator<Item = &str> {
+        self.managed.keys().map(String::as_str)
+    }
+
+    /// Forgets what has woken Clusters that are not there.
+    pub fn forget_wakes(&mut self, is_there: impl Fn(&str, &str) -> bool) {
+        self.woken.retain(|(namespace, name)| is_there(namespace, name));
     }
 }
 
@@ -72,10 +68,7 @@ impl Memories {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::json;
-
     use super::*;
-    use crate::stores::tests::object;
 
     const TIME: Duration = Duration::from_mins(10);
 
@@ -109,10 +102,10 @@ mod tests {
         let mut memories = Memories::default();
         memories.begin(&owner());
         memories.woke("team-a", "one");
-        let there = [object(Some("team-a"), "one", &json!({}), &json!({"spec": {}}))];
-        assert_eq!(memories.gone(&there), Vec::<String>::new());
+        memories.forget_wakes(|namespace, name| (namespace, name) == ("team-a", "one"));
         assert_eq!(memories.woken.len(), 1);
-        assert_eq!(memories.gone(&[]), ["uid"]);
+        assert!(memories.managed().eq(["uid"]));
+        memories.forget_wakes(|_, _| false);
         assert_eq!(memories.woken.len(), 0);
         assert!(memories.forget("uid"));
         assert!(!memories.forget("uid"), "it is managed no more");

@@ -41,7 +41,7 @@ pub(super) fn facts() -> Facts {
         unknown: None,
         workers: Vec::new(),
         plan: Plan::Direct,
-        releases: Vec::new(),
-        catalogue: std::collections::BTreeMap::new(),
+        releases: std::sync::Arc::default(),
+        catalogue: std::sync::Arc::default(),
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn validate(known: &Known<'_>) -> Step<Validated> {
         record,
     );
 
-    let releases: Vec<TkrFacts> = found.releases.iter().map(|release| facts(release)).collect();
+    let releases: Vec<TkrFacts> = found.releases.values().map(|release| facts(release)).collect();
     let release = release(found, &progress, &releases);
     let change = match &release {
         Ok(name) => change(known, name, &progress),
@@ -163,8 +163,8 @@ fn with_inputs<T>(
     let found = known.facts;
     let packages: Vec<String> = found
         .releases
-        .iter()
-        .filter(|each| each.name_any() == release)
+        .get(release)
+        .into_iter()
         .flat_map(|each| each.spec.bootstrap_packages.iter().flatten())
         .map(|package| package.name.clone())
         .collect();

@@ -1,17 +1,29 @@
 //! Who depends on what.
 
 use std::{
-    collections::{HashMap, HashSet},
-    hash::Hash,
+    collections::HashMap,
+    hash::{BuildHasher as _, Hash, RandomState},
+    sync::Arc,
 };
 
-use crate::step::Source;
+use crate::{cluster::ClusterRef, step::Source};
 
-/// Who depends on what, in both directions.
+/// Names one configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConfigRef {
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Its namespace and its name.
+    pub object: ClusterRef,
+}
+
+/// Who depends on what, in both directions. Sources are kept as hashes: those of two sources may be the same, and then one is taken for
+/// the other, which wakes one too many.
 #[derive(Debug)]
 pub struct Dependencies<T> {
-    dependents: HashMap<Source, HashSet<T>>,
-    sources: HashMap<T, Vec<Source>>,
+    dependents: HashMap<u64, Vec<T>>,
+    sources: HashMap<T, Vec<u64>>,
+    hasher: RandomState,
 }
 
 impl<T> Default for Dependencies<T> {
@@ -19,6 +31,7 @@ impl<T> Default for Dependencies<T> {
         Self {
             dependents: HashMap::new(),
             sources: HashMap::new(),
+            hasher: RandomState::new(),
         }
     }
 }
@@ -26,33 +39,51 @@ impl<T> Default for Dependencies<T> {
 impl<T: Clone + Eq + Hash> Dependencies<T> {
     /// Those that depend on `source`.
     pub fn on(&self, source: &Source) -> impl Iterator<Item = &T> {
-        self.dependents.get(source).into_iter().flatten()
+        let source = self.hasher.hash_one(source);
+        self.dependents.get(&source).into_iter().flatten()
     }
 
     /// `dependent` depends on `sources` and nothing else.
     pub fn set(&mut self, dependent: &T, sources: &[Source]) {
-        self.remove(dependent);
-        for source in sources {
-            self.add(dependent, source);
+        let next: Vec<u64> = sources
+            .iter()
+            .map(|source| self.hasher.hash_one(source))
+            .collect();
+        let mut before = self.sources.remove(dependent).unwrap_or_default();
+        before.retain(|source| {
+            let stays = next.contains(source);
+            if !stays {
+                self.remove(dependent, *source);
+            }
+            stays
+        });
+        if !before.is_empty() {
+            self.sources.insert(dependent.clone(), before);
+        }
+        for source in next {
+            self.add_hash(dependent, source);
         }
     }
 
     /// `dependent` depends on `source` too.
     pub fn add(&mut self, dependent: &T, source: &Source) {
-        let dependents = self.dependents.entry(source.clone()).or_default();
-        if dependents.insert(dependent.clone()) {
-            let sources = self.sources.entry(dependent.clone()).or_default();
-            sources.push(source.clone());
+        self.add_hash(dependent, self.hasher.hash_one(source));
+    }
+
+    fn add_hash(&mut self, dependent: &T, source: u64) {
+        let sources = self.sources.entry(dependent.clone()).or_default();
+        // There are few, while thousands may depend on one source.
+        if !sources.contains(&source) {
+            sources.push(source);
+            self.dependents.entry(source).or_default().push(dependent.clone());
         }
     }
 
-    fn remove(&mut self, dependent: &T) {
-        for source in self.sources.remove(dependent).into_iter().flatten() {
-            if let Some(dependents) = self.dependents.get_mut(&source) {
-                dependents.remove(dependent);
-                if dependents.is_empty() {
-                    self.dependents.remove(&source);
-                }
+    fn remove(&mut self, dependent: &T, source: u64) {
+        if let Some(dependents) = self.dependents.get_mut(&source) {
+            dependents.retain(|other| other != dependent);
+            if dependents.is_empty() {
+                self.dependents.remove(&source);
             }
         }
     }

@@ -23,7 +23,7 @@ use sluice_core::{
 use sluice_crds::{
     foreign::{Cluster, MachineDeployment},
     labels::label,
-    run::ClusterBootstrap,
+    run::{ClusterBootstrap, TanzuKubernetesRelease},
 };
 
 use crate::{
@@ -382,11 +382,12 @@ impl Leader {
                 .filter_map(|(_, worker)| WorkerFacts::of(&worker))
                 .collect(),
             plan: Plan::Listed(VERSIONS.map(str::to_owned).into()),
-            releases: self
-                .objects("tanzukubernetesreleases")
-                .map(|(_, release)| Arc::new(release))
-                .collect(),
-            catalogue: catalogue.collect(),
+            releases: Arc::new(
+                self.objects::<TanzuKubernetesRelease>("tanzukubernetesreleases")
+                    .map(|(place, release)| (place.3.clone(), Arc::new(release)))
+                    .collect(),
+            ),
+            catalogue: Arc::new(catalogue.collect()),
             cluster: Arc::new(cluster),
         })
     }

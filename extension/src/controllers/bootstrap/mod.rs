@@ -9,15 +9,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, stream};
-use kube::{
-    Api, Client, Resource as _, ResourceExt,
-    runtime::{
-        Controller,
-        controller::{self, Action, Config},
-        reflector::ObjectRef,
-        watcher,
-    },
-};
+use kube::{Client, Resource as _, ResourceExt};
 use sluice_core::{
     build::FIELD_MANAGER,
     chain::chain,
@@ -31,7 +23,7 @@ use sluice_core::{
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 pub(crate) use troubles::Slots;
 
@@ -43,10 +35,11 @@ use crate::{
     index::Index,
     lock::lock,
     metrics::PassMetrics,
+    queue,
     remote::Remotes,
-    runner::{self, Error, PassError, action, isolated, writes},
+    runner::{self, Error, PassError, again, isolated, writes},
     stores::Stores,
-    triggers::Trigger,
+    triggers::{ClusterRef, Trigger},
 };
 
 /// A name without a namespace, which no Cluster has.
@@ -86,7 +79,10 @@ impl Context {
 
     /// Forgets Clusters that are gone. The last pass over one may have been before that, when it was still to be deleted.
     fn forget_gone(&self) {
-        let gone = self.memories().gone(&self.stores.clusters.state());
+        let (clusters, mut memories) = (&self.stores.clusters, self.memories());
+        memories.forget_wakes(|namespace, name| clusters.get(Some(namespace), name).is_some());
+        let gone = clusters.missing(memories.managed());
+        drop(memories);
         for uid in gone {
             self.forget(&uid);
         }
@@ -96,74 +92,80 @@ impl Context {
     fn forget(&self, uid: &str) -> bool {
         self.slots.troubles().forget(uid);
         self.remotes.close(uid);
-        self.index.note(uid, None);
+        self.index.forget(uid);
         self.events.forget(uid);
         self.memories().forget(uid)
     }
 }
 
-/// Reconciles until `stop`, so many Clusters at once. The stores must be filled. `heart` beats with each pass that ends.
+/// Reconciles until `stop`, so many Clusters at once, beginning with all. The stores must be filled. `heart` beats with each pass that
+/// ends.
 pub async fn run(
     ctx: Arc<Context>,
-    triggers: impl Stream<Item = Trigger> + Send + 'static,
+    triggers: impl Stream<Item = Trigger>,
     concurrency: u16,
     heart: Heartbeat,
     stop: CancellationToken,
 ) {
     let probes = stream::unfold(tokio::time::interval(PROBE_PERIOD), |mut tick| async move {
         tick.tick().await;
-        Some((ObjectRef::new(PROBE), tick))
+        Some((ClusterRef::new("", PROBE), tick))
     });
-    let clusters = Api::<Cluster>::all(ctx.client.clone());
-    let (swept, woken) = (Arc::clone(&ctx), Arc::clone(&ctx));
+    let woken = Arc::clone(&ctx);
     let triggers = triggers.map(move |Trigger { cluster, needs_read }| {
         if needs_read {
-            let namespace = cluster.namespace.as_deref().unwrap_or_default();
-            woken.memories().woke(namespace, &cluster.name);
+            woken.memories().woke(cluster.namespace(), cluster.name());
         }
         cluster
     });
-    Controller::new(clusters, watcher::Config::default())
-        .with_config(Config::default().concurrency(concurrency))
-        .reconcile_on(stream::select(triggers, probes))
-        .graceful_shutdown_on(stop.cancelled_owned())
-        .run(reconcile, failed, ctx)
-        .for_each(|result| {
-            if !matches!(result, Err(controller::Error::QueueError(_))) {
-                heart.beat();
-            }
-            // Labels can name any Cluster of a namespace, and each that does not exist is not found.
-            let is_probe = |name: &ObjectRef<_>| name.namespace.is_none() && name.name == PROBE;
-            if matches!(&result, Err(controller::Error::ObjectNotFound(name)) if is_probe(name)) {
-                swept.forget_gone();
-            }
-            if let Err(error) = result {
-                debug!(%error, "Reconciling");
-            }
-            std::future::ready(())
-        })
-        .await;
+    let all = stream::iter(ctx.stores.clusters.names());
+    let woken = stream::select(all.chain(triggers), probes);
+    queue::run(woken, concurrency, &stop, |cluster| {
+        let (ctx, heart) = (Arc::clone(&ctx), &heart);
+        async move {
+            let again = turn(&cluster, &ctx).await;
+            heart.beat();
+            again
+        }
+    })
+    .await;
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
-fn failed(cluster: Arc<Cluster>, error: &Error, ctx: Arc<Context>) -> Action {
+/// A Cluster has its turn. Returns when it has the next one, if nothing wakes it before.
+async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
+    let (namespace, name) = (reference.namespace(), reference.name());
+    let Some(cluster) = ctx.stores.clusters.get(Some(namespace), name) else {
+        // Labels can name any Cluster of a namespace, also one that does not exist.
+        if namespace.is_empty() && name == PROBE {
+            ctx.forget_gone();
+        }
+        return None;
+    };
+    match reconcile(&cluster, ctx).await {
+        Ok(done) => again(done),
+        Err(error) => Some(failed(&cluster, &error, ctx)),
+    }
+}
+
+/// When to try again after a pass that has failed.
+fn failed(cluster: &Cluster, error: &Error, ctx: &Context) -> Duration {
     let uid = cluster.uid().unwrap_or_default();
     let again = ctx.slots.troubles().again(&uid, error, now());
     if let Again::Later(_) = again {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
     }
-    Action::requeue(again.wait())
+    again.wait()
 }
 
 /// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
-async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, Error> {
+async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
     let uid = cluster.uid().unwrap_or_default();
     let slot = match ctx.slots.turn(&uid) {
         Ok(slot) => slot,
-        Err(wait) => return Ok(later(&ctx, &cluster, &uid, wait).await),
+        Err(wait) => return Ok(later(ctx, cluster, &uid, wait).await),
     };
-    let whole = Box::pin(accounted_pass(&cluster, &ctx, &uid));
+    let whole = Box::pin(accounted_pass(cluster, ctx, &uid));
     match ctx.slots.attend(&uid, slot, whole).await {
         Ok(outcome) => outcome,
         Err(wait) => {
@@ -173,22 +175,22 @@ async fn reconcile(cluster: Arc<Cluster>, ctx: Arc<Context>) -> Result<Action, E
                 namespace,
                 name, "A slow pass was cut off; the next one waits for a slot"
             );
-            Ok(later(&ctx, &cluster, &uid, wait).await)
+            Ok(later(ctx, cluster, &uid, wait).await)
         }
     }
 }
 
 /// A Cluster that waits for a slot. A pass that was cut off may have written what the record does not show, so its gates are closed.
-async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Action {
+async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Done {
     let hold = ctx.slots.troubles().hold_while_waiting(uid, now());
     if let Some(hold) = hold {
         // It has no slot of the troubled ones, so it may not take long either.
         let closed = timeout(SLOW, close_gates(ctx, cluster, &hold)).await;
         if closed != Ok(true) {
-            return Action::requeue(ctx.slots.troubles().failed(uid, now()));
+            return Done::RequeueAfter(ctx.slots.troubles().failed(uid, now()));
         }
     }
-    Action::requeue(wait)
+    Done::RequeueAfter(wait)
 }
 
 /// Closes the gates of a Cluster whose last pass did not finish. Says whether that is done.
@@ -208,7 +210,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
         .get(cluster.namespace().as_deref(), &cluster.name_any());
     let written = match close(bootstrap.as_deref(), &uid, hold) {
         Close::NoRecord => {
-            ctx.index.note(&uid, Some(hold.clone()));
+            ctx.index.note(&ClusterRef::of(cluster), &uid, Some(hold.clone()));
             Ok(())
         }
         Close::Recorded => Ok(()),
@@ -216,7 +218,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
             let written = writes::make(&ctx.client, FIELD_MANAGER, &write).await;
             written.map(|_| {
                 ctx.memories().wrote(&uid, now());
-                ctx.index.note(&uid, None);
+                ctx.index.note(&ClusterRef::of(cluster), &uid, None);
             })
         }
     };
@@ -226,7 +228,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
 }
 
 /// A pass, and what follows from how it went for its slot, its events and its gates.
-async fn accounted_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Action, Error> {
+async fn accounted_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Done, Error> {
     // While it lives, and a while longer, events of the workload do not wake the Cluster; less long after a pass that wrote a status.
     let (began, passing) = (now(), ctx.remotes.begin(uid));
     let status_written = || ctx.memories().get(uid).written;
@@ -249,10 +251,10 @@ async fn accounted_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Res
     outcome
 }
 
-async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error> {
+async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
     let control_plane = |reference: &_| {
-        let key = ObjectRef::from_obj(cluster.as_ref());
-        ctx.control_planes.get(&key, reference)
+        ctx.control_planes
+            .get(&ClusterRef::of(cluster.as_ref()), reference)
     };
     let Some(facts) = Facts::of(cluster, &ctx.stores, &ctx.settings, control_plane) else {
         return Ok(unmanaged(ctx, cluster).await);
@@ -269,7 +271,7 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Action, Error
     if done == Done::Forget {
         ctx.forget(&facts.owner.uid);
     }
-    Ok(action(done))
+    Ok(done)
 }
 
 /// Takes over what a pass has left.
@@ -279,7 +281,7 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
         ctx.remotes.close(uid);
     }
     if let Some(note) = effects.note {
-        ctx.index.note(uid, note);
+        ctx.index.note(&ClusterRef::of(facts.cluster.as_ref()), uid, note);
     }
     ctx.memories().keep(uid, effects.memory);
     let cluster = facts.cluster.object_ref(&());
@@ -289,7 +291,7 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
 }
 
 /// A Cluster that nothing is done for. One that was managed before has left, and its users can see that.
-async fn unmanaged(ctx: &Context, cluster: &Cluster) -> Action {
+async fn unmanaged(ctx: &Context, cluster: &Cluster) -> Done {
     let uid = cluster.uid().unwrap_or_default();
     if ctx.forget(&uid) && cluster.metadata.deletion_timestamp.is_none() {
         let note = "no release label and no ClusterBootstrap: Sluice installs nothing and holds no upgrade of this Cluster any more";
@@ -298,7 +300,7 @@ async fn unmanaged(ctx: &Context, cluster: &Cluster) -> Action {
         // It may be managed again, and its next event must not count as a repetition.
         ctx.events.forget(&uid);
     }
-    Action::await_change()
+    Done::AwaitChange
 }
 
 #[cfg(test)]

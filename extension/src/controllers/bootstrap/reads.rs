@@ -3,15 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api, Client,
-    api::ListParams,
-    core::ObjectList,
-    runtime::reflector::{ObjectRef, Store},
-};
+use kube::{Api, Client, api::ListParams, core::ObjectList};
 use serde::{Serialize, de::DeserializeOwned};
 use sluice_core::{
     build::FIELD_MANAGER,
+    compact::Kept,
     pass::{Answer, Ask, Effects, Facts, Failure, Object, ParsedKubeconfig, Server, Watched},
 };
 use sluice_crds::{foreign::PackageInstall, labels::label};
@@ -20,6 +16,8 @@ use super::Context;
 use crate::{
     remote::Remote,
     runner::{self, reads::failure},
+    store::Store,
+    triggers::ClusterRef,
 };
 
 /// What one pass over a Cluster is carried out with.
@@ -80,7 +78,7 @@ impl Host<'_> {
 
     async fn connect(&self, kubeconfig: &ParsedKubeconfig) -> Answer {
         let (owner, remotes) = (&self.facts.owner, &self.ctx.remotes);
-        let cluster = ObjectRef::new(&owner.name).within(&owner.namespace);
+        let cluster = ClusterRef::new(&owner.namespace, &owner.name);
         match remotes.open(&owner.uid, &cluster, &kubeconfig.parsed, &kubeconfig.digest) {
             Ok(remote) => {
                 remote.first_lists().await;
@@ -119,11 +117,8 @@ impl Host<'_> {
     }
 }
 
-fn get<K>(store: &Store<K>, name: &str, namespace: &str) -> Option<Arc<K>>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + 'static,
-{
-    store.get(&ObjectRef::new(name).within(namespace))
+fn get<K: Kept>(store: &Store<K>, name: &str, namespace: &str) -> Option<Arc<K>> {
+    store.get(Some(namespace), name)
 }
 
 fn listed<K: Clone + Serialize + DeserializeOwned>(

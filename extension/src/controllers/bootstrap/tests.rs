@@ -174,7 +174,7 @@ async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
     let world = World::new();
     let leader = world.leader().await;
     let context = Arc::new(leader);
-    let gone = ObjectRef::new("gone").within("team-a");
+    let gone = ClusterRef::new("team-a", "gone");
     context.remotes.adopt("gone", &gone, "", &world.workload.client());
     context.memories().keep("gone", Memory::default());
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));

@@ -7,12 +7,13 @@ use std::{
     time::Duration,
 };
 
-use kube::{
-    Client, ResourceExt as _,
-    runtime::{controller::Action, reflector::ObjectRef},
-};
+use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
-use sluice_core::{hold::GateReason, kubeconfig, pass::Settings};
+use sluice_core::{
+    hold::GateReason,
+    kubeconfig,
+    pass::{Done, Settings},
+};
 use sluice_crds::{
     foreign::Cluster,
     labels::annotation,
@@ -23,14 +24,14 @@ use tokio::time::sleep;
 use super::{Context, Slots, object_server::ObjectServer, one_pass};
 use crate::{
     control_plane::ControlPlanes,
-    controllers::providers::Dependents,
     events::Notifier,
     fence::Fence,
     index::Index,
     metrics::PassMetrics,
+    news::News,
     remote::{Remote, Remotes},
     stores::Stores,
-    triggers::Triggers,
+    triggers::{ClusterRef, Triggers},
 };
 
 pub(crate) use objects::*;
@@ -45,7 +46,11 @@ pub(crate) fn context(
     fence: &Fence,
     triggers: &Triggers,
 ) -> (Context, impl Future<Output = ()> + Send + use<>) {
-    let (stores, following) = Stores::open(client, SYSTEM, triggers, &Dependents::default());
+    let news = News {
+        triggers: triggers.clone(),
+        ..News::default()
+    };
+    let (stores, following) = Stores::open(client, SYSTEM, &news);
     let client = fence.guard(client.clone());
     let context = Context {
         client: client.clone(),
@@ -56,7 +61,7 @@ pub(crate) fn context(
         stores,
         control_planes: ControlPlanes::new(client.clone(), triggers.clone(), Vec::new()),
         remotes: Remotes::new(SYSTEM.to_owned(), triggers.clone(), fence.clone()),
-        index: Index::new(SYSTEM.to_owned(), Duration::from_mins(10)),
+        index: Index::new(SYSTEM.to_owned(), Duration::from_mins(10), news.uncounted),
         events: Notifier::new(client),
         metrics: PassMetrics::default(),
         slots: Slots::new(CONCURRENCY),
@@ -133,7 +138,7 @@ impl World {
     /// Another connection to the workload, which has read nothing yet.
     pub(crate) fn connect(&self, leader: &Context) -> Arc<Remote> {
         let digest = kubeconfig::digest(objects::kubeconfig().as_bytes());
-        let reference = ObjectRef::new("one").within("team-a");
+        let reference = ClusterRef::new("team-a", "one");
         leader.remotes.close("uid");
         leader
             .remotes
@@ -141,7 +146,7 @@ impl World {
     }
 
     /// One pass of a leader that has read everything as it is now.
-    pub(crate) async fn pass(&self) -> Action {
+    pub(crate) async fn pass(&self) -> Done {
         let leader = self.leader().await;
         one_pass(&cluster(&leader), &leader).await.unwrap()
     }

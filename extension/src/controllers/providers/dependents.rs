@@ -6,18 +6,11 @@ use std::{
 };
 
 use futures::{Stream, channel::mpsc};
-use kube::{
-    ResourceExt,
-    core::{ApiResource, DynamicObject},
-    runtime::reflector::ObjectRef,
-};
-use sluice_core::providers::{Dependencies, Source};
+use kube::ResourceExt;
+use sluice_core::providers::{ConfigRef, Dependencies, Source};
 use sluice_crds::foreign::Cluster;
 
-use crate::lock::lock;
-
-/// Names one configuration.
-pub(crate) type ConfigRef = ObjectRef<DynamicObject>;
+use crate::{lock::lock, triggers::ClusterRef};
 
 /// Who depends on what. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +19,7 @@ pub struct Dependents(Arc<Mutex<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     dependencies: Dependencies<ConfigRef>,
-    wakes: HashMap<String, mpsc::UnboundedSender<ConfigRef>>,
+    wakes: HashMap<Arc<str>, mpsc::UnboundedSender<ClusterRef>>,
 }
 
 impl Dependents {
@@ -40,8 +33,8 @@ impl Dependents {
     pub(super) fn changed(&self, sources: &[Source]) {
         let inner = lock(&self.0);
         for config in sources.iter().flat_map(|source| inner.dependencies.on(source)) {
-            if let Some(wake) = inner.wakes.get(&config.dyntype.kind) {
-                let _gone_at_shutdown = wake.unbounded_send(config.clone());
+            if let Some(wake) = inner.wakes.get(&config.kind) {
+                let _gone_at_shutdown = wake.unbounded_send(config.object.clone());
             }
         }
     }
@@ -57,10 +50,17 @@ impl Dependents {
     }
 
     /// The configurations of a kind that are woken.
-    pub(super) fn wakes(&self, kind: &ApiResource) -> impl Stream<Item = ConfigRef> + Send + 'static {
+    pub(super) fn wakes(&self, kind: &Arc<str>) -> impl Stream<Item = ClusterRef> + Send + use<> {
         let (sender, receiver) = mpsc::unbounded();
-        lock(&self.0).wakes.insert(kind.kind.clone(), sender);
+        lock(&self.0).wakes.insert(Arc::clone(kind), sender);
         receiver
+    }
+
+    /// A configuration has changed itself.
+    pub(super) fn wake(&self, config: &ConfigRef) {
+        if let Some(wake) = lock(&self.0).wakes.get(&config.kind) {
+            let _gone_at_shutdown = wake.unbounded_send(config.object.clone());
+        }
     }
 }
 
@@ -72,25 +72,18 @@ mod tests {
 
     use super::*;
 
-    fn kind(name: &str) -> ApiResource {
-        ApiResource {
-            group: "g".to_owned(),
-            version: "v1".to_owned(),
-            api_version: "g/v1".to_owned(),
-            kind: name.to_owned(),
-            plural: "things".to_owned(),
+    fn config(kind: &str, name: &str) -> ConfigRef {
+        ConfigRef {
+            kind: kind.into(),
+            object: ClusterRef::new("ns", name),
         }
-    }
-
-    fn config(kind_name: &str, name: &str) -> ConfigRef {
-        ObjectRef::new_with(name, kind(kind_name)).within("ns")
     }
 
     #[test]
     fn a_change_wakes_those_that_depend_on_it_now() {
         let dependents = Dependents::default();
-        let mut antrea = Box::pin(dependents.wakes(&kind("Antrea")));
-        let mut calico = Box::pin(dependents.wakes(&kind("Calico")));
+        let mut antrea = Box::pin(dependents.wakes(&"Antrea".into()));
+        let mut calico = Box::pin(dependents.wakes(&"Calico".into()));
         let (one, two) = (Source::cluster("ns", "one"), Source::cluster("ns", "two"));
         dependents.set(&config("Antrea", "a"), slice::from_ref(&one));
         dependents.set(&config("Calico", "b"), slice::from_ref(&one));
@@ -98,11 +91,17 @@ mod tests {
 
         dependents.changed(slice::from_ref(&two));
         assert_eq!(antrea.next().now_or_never(), None);
-        assert_eq!(calico.next().now_or_never(), Some(Some(config("Calico", "b"))));
+        assert_eq!(
+            calico.next().now_or_never(),
+            Some(Some(config("Calico", "b").object))
+        );
 
         dependents.set(&config("Calico", "b"), &[two]);
         dependents.changed(slice::from_ref(&one));
-        assert_eq!(antrea.next().now_or_never(), Some(Some(config("Antrea", "a"))));
+        assert_eq!(
+            antrea.next().now_or_never(),
+            Some(Some(config("Antrea", "a").object))
+        );
         assert_eq!(calico.next().now_or_never(), None);
 
         dependents.set(&config("Antrea", "a"), &[]);

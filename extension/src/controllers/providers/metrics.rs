@@ -5,19 +5,17 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use kube::{core::DynamicObject, runtime::reflector::Store};
+use kube::core::DynamicObject;
 use prometheus_client::{
     collector::Collector, encoding::DescriptorEncoder, metrics::MetricType, registry::Registry,
 };
-use sluice_core::providers::by_reason;
+use sluice_core::providers::Reasons;
 
-use crate::lock::lock;
+use crate::{lock::lock, watch::Presence};
 
 /// Counts configurations. Clones count the same ones.
 #[derive(Clone, Default)]
-pub struct Configurations(Arc<Mutex<Vec<OfKind>>>);
-
-type OfKind = (String, Store<DynamicObject>);
+pub struct Configurations(Arc<Mutex<Reasons>>);
 
 impl Configurations {
     /// Makes the counts visible.
@@ -25,9 +23,9 @@ impl Configurations {
         registry.register_collector(Box::new(self.clone()));
     }
 
-    /// Counts the configurations of a kind too.
-    pub(super) fn add(&self, kind: &str, store: Store<DynamicObject>) {
-        lock(&self.0).push((kind.to_owned(), store));
+    /// Takes in a configuration of a kind.
+    pub(super) fn saw(&self, kind: &Arc<str>, config: &DynamicObject, presence: Presence) {
+        lock(&self.0).saw(kind, config, presence == Presence::There);
     }
 }
 
@@ -45,12 +43,10 @@ impl Collector for Configurations {
             None,
             MetricType::Gauge,
         )?;
-        for (kind, store) in &*lock(&self.0) {
-            for (reason, count) in by_reason(&store.state()) {
-                metric
-                    .encode_family(&[("kind", kind.as_str()), ("reason", reason)])?
-                    .encode_gauge(&count)?;
-            }
+        for ((kind, reason), count) in lock(&self.0).counts() {
+            metric
+                .encode_family(&[("kind", kind), ("reason", reason)])?
+                .encode_gauge(&count)?;
         }
         Ok(())
     }
@@ -58,10 +54,6 @@ impl Collector for Configurations {
 
 #[cfg(test)]
 mod tests {
-    use kube::{
-        core::ApiResource,
-        runtime::{reflector::store::Writer, watcher::Event},
-    };
     use prometheus_client::encoding::text::encode;
     use serde_json::{Value, json};
 
@@ -74,27 +66,24 @@ mod tests {
 
     #[test]
     fn configurations_are_counted_by_the_reason_of_their_condition() {
-        let kind = ApiResource {
-            group: "g".to_owned(),
-            version: "v1".to_owned(),
-            api_version: "g/v1".to_owned(),
-            kind: "AntreaConfig".to_owned(),
-            plural: "antreaconfigs".to_owned(),
-        };
-        let mut writer = Writer::new(kind);
+        let (configurations, mut registry) = (Configurations::default(), Registry::default());
+        configurations.register(&mut registry);
         let ready = |reason| json!({"type": "Ready", "reason": reason});
+        let saw =
+            |object: &DynamicObject, presence| configurations.saw(&"AntreaConfig".into(), object, presence);
         for object in [
             config("one", &ready("ValuesWritten")),
             config("two", &ready("CIDRMissing")),
             config("three", &ready("CIDRMissing")),
-            config("four", &ready("whatever somebody wrote")),
+            config("four", &ready("whatever a user wrote")),
             config("five", &json!({"type": "Other", "reason": "CIDRMissing"})),
+            config("six", &ready("CIDRMissing")),
         ] {
-            writer.apply_watcher_event(&Event::Apply(object));
+            saw(&object, Presence::There);
         }
-        let (configurations, mut registry) = (Configurations::default(), Registry::default());
-        configurations.register(&mut registry);
-        configurations.add("AntreaConfig", writer.as_reader());
+        saw(&config("three", &ready("ValuesWritten")), Presence::There);
+        saw(&config("one", &ready("ValuesWritten")), Presence::Gone);
+        saw(&config("one", &ready("ValuesWritten")), Presence::Gone);
 
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

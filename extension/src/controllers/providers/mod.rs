@@ -12,29 +12,18 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt;
-use kube::{
-    Api, Client, Resource as _, ResourceExt,
-    core::DynamicObject,
-    runtime::{
-        Controller,
-        controller::{self, Action, Config},
-        reflector::{ObjectRef, Store},
-        watcher,
-    },
-};
+use kube::{Api, Client, Resource as _, ResourceExt, core::DynamicObject, runtime::watcher};
 use sluice_core::{
     chain::chain,
     events::Notice,
-    providers::{Configuration, Effects, Kind},
-    step::{Answer, Ask, Failure, Server},
-    walls::{Again, Retries},
+    providers::{ConfigRef, Configuration, Effects, Kind},
+    step::{Answer, Ask, Done, Failure, Server},
+    walls::{Again, FollowedStore, Retries},
 };
 use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
-use dependents::ConfigRef;
 pub use dependents::Dependents;
 pub use metrics::Configurations;
 pub use watches::Watches;
@@ -44,8 +33,11 @@ use crate::{
     events::Notifier,
     lock::lock,
     metrics::PassMetrics,
-    runner::{self, Error, PassError, action, isolated},
+    queue,
+    runner::{self, Error, PassError, again, isolated},
+    store::Store,
     triggers::{ClusterRef, Triggers},
+    watch::{follow, reporting},
 };
 
 /// Field manager of everything that this controller writes.
@@ -79,72 +71,99 @@ pub struct Context {
 struct OfKind {
     shared: Arc<Context>,
     kind: Kind,
+    /// Name of the kind.
+    name: Arc<str>,
 }
 
 impl OfKind {
-    fn reference(&self, config: &DynamicObject) -> ConfigRef {
-        ObjectRef::from_obj_with(config, self.kind.resource.clone())
+    fn reference(&self, object: ClusterRef) -> ConfigRef {
+        ConfigRef {
+            kind: Arc::clone(&self.name),
+            object,
+        }
     }
 }
 
 /// Reconciles every kind of `kinds` until `stop`.
 pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop: CancellationToken) {
     let controllers = kinds.into_iter().map(|kind| {
-        let (resource, shared) = (kind.resource.clone(), Arc::clone(&context));
-        let wakes = context.dependents.wakes(&resource);
-        let configs = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
-        let controller = Controller::new_with(configs, watcher::Config::default(), resource);
-        context
-            .configurations
-            .add(&kind.resource.kind, controller.store());
-        let of_kind = Arc::new(OfKind {
+        let of_kind = OfKind {
             shared: Arc::clone(&context),
+            name: kind.resource.kind.as_str().into(),
             kind,
-        });
-        controller
-            .with_config(Config::default().concurrency(concurrency))
-            .reconcile_on(wakes)
-            .graceful_shutdown_on(stop.clone().cancelled_owned())
-            .run(reconcile, failed, of_kind)
-            .for_each(move |result| {
-                match result {
-                    Err(controller::Error::ObjectNotFound(gone)) => {
-                        shared.dependents.set(&gone, &[]);
-                        lock(&shared.retries).forget(&gone);
-                    }
-                    Err(error) => debug!(%error, "Reconciling a configuration"),
-                    Ok(_) => {}
-                }
-                std::future::ready(())
-            })
+        };
+        run_kind(of_kind, concurrency, stop.clone())
     });
     futures::future::join_all(controllers).await;
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the signature of an error policy")]
-fn failed(config: Arc<DynamicObject>, error: &Error, ctx: Arc<OfKind>) -> Action {
-    let again = lock(&ctx.shared.retries).failed(ctx.reference(&config), error.is_conflict(), now());
-    if let Again::Later(_) = again {
-        let (kind, name) = (&ctx.kind.resource.kind, config.name_any());
-        let namespace = config.namespace().unwrap_or_default();
-        warn!(kind, namespace, name, error = %chain(error), "Reconciling a configuration");
+async fn run_kind(ctx: OfKind, concurrency: u16, stop: CancellationToken) {
+    let shared = &ctx.shared;
+    let wakes = shared.dependents.wakes(&ctx.name);
+    let configs = Api::<DynamicObject>::all_with(shared.client.clone(), &ctx.kind.resource);
+    let changed = reporting(
+        &*ctx.name,
+        "Watching configurations",
+        |config: &DynamicObject, presence| {
+            shared.configurations.saw(&ctx.name, config, presence);
+            shared.dependents.wake(&ctx.reference(ClusterRef::of(config)));
+        },
+    );
+    let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
+    let (store, following) = follow(
+        configs,
+        watcher::Config::default(),
+        Arc::default(),
+        followed,
+        changed,
+    );
+    let queue = queue::run(wakes, concurrency, &stop, |name| turn(&ctx, &store, name));
+    // It is followed for as long as passes run.
+    tokio::select! {
+        () = queue => {}
+        () = following => {}
     }
-    Action::requeue(again.wait())
+}
+
+/// A configuration has its turn. Returns when it has the next one, if nothing wakes it before.
+async fn turn(ctx: &OfKind, store: &Store<DynamicObject>, name: ClusterRef) -> Option<Duration> {
+    let Some(config) = store.get(Some(name.namespace()), name.name()) else {
+        let gone = ctx.reference(name);
+        ctx.shared.dependents.set(&gone, &[]);
+        lock(&ctx.shared.retries).forget(&gone);
+        return None;
+    };
+    match reconcile(&config, ctx).await {
+        Ok(done) => again(done),
+        Err(error) => Some(failed(&config, &error, ctx)),
+    }
+}
+
+/// When to try again after a pass that has failed.
+fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
+    let again =
+        lock(&ctx.shared.retries).failed(ctx.reference(ClusterRef::of(config)), error.is_conflict(), now());
+    if let Again::Later(_) = again {
+        let (kind, name) = (&ctx.name, config.name_any());
+        let namespace = config.namespace().unwrap_or_default();
+        warn!(%kind, namespace, name, error = %chain(error), "Reconciling a configuration");
+    }
+    again.wait()
 }
 
 /// One pass over a configuration. Whatever happens in it, others get their turn.
-async fn reconcile(config: Arc<DynamicObject>, ctx: Arc<OfKind>) -> Result<Action, Error> {
-    let outcome = isolated(Box::pin(pass(&config, &ctx))).await;
+async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
+    let outcome = isolated(Box::pin(pass(config, ctx))).await;
     match &outcome {
         Err(Error::Pass(PassError::Panicked)) => ctx.shared.metrics.panicked(),
         Err(_) => {}
-        Ok(_) => lock(&ctx.shared.retries).forget(&ctx.reference(&config)),
+        Ok(_) => lock(&ctx.shared.retries).forget(&ctx.reference(ClusterRef::of(config.as_ref()))),
     }
     outcome
 }
 
-async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error> {
-    let (shared, reference) = (&ctx.shared, ctx.reference(config));
+async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
+    let (shared, reference) = (&ctx.shared, ctx.reference(ClusterRef::of(config.as_ref())));
     let configuration = Configuration {
         kind: ctx.kind.clone(),
         object: Arc::clone(config),
@@ -159,7 +178,7 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Action, Error
     let (outcome, effects) = runner::run(&host, &configuration, &()).await;
     shared.dependents.set(&reference, &effects.sources);
     publish(ctx, config, effects).await;
-    outcome.map(action)
+    outcome
 }
 
 /// Publishes what is wrong with a configuration.
@@ -197,8 +216,8 @@ impl runner::Host<Configuration> for Host<'_> {
     const MANAGER: &'static str = FIELD_MANAGER;
 
     fn subject(&self) -> (&str, &str) {
-        let namespace = self.reference.namespace.as_deref();
-        (namespace.unwrap_or_default(), &self.reference.name)
+        let object = &self.reference.object;
+        (object.namespace(), object.name())
     }
 
     fn client(&self, server: Server) -> Result<&Client, Failure> {
@@ -216,7 +235,7 @@ impl runner::Host<Configuration> for Host<'_> {
         }
         Ok(match ask {
             Ask::Cluster(namespace, name) => {
-                let found = shared.clusters.get(&ObjectRef::new(name).within(namespace));
+                let found = shared.clusters.get(Some(namespace), name);
                 found.map_or(Answer::Absent, Answer::Cluster)
             }
             Ask::Source(source) => shared.watches.read(source).await,
@@ -227,7 +246,7 @@ impl runner::Host<Configuration> for Host<'_> {
     /// The event is there where the condition is seen.
     async fn writing(&self, effects: Effects) {
         let cluster = effects.cluster.as_ref();
-        *lock(&self.wrote_for) = cluster.map(|(namespace, name)| ObjectRef::new(name).within(namespace));
+        *lock(&self.wrote_for) = cluster.map(|(namespace, name)| ClusterRef::new(namespace, name));
         publish(self.ctx, self.config, effects).await;
     }
 }

@@ -1,5 +1,4 @@
-use futures::{FutureExt as _, Stream};
-use kube::runtime::{reflector::store::Writer, watcher::Event};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use serde_json::{Value, json};
 use sluice_core::{
     providers::kinds,
@@ -7,7 +6,9 @@ use sluice_core::{
 };
 
 use super::*;
-use crate::{contract::Contract, controllers::bootstrap::object_server::ObjectServer, triggers::Trigger};
+use crate::{
+    contract::Contract, controllers::bootstrap::object_server::ObjectServer, store::Writer, triggers::Trigger,
+};
 
 const CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/calicoconfigs/one-calico";
 const SECRET: &str = "/api/v1/namespaces/team-a/secrets/one-calico-data-values";
@@ -44,14 +45,14 @@ fn management() -> ObjectServer {
 
 /// What passes over the configuration are made with.
 fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
-    let mut clusters = Writer::<Cluster>::new(());
-    clusters.apply_watcher_event(&Event::Apply(cluster()));
+    let clusters = Writer::new(Arc::default());
+    clusters.put(&cluster());
     let (client, dependents) = (server.client(), Dependents::default());
     let context = Context {
         watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
         events: Notifier::new(client.clone()),
         client,
-        clusters: clusters.as_reader(),
+        clusters: clusters.store(),
         dependents,
         configurations: Configurations::default(),
         triggers: triggers.clone(),
@@ -65,6 +66,7 @@ fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
     OfKind {
         shared: Arc::new(context),
         kind: calico.unwrap(),
+        name: "CalicoConfig".into(),
     }
 }
 
@@ -140,7 +142,7 @@ async fn values_that_appear_after_they_were_found_missing_stay() {
 fn woken(triggers: &mut (impl Stream<Item = Trigger> + Unpin)) -> usize {
     let woken = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
     woken
-        .filter(|trigger| trigger.needs_read && trigger.cluster.name == "one")
+        .filter(|trigger| trigger.needs_read && trigger.cluster.name() == "one")
         .count()
 }
 
@@ -162,7 +164,7 @@ async fn a_cluster_reads_its_values_after_a_pass_that_was_cut_off() {
     let mut wakes = Box::pin(triggers.listen());
     let ctx = Arc::new(of_kind(&server, &triggers));
     let _answers = server.wait_at("/api/v1/namespaces/team-a/secrets");
-    let ended = reconcile(config(&server), Arc::clone(&ctx)).await;
+    let ended = reconcile(&config(&server), &ctx).await;
     assert!(
         matches!(ended, Err(Error::Pass(PassError::TimedOut))),
         "{ended:?}"
@@ -179,11 +181,12 @@ async fn a_configuration_that_always_conflicts_is_tried_ever_later() {
         ..Failure::other(Server::Management, "")
     });
     for _ in 0..40 {
-        failed(config(&server), &conflict, Arc::clone(&ctx));
+        failed(&config(&server), &conflict, &ctx);
     }
-    let again = || lock(&ctx.shared.retries).failed(ctx.reference(&config(&server)), true, now());
+    let again =
+        || lock(&ctx.shared.retries).failed(ctx.reference(ClusterRef::of(&*config(&server))), true, now());
     assert!(matches!(again(), Again::Later(_)));
-    reconcile(config(&server), Arc::clone(&ctx)).await.unwrap();
+    reconcile(&config(&server), &ctx).await.unwrap();
     assert!(matches!(again(), Again::Soon(_)), "begins again");
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use kube::{core::DynamicObject, runtime::reflector::ObjectRef};
+use kube::core::DynamicObject;
 use sluice_core::{
     step::{Answer, Object, Source},
     walls::{NamedKind, NamedKinds},
@@ -39,9 +39,7 @@ impl Watches {
         let found = match source {
             Source::Every { .. } => store.state(),
             Source::Object { namespace, name, .. } => {
-                let mut key = ObjectRef::new_with(name, resource.clone());
-                key.namespace.clone_from(namespace);
-                store.get(&key).into_iter().collect()
+                store.get(namespace.as_deref(), name).into_iter().collect()
             }
         };
         let listed = found.iter().map(|object| Object::listed(&resource, object));
@@ -62,7 +60,7 @@ impl Watches {
         let on = {
             let (dependents, named) = (self.dependents.clone(), named.clone());
             let kind = named.kind.clone();
-            let touched = move |object: &DynamicObject| dependents.changed(&named.sources(object));
+            let touched = move |object: &DynamicObject, _| dependents.changed(&named.sources(object));
             reporting(kind, "Watching what configurations depend on", touched)
         };
         let changed = {

@@ -93,11 +93,17 @@ impl Loopback {
         let kubeconfig = self.kubeconfig().to_str().unwrap();
         let own = ["sluice", "--kubeconfig", kubeconfig];
         let args = Args::parse_from(own.iter().chain(flags));
+        let news = News::default();
         let parts = Parts {
-            index: Index::new(args.system_namespace.clone(), args.cluster_delete_timeout),
+            index: Index::new(
+                args.system_namespace.clone(),
+                args.cluster_delete_timeout,
+                news.uncounted.clone(),
+            ),
             configurations: providers::Configurations::default(),
             passes: PassMetrics::default(),
             health: Health::default(),
+            news,
         };
         let stop = stop.clone();
         tokio::spawn(async move { control(&args, parts, &stop).await })

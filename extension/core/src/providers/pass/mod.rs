@@ -13,7 +13,7 @@ use std::{fmt, iter, sync::Arc, time::Duration};
 use kube::{ResourceExt, core::DynamicObject};
 use sluice_crds::{foreign::Cluster, labels::annotation};
 
-pub use status::by_reason;
+pub(super) use status::reason;
 
 use super::{Kind, Problem, Source};
 use crate::step::{

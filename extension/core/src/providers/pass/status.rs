@@ -1,9 +1,6 @@
 //! What came of a configuration, in one write, and only when something differs.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use sluice_crds::{ConfigStatus, run::Condition};
 
@@ -18,19 +15,9 @@ const READY: &str = "Ready";
 /// Its reason when nothing is wrong.
 const WRITTEN: &str = "ValuesWritten";
 
-/// How many configurations have which reason.
-#[must_use]
-pub fn by_reason(configurations: &[Arc<DynamicObject>]) -> BTreeMap<&'static str, usize> {
-    let mut counts = BTreeMap::new();
-    for reason in configurations.iter().filter_map(|config| reason(&config.data)) {
-        *counts.entry(reason).or_default() += 1;
-    }
-    counts
-}
-
 /// The reason of the condition of a configuration; of templates, and of what no pass has looked at yet, there is none. Only known
 /// spellings become labels of metrics, so that their number stays bounded.
-pub(super) fn reason(config: &Value) -> Option<&'static str> {
+pub(in crate::providers) fn reason(config: &Value) -> Option<&'static str> {
     let conditions = config.pointer("/status/conditions")?.as_array()?;
     let ready = conditions.iter().find(|condition| condition["type"] == READY)?;
     let spelled = ready["reason"].as_str().unwrap_or_default();

@@ -50,7 +50,7 @@ async fn a_bootstrap_is_created_once_the_values_of_its_template_exist() {
     let action = one_pass(&cluster(&leader), &leader).await.unwrap();
     assert_eq!(
         action,
-        Action::requeue(Duration::from_secs(1)),
+        Done::RequeueAfter(Duration::from_secs(1)),
         "the Secret is waited for"
     );
     assert_eq!(held(&leader), Some(HoldReason::Gate(GateReason::ValuesNotFound)));

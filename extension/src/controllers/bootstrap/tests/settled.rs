@@ -12,7 +12,7 @@ async fn a_completed_upgrade_is_left_alone() {
     let world = World::completed().await;
     let before = (world.writes_of_bootstrap(), world.workload.asked_to_write());
     let action = world.pass().await;
-    assert_eq!(action, Action::requeue(Duration::from_mins(10)));
+    assert_eq!(action, Done::RequeueAfter(Duration::from_mins(10)));
     let after = (world.writes_of_bootstrap(), world.workload.asked_to_write());
     assert_eq!(after, before);
 }
@@ -66,7 +66,7 @@ async fn a_cluster_at_rest_asks_for_nothing_until_its_periodic_look() {
     let again = pass().await;
     assert_eq!(
         again,
-        Action::requeue(Duration::from_mins(9)),
+        Done::RequeueAfter(Duration::from_mins(9)),
         "the look is not put off"
     );
     assert_eq!(requests(&world), read, "at rest");
@@ -118,7 +118,7 @@ async fn what_a_cluster_at_rest_was_planned_from_changes(
 async fn a_cluster_at_rest_that_is_woken_reads_only_what_no_store_shows() {
     let world = World::completed().await;
     let (leader, triggers) = (Arc::new(world.leader().await), Triggers::default());
-    let one = ObjectRef::from_obj(&*cluster(&leader));
+    let one = ClusterRef::of(&*cluster(&leader));
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     let running = tokio::spawn(run(
         leader,

@@ -89,9 +89,7 @@ async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
     leader.slots.troubles().failed("uid", now());
     let cluster = cluster(&leader);
     for second in 0..=60 {
-        reconcile(Arc::clone(&cluster), Arc::clone(&leader))
-            .await
-            .unwrap();
+        reconcile(&cluster, &leader).await.unwrap();
         let held = world.held(Hook::BeforeClusterUpgrade);
         assert_eq!(
             held,
@@ -110,11 +108,7 @@ async fn the_gates_of_a_pass_that_was_cut_off_are_closed_with_the_next_try() {
     let cluster = cluster(&leader);
     let answers = world.management.wait_at(VALUES);
     let _slot = all_slots_taken(&leader);
-    let reconcile = async || {
-        reconcile(Arc::clone(&cluster), Arc::clone(&leader))
-            .await
-            .unwrap()
-    };
+    let reconcile = async || reconcile(&cluster, &leader).await.unwrap();
     world.management.refuse("/clusterbootstraps/one", 500);
     reconcile().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None, "the write failed");
@@ -139,7 +133,7 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     let ended = Error::Pass(PassError::Panicked);
     leader.slots.troubles().ended("uid", Err(&ended), now(), now());
     let _never = world.management.wait_at(STATUS);
-    let closed = reconcile(cluster(&leader), Arc::clone(&leader)).await;
+    let closed = reconcile(&cluster(&leader), &leader).await;
     closed.unwrap();
     assert_eq!(began.elapsed(), SLOW);
 }
@@ -170,9 +164,7 @@ async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reaso
         })),
         End::IsCutOff => {
             let _slot = all_slots_taken(&leader);
-            reconcile(Arc::clone(&cluster), Arc::clone(&leader))
-                .await
-                .unwrap();
+            reconcile(&cluster, &leader).await.unwrap();
             assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(reason));
             return;
         }

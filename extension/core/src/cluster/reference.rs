@@ -1,0 +1,66 @@
+//! The name of one Cluster.
+
+use std::{fmt, sync::Arc};
+
+use kube::ResourceExt;
+
+/// Names one Cluster, or what has its namespace and name. Many are kept, so it is one pointer to one text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterRef(Arc<str>);
+
+impl ClusterRef {
+    /// The Cluster of this name.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self(format!("{namespace}/{name}").into())
+    }
+
+    /// Namespace and name of an object.
+    #[must_use]
+    pub fn of(object: &impl ResourceExt) -> Self {
+        let meta = object.meta();
+        let text = |text: &'_ Option<String>| text.clone().unwrap_or_default();
+        Self::new(&text(&meta.namespace), &text(&meta.name))
+    }
+
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.parts().0
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.parts().1
+    }
+
+    fn parts(&self) -> (&str, &str) {
+        self.0.split_once('/').unwrap_or_default()
+    }
+}
+
+impl fmt::Display for ClusterRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ClusterRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_namespace_and_name() {
+        let one = ClusterRef::new("team-a", "one");
+        assert_eq!((one.namespace(), one.name()), ("team-a", "one"));
+        assert_eq!(one.to_string(), "team-a/one");
+        assert_eq!(ClusterRef::new("", "one").namespace(), "");
+    }
+}

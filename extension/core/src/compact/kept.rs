@@ -1,0 +1,162 @@
+//! What is kept of an object.
+
+use kube::{Resource, core::DynamicObject};
+use serde::{Serialize, de::DeserializeOwned};
+use sluice_crds::{
+    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
+};
+
+use crate::{hop::ControlPlane, stores::OfCluster};
+
+/// The annotation that kubectl keeps a whole object in.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// A kind whose objects are kept packed. What is unpacked is what was packed.
+pub trait Kept: Resource + Serialize + DeserializeOwned {
+    /// Whether objects are written back whole, so that nothing a user has given may be missing.
+    const WRITTEN_WHOLE: bool = false;
+
+    /// The Cluster in the namespace of an object by which it is found as well.
+    fn cluster(&self) -> Option<String> {
+        None
+    }
+
+    /// Drops what nothing reads.
+    fn prune(&mut self) {
+        let meta = self.meta_mut();
+        meta.managed_fields = None;
+        meta.self_link = None;
+        if Self::WRITTEN_WHOLE {
+            return;
+        }
+        meta.generate_name = None;
+        meta.creation_timestamp = None;
+        if let Some(annotations) = &mut meta.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
+    }
+}
+
+impl Kept for Cluster {}
+
+/// Its status is written by a replacement.
+impl Kept for ClusterBootstrap {
+    const WRITTEN_WHOLE: bool = true;
+}
+
+impl Kept for ClusterBootstrapTemplate {}
+
+impl Kept for TanzuKubernetesRelease {}
+
+impl Kept for ClusterClass {}
+
+impl Kept for MachineDeployment {
+    fn cluster(&self) -> Option<String> {
+        self.cluster_name()
+    }
+}
+
+impl Kept for MachinePool {
+    fn cluster(&self) -> Option<String> {
+        self.cluster_name()
+    }
+}
+
+impl Kept for Package {}
+
+impl Kept for PackageInstall {}
+
+impl Kept for App {}
+
+impl Kept for ControlPlane {}
+
+impl Kept for DynamicObject {
+    const WRITTEN_WHOLE: bool = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::compact::{Objects, Packer};
+
+    /// What is left of `object` in memory.
+    fn left<K: Kept>(object: &Value) -> Value {
+        let mut object: K = serde_json::from_value(object.clone()).unwrap();
+        object.prune();
+        let mut objects = Objects::new(std::sync::Arc::new(Packer::<K>::default()));
+        // Some of them are compressed, and all are the same.
+        let mut left = Vec::new();
+        for _ in 0..10 {
+            objects.insert(&object);
+            left.push(serde_json::to_value(objects.get(Some("team-a"), "one").unwrap()).unwrap());
+        }
+        assert_eq!(left[0], serde_json::to_value(&object).unwrap());
+        assert!(left.iter().all(|each| *each == left[0]));
+        left.remove(0)
+    }
+
+    /// With `rest` beside metadata as a server has them.
+    fn served(rest: &Value) -> Value {
+        let mut object = rest.clone();
+        object["apiVersion"] = json!("example.com/v1");
+        object["kind"] = json!("Kind");
+        object["metadata"] = json!({
+            "name": "one", "namespace": "team-a", "uid": "uid", "resourceVersion": "7", "generation": 3,
+            "creationTimestamp": "2026-11-01T00:00:00Z",
+            "labels": {"label": "value"}, "annotations": {LAST_APPLIED: "{}", "other": "value"},
+            "managedFields": [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}],
+        });
+        object
+    }
+
+    #[test]
+    fn what_nothing_reads_is_not_kept() {
+        let left = left::<Cluster>(&served(&json!({"spec": {"paused": true}})));
+        let expected = json!({
+            "name": "one", "namespace": "team-a", "uid": "uid", "resourceVersion": "7", "generation": 3,
+            "labels": {"label": "value"}, "annotations": {"other": "value"},
+        });
+        assert_eq!(left["metadata"], expected);
+        assert_eq!(left["spec"]["paused"], true);
+    }
+
+    #[test]
+    fn what_is_written_whole_is_kept_whole() {
+        for left in [
+            left::<ClusterBootstrap>(&served(&json!({"spec": {}}))),
+            left::<DynamicObject>(&served(&json!({"spec": {"any": "field"}}))),
+        ] {
+            assert_eq!(left["metadata"]["annotations"][LAST_APPLIED], "{}");
+            assert!(left["metadata"]["managedFields"].is_null());
+        }
+    }
+
+    #[test]
+    fn each_kind_is_as_it_was() {
+        let workers = json!({
+            "spec": {"template": {"spec": {"version": "v1.36.3"}}},
+            "status": {"replicas": 3, "upToDateReplicas": 2, "versions": [{"version": "v1.35.4", "replicas": 1}]},
+        });
+        left::<MachineDeployment>(&served(&workers));
+        left::<MachinePool>(&served(&workers));
+        let spec = json!({"refName": "a.example.com", "version": "1.0.0", "template": {"spec": {"fetch": [null, {"a": 1.5}]}}});
+        let package = left::<Package>(&served(&json!({"spec": spec})));
+        assert_eq!(package["spec"], spec, "it is copied to workloads");
+        let plane = json!({"spec": {"version": "v1.36.3"}, "status": {"version": "v1.36.3", "versions": [{"version": "v1.35.4"}]}});
+        let plane = left::<ControlPlane>(&served(&plane));
+        assert_eq!(plane["status"]["versions"][0]["version"], "v1.35.4");
+        left::<App>(&served(
+            &json!({"spec": {"paused": true}, "status": {"observedGeneration": 3}}),
+        ));
+        left::<PackageInstall>(&served(
+            &json!({"spec": {"serviceAccountName": "sa"}, "status": {"observedGeneration": 3}}),
+        ));
+        left::<ClusterClass>(&served(&json!({"spec": {"kubernetesVersions": ["v1.35.4"]}})));
+        left::<ClusterBootstrapTemplate>(&served(&json!({"spec": {"cni": {"refName": "antrea"}}})));
+        let release = json!({"spec": {"version": "v1.36.3", "kubernetes": {"version": "v1.36.3"}, "bootstrapPackages": []}});
+        left::<TanzuKubernetesRelease>(&served(&release));
+    }
+}

@@ -1,0 +1,9 @@
+//! Objects in memory as few bytes: what nothing reads is dropped, and the rest is packed.
+
+mod kept;
+mod objects;
+mod packer;
+
+pub use kept::Kept;
+pub use objects::{Change, Objects};
+pub use packer::{Packed, Packer};

@@ -1,0 +1,222 @@
+//! Which Clusters are concerned when something changes that many of them share.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt as _;
+use sluice_crds::{
+    foreign::Cluster,
+    labels::label,
+    run::{ClusterBootstrap, Outcome},
+};
+
+use crate::{
+    bootstrap::{ResolvedRelease, packages},
+    cluster::ClusterRef,
+    record::of_cluster,
+};
+
+/// Something that many Clusters may rest on, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shared {
+    /// A TanzuKubernetesRelease.
+    Release(String),
+    /// A ClusterBootstrapTemplate.
+    Template(String),
+    /// A Package.
+    Package(String),
+    /// A ClusterClass, by its namespace and its name.
+    Class(String, String),
+}
+
+/// How a Cluster is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    /// It is not.
+    None,
+    /// It may wait for nothing else.
+    Waiting,
+    /// It is at rest, and may be so no more.
+    Resting,
+}
+
+/// Clusters that are woken because something has changed.
+#[derive(Debug, Default)]
+pub struct Sweep {
+    waiting: Vec<ClusterRef>,
+    resting: BTreeSet<ClusterRef>,
+}
+
+impl Sweep {
+    /// Takes in a Cluster, if it is concerned by what has changed.
+    pub fn add(
+        &mut self,
+        changed: &BTreeSet<Shared>,
+        cluster: &Cluster,
+        bootstrap: Option<&ClusterBootstrap>,
+    ) {
+        match concern(changed, cluster, bootstrap) {
+            Concern::None => {}
+            Concern::Waiting => self.waiting.push(ClusterRef::of(cluster)),
+            Concern::Resting => drop(self.resting.insert(ClusterRef::of(cluster))),
+        }
+    }
+
+    /// How many are still to be woken.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.waiting.len() + self.resting.len()
+    }
+
+    /// The next ones: all that wait, and so many of those at rest.
+    pub fn next(&mut self, most: usize) -> Vec<ClusterRef> {
+        let mut next = std::mem::take(&mut self.waiting);
+        next.extend(std::iter::from_fn(|| self.resting.pop_first()).take(most));
+        next
+    }
+}
+
+/// How a Cluster is concerned by all that has changed. One that is at rest is concerned by what it names; any other one by everything,
+/// except for classes of others.
+fn concern(changed: &BTreeSet<Shared>, cluster: &Cluster, bootstrap: Option<&ClusterBootstrap>) -> Concern {
+    let label = cluster.labels().get(label::TKR);
+    if label.is_none() && bootstrap.is_none() {
+        return Concern::None;
+    }
+    let record = bootstrap
+        .and_then(|bootstrap| bootstrap.status.as_ref())
+        .and_then(|status| of_cluster(status.upgrade.as_ref(), cluster.metadata.uid.as_deref()?));
+    let rests = record.is_some_and(|record| record.outcome == Some(Outcome::Completed));
+    let named = |shared: &Shared| match shared {
+        // Which release belongs to a version depends on all of them.
+        Shared::Release(_) => true,
+        Shared::Template(name) => {
+            !rests
+                || label == Some(name)
+                || bootstrap.is_some_and(|bootstrap| ResolvedRelease::of(bootstrap).release() == Some(name))
+        }
+        Shared::Package(name) => !rests || bootstrap.is_some_and(|bootstrap| names(bootstrap, name)),
+        Shared::Class(namespace, name) => is_of_class(cluster, namespace, name),
+    };
+    match changed.iter().any(named) {
+        false => Concern::None,
+        true if rests => Concern::Resting,
+        true => Concern::Waiting,
+    }
+}
+
+fn names(bootstrap: &ClusterBootstrap, package: &str) -> bool {
+    let packages = packages(&bootstrap.spec);
+    packages.iter().any(|(_, named)| named.ref_name == package)
+}
+
+fn is_of_class(cluster: &Cluster, namespace: &str, name: &str) -> bool {
+    cluster.spec.topology.as_ref().is_some_and(|topology| {
+        let own = cluster.metadata.namespace.as_deref().unwrap_or_default();
+        topology.class_name() == Some(name) && topology.class_namespace().unwrap_or(own) == namespace
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::stores::tests::object;
+
+    fn cluster(labels: &Value) -> Arc<Cluster> {
+        let topology = json!({"classRef": {"name": "class"}, "version": "v1.36.3"});
+        object(
+            Some("team-a"),
+            "one",
+            labels,
+            &json!({"spec": {"topology": topology}}),
+        )
+    }
+
+    /// A ClusterBootstrap of release `release` with package `package`.
+    fn bootstrap(outcome: Option<&str>) -> Arc<ClusterBootstrap> {
+        let record = json!({
+            "schema": 1, "clusterUID": "uid", "observedClusterGeneration": 1, "observedBootstrapGeneration": 1,
+            "label": "release", "to": "v1.36.3", "outcome": outcome,
+        });
+        let rest = json!({
+            "spec": {"cni": {"refName": "package"}}, "status": {"resolvedTKR": "release", "upgrade": record},
+        });
+        object(Some("team-a"), "one", &json!({}), &rest)
+    }
+
+    #[rstest]
+    #[case::any_release(Shared::Release("other".into()), true)]
+    #[case::its_template(Shared::Template("release".into()), true)]
+    #[case::another_template(Shared::Template("other".into()), false)]
+    #[case::its_package(Shared::Package("package".into()), true)]
+    #[case::another_package(Shared::Package("other".into()), false)]
+    #[case::its_class(Shared::Class("team-a".into(), "class".into()), true)]
+    #[case::a_class_of_others(Shared::Class("team-b".into(), "class".into()), false)]
+    fn a_cluster_at_rest_is_concerned_by_what_it_names(#[case] changed: Shared, #[case] named: bool) {
+        let is_class = matches!(changed, Shared::Class(..));
+        let changed = BTreeSet::from([changed]);
+        let labelled = cluster(&json!({label::TKR: "release"}));
+        let expected = |yes| if named { yes } else { Concern::None };
+        let completed = bootstrap(Some("Completed"));
+        assert_eq!(
+            concern(&changed, &labelled, Some(&completed)),
+            expected(Concern::Resting)
+        );
+        for waiting in [None, Some("Cancelled")] {
+            let open = bootstrap(waiting);
+            let expected = if is_class {
+                expected(Concern::Waiting)
+            } else {
+                Concern::Waiting
+            };
+            assert_eq!(concern(&changed, &labelled, Some(&open)), expected);
+            assert_eq!(concern(&changed, &labelled, None), expected);
+        }
+        assert_eq!(
+            concern(&changed, &cluster(&json!({})), None),
+            Concern::None,
+            "none of ours"
+        );
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_cluster_of_the_name_says_nothing() {
+        let mut other = bootstrap(Some("Completed"));
+        let status = Arc::make_mut(&mut other).status.as_mut().unwrap();
+        status.upgrade.as_mut().unwrap().cluster_uid = "another".to_owned();
+        let changed = BTreeSet::from([Shared::Package("other".to_owned())]);
+        let labelled = cluster(&json!({label::TKR: "release"}));
+        assert_eq!(concern(&changed, &labelled, Some(&other)), Concern::Waiting);
+    }
+
+    #[test]
+    fn those_that_wait_come_first_and_those_at_rest_by_and_by() {
+        let (mut sweep, changed) = (
+            Sweep::default(),
+            BTreeSet::from([Shared::Release("new".to_owned())]),
+        );
+        let named = |name: &str| {
+            let mut cluster = cluster(&json!({label::TKR: "release"}));
+            Arc::make_mut(&mut cluster).metadata.name = Some(name.to_owned());
+            cluster
+        };
+        for name in ["a", "b", "b", "c"] {
+            sweep.add(&changed, &named(name), Some(&bootstrap(Some("Completed"))));
+        }
+        sweep.add(&changed, &named("d"), None);
+        assert_eq!(sweep.left(), 4, "each once");
+        let mut next = || {
+            let next: Vec<String> = sweep
+                .next(2)
+                .iter()
+                .map(|cluster| cluster.name().to_owned())
+                .collect();
+            next.join(" ")
+        };
+        assert_eq!([next(), next(), next()], ["d a b", "c", ""]);
+    }
+}

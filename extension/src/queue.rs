@@ -1,0 +1,216 @@
+//! Which object has its turn: what is woken waits here, and each object has one pass at a time.
+
+use std::{
+    collections::HashSet,
+    hash::Hash,
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt as _, channel::mpsc, stream, stream::FuturesUnordered};
+use kube::runtime::scheduler::{ScheduleRequest, scheduler};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// What is woken, from those who wake to the one who takes turns. Before [`Self::listen`] nothing is kept: a replica that does not lead may
+/// run for months, and begins with everything anyway. Cheap to clone; all clones are one.
+///
+/// Unbounded from then on: the queue takes every item at once and merges those that are the same.
+#[derive(Debug)]
+pub struct Feed<T>(Arc<OnceLock<mpsc::UnboundedSender<T>>>);
+
+impl<T> Clone for Feed<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Feed<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> Feed<T> {
+    /// What is sent from now on. The first caller gets it all, a later one nothing.
+    #[must_use]
+    pub fn listen(&self) -> mpsc::UnboundedReceiver<T> {
+        let (sender, receiver) = mpsc::unbounded();
+        // The sender of a later caller is dropped here, which ends its stream.
+        let _listened_before = self.0.set(sender);
+        receiver
+    }
+
+    /// Sends something. Before this process leads and while it ends nothing receives it, which is no error.
+    pub fn send(&self, item: T) {
+        if let Some(sender) = self.0.get() {
+            let _gone_at_shutdown = sender.unbounded_send(item);
+        }
+    }
+}
+
+/// Calls `pass` for each item of `woken`, so many at once and no two for the same item, until `stop` or the end of `woken`; then it
+/// waits for those that run. What a pass returns is the time after which the item has its turn again; `None` leaves it to be woken.
+/// What is woken during its pass has another one after it.
+pub(crate) async fn run<T, F>(
+    woken: impl Stream<Item = T>,
+    concurrency: u16,
+    stop: &CancellationToken,
+    mut pass: impl FnMut(T) -> F,
+) where
+    T: Clone + Eq + Hash + Unpin,
+    F: Future<Output = Option<Duration>>,
+{
+    let (again, waiting) = mpsc::unbounded();
+    let now = |message| ScheduleRequest {
+        message,
+        run_at: Instant::now(),
+    };
+    let mut queue = pin!(scheduler(stream::select(woken.map(now), waiting)));
+    let (mut running, mut busy) = (FuturesUnordered::new(), HashSet::new());
+    loop {
+        let full = running.len() >= usize::from(concurrency);
+        let next = async {
+            // What is due is taken over meanwhile.
+            if full {
+                queue.as_mut().hold().next().await
+            } else {
+                queue
+                    .as_mut()
+                    .hold_unless(|item| !busy.contains(item))
+                    .next()
+                    .await
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some((item, wait)) = running.next(), if !running.is_empty() => {
+                busy.remove(&item);
+                if let Some(wait) = wait {
+                    let run_at = Instant::now() + wait;
+                    let _ends = again.unbounded_send(ScheduleRequest { message: item, run_at });
+                }
+            }
+            Some(item) = next => {
+                busy.insert(item.clone());
+                let whole = pass(item.clone());
+                running.push(async move { (item, whole.await) });
+            }
+        }
+    }
+    while running.next().await.is_some() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use futures::FutureExt as _;
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// What passes have done, with the second in which each began.
+    type Began = Arc<Mutex<Vec<(u64, &'static str)>>>;
+
+    /// A queue of passes that take a second each, after which each item has its turn again after `wait`.
+    fn started(concurrency: u16, wait: Option<Duration>) -> (mpsc::UnboundedSender<&'static str>, Began) {
+        let ((wakes, woken), began, start) = (mpsc::unbounded(), Began::default(), Instant::now());
+        let seen = Arc::clone(&began);
+        tokio::spawn(async move {
+            let pass = |item| {
+                seen.lock().unwrap().push((start.elapsed().as_secs(), item));
+                async move {
+                    sleep(SECOND).await;
+                    wait
+                }
+            };
+            run(woken, concurrency, &CancellationToken::new(), pass).await;
+        });
+        (wakes, began)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_that_is_woken_during_its_pass_has_another_one_after_it() {
+        let (wakes, began) = started(2, None);
+        wakes.unbounded_send("a").unwrap();
+        sleep(SECOND / 2).await;
+        for _ in 0..3 {
+            wakes.unbounded_send("a").unwrap();
+        }
+        sleep(10 * SECOND).await;
+        assert_eq!(*began.lock().unwrap(), [(0, "a"), (1, "a")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_passes_run_at_once() {
+        let (wakes, began) = started(2, None);
+        for item in ["a", "b", "c", "d", "e"] {
+            wakes.unbounded_send(item).unwrap();
+        }
+        sleep(10 * SECOND).await;
+        let seconds: Vec<u64> = began.lock().unwrap().iter().map(|(second, _)| *second).collect();
+        assert_eq!(seconds, [0, 0, 1, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_has_its_turn_again_after_its_time_or_when_it_is_woken() {
+        let (wakes, began) = started(1, Some(10 * SECOND));
+        wakes.unbounded_send("a").unwrap();
+        sleep(15 * SECOND).await;
+        wakes.unbounded_send("a").unwrap();
+        sleep(15 * SECOND).await;
+        assert_eq!(
+            *began.lock().unwrap(),
+            [(0, "a"), (11, "a"), (15, "a"), (26, "a")]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn passes_that_run_come_to_their_end() {
+        let ((wakes, woken), stop) = (mpsc::unbounded(), CancellationToken::new());
+        let ended = AtomicUsize::new(0);
+        for item in ["a", "b", "c"] {
+            wakes.unbounded_send(item).unwrap();
+        }
+        let passes = run(woken, 2, &stop, |_| async {
+            sleep(SECOND).await;
+            ended.fetch_add(1, Relaxed);
+            None
+        });
+        let stopping = async {
+            advance(SECOND / 2).await;
+            stop.cancel();
+        };
+        tokio::join!(passes, stopping);
+        assert_eq!(ended.into_inner(), 2, "none begins any more");
+    }
+
+    #[test]
+    fn a_replica_that_does_not_listen_keeps_nothing() {
+        let feed = Feed::default();
+        for number in 0..1000 {
+            feed.send(number);
+        }
+        let mut sent = feed.listen();
+        assert!(sent.next().now_or_never().is_none(), "nothing was kept");
+        feed.send(1000);
+        assert_eq!(sent.next().now_or_never(), Some(Some(1000)));
+    }
+
+    #[test]
+    fn who_listens_later_gets_nothing() {
+        let feed = Feed::default();
+        let (mut first, mut second) = (feed.listen(), feed.listen());
+        feed.send("one");
+        assert_eq!(second.next().now_or_never(), Some(None));
+        assert_eq!(first.next().now_or_never(), Some(Some("one")));
+    }
+}

@@ -1,0 +1,152 @@
+//! The objects of one kind in memory.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use sluice_core::{
+    cluster::ClusterRef,
+    compact::{Change, Kept, Objects, Packer},
+};
+use tokio::sync::watch;
+
+/// What is in memory of one kind. Cheap to clone; all clones are one.
+pub struct Store<K> {
+    objects: Arc<RwLock<Objects<K>>>,
+    filled: watch::Receiver<bool>,
+}
+
+impl<K> Clone for Store<K> {
+    fn clone(&self) -> Self {
+        Self {
+            objects: Arc::clone(&self.objects),
+            filled: self.filled.clone(),
+        }
+    }
+}
+
+impl<K> fmt::Debug for Store<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+impl<K: Kept> Store<K> {
+    /// The object of this name; kinds without namespaces have none.
+    #[must_use]
+    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
+        self.read().get(namespace, name).map(Arc::new)
+    }
+
+    /// The objects that belong to a Cluster, of kinds that say so.
+    #[must_use]
+    pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K> {
+        self.read().of_cluster(namespace, cluster)
+    }
+
+    /// All objects.
+    #[must_use]
+    pub fn state(&self) -> Vec<Arc<K>> {
+        self.read().iter().map(Arc::new).collect()
+    }
+
+    /// Calls `each` with one object after the other.
+    pub fn for_each(&self, each: impl FnMut(K)) {
+        self.read().iter().for_each(each);
+    }
+
+    /// Namespace and name of each object.
+    #[must_use]
+    pub fn names(&self) -> Vec<ClusterRef> {
+        let objects = self.read();
+        objects
+            .names()
+            .map(|(namespace, name)| ClusterRef::new(namespace, name))
+            .collect()
+    }
+
+    /// Those of `uids` that no object has.
+    pub fn missing<'a>(&self, uids: impl Iterator<Item = &'a str>) -> Vec<String> {
+        self.read().missing(uids)
+    }
+
+    /// Whether it was filled once.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        *self.filled.borrow()
+    }
+
+    /// Waits until it was filled. Also ends when it is followed no more.
+    pub async fn filled(&self) {
+        let mut filled = self.filled.clone();
+        let _followed_no_more = filled.wait_for(|filled| *filled).await;
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The writing side of a store.
+pub struct Writer<K> {
+    packer: Arc<Packer<K>>,
+    store: Store<K>,
+    filled: watch::Sender<bool>,
+}
+
+impl<K: Kept> Writer<K> {
+    /// The writer of an empty store.
+    #[must_use]
+    pub fn new(packer: Arc<Packer<K>>) -> Self {
+        let (sender, filled) = watch::channel(false);
+        let objects = Arc::new(RwLock::new(Objects::new(Arc::clone(&packer))));
+        Self {
+            packer,
+            store: Store { objects, filled },
+            filled: sender,
+        }
+    }
+
+    /// What it writes to.
+    #[must_use]
+    pub fn store(&self) -> Store<K> {
+        self.store.clone()
+    }
+
+    /// A list begins.
+    pub(crate) fn list(&self) {
+        self.write().list();
+    }
+
+    /// An object is there, as it was pruned.
+    pub(crate) fn put(&self, object: &K) -> Change {
+        // Packed before anybody waits for the lock.
+        match self.packer.pack(object) {
+            Ok(packed) => self.write().put(object, &packed),
+            Err(error) => unreachable!("{:?} is no JSON: {error}", object.meta().name),
+        }
+    }
+
+    /// An object is gone.
+    pub(crate) fn remove(&self, object: &K) {
+        self.write().remove(object);
+    }
+
+    /// The list is over. Returns what is gone.
+    pub(crate) fn listed(&self) -> Vec<K> {
+        let gone = self.write().listed();
+        self.filled.send_replace(true);
+        gone
+    }
+
+    /// Nothing is known to be there.
+    pub(crate) fn clear(&self) {
+        self.write().clear();
+        self.filled.send_replace(true);
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Objects<K>> {
+        self.store.objects.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
