@@ -47,6 +47,18 @@ impl HookReply {
 }
 
 impl Replica {
+    /// Asks which hooks there are, as Cluster API does when it starts.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub(crate) async fn discovers(&self) -> Result<()> {
+        let request = json!({"apiVersion": GROUP_VERSION, "kind": "DiscoveryRequest"});
+        let path = format!("/{GROUP_VERSION}/discovery");
+        hook_call::ask(self.hook_port.number(), &self.ca_bundle, &path, &request)
+            .await
+            .map(drop)
+    }
+
     /// Asks `hook` (`BeforeClusterUpgrade`) about `cluster`, a Cluster object, with `fields` of the request beside it.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use crate::wait;
 pub use ask::HookReply;
 use front::Front;
 pub use registration::Scope;
-use replica::granted;
+pub(crate) use replica::granted;
 pub use replica::{BINARY, Replica, Settings};
 
 /// Name of the lease.
@@ -52,7 +52,7 @@ pub struct Extension {
 impl Extension {
     /// Applies `manifests/base`, starts two replicas, `<name>-a` and `<name>-b`, and waits until both are ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
-        let token = granted(stack).await?;
+        let token = granted(&stack.client()).await?;
         let replica = |letter: char| {
             let name = format!("{}-{letter}", settings.name);
             let settings = settings.clone();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use kube::Client;
 use nix::sys::signal::Signal;
 use tokio::sync::Mutex;
 
@@ -14,6 +15,7 @@ use crate::processes::ports::Port;
 use crate::processes::probe::Probe;
 use crate::processes::process::{Launch, Process};
 use crate::processes::run_directory::{resident, target_directory};
+use crate::stack::apiserver::ApiServer;
 use crate::stack::kapp_controller::token;
 use crate::stack::manifests::Base;
 use crate::stack::{SYSTEM_NAMESPACE, Stack, StackCore};
@@ -23,7 +25,7 @@ pub const BINARY: &str = "SLUICE_BIN";
 
 const READY: Duration = Duration::from_mins(2);
 
-/// The flags of an election. Its times are shorter than those that we ship, so that the death of a leader costs seconds.
+/// The flags of an election, by default. Its times are shorter than those that we ship, so that the death of a leader costs seconds.
 const ELECTION: [&str; 4] = [
     "--leader-elect",
     "--leader-elect-lease-duration=12s",
@@ -40,6 +42,10 @@ pub struct Settings {
     pub sync_period: String,
     /// More arguments.
     pub arguments: Vec<String>,
+    /// `--v`.
+    pub verbosity: u8,
+    /// The flags of an election.
+    pub election: [&'static str; 4],
     /// Where it reaches the management API server (`https://127.0.0.1:<port>`); without anything between when absent.
     pub api_server: Option<String>,
 }
@@ -52,6 +58,8 @@ impl Settings {
             name: name.into(),
             sync_period: "10m".to_owned(),
             arguments: Vec::new(),
+            verbosity: 4,
+            election: ELECTION,
             api_server: None,
         }
     }
@@ -73,40 +81,46 @@ impl Replica {
     /// Applies `manifests/base`, starts the binary with a token of the ServiceAccount in it, and waits
     /// until it is ready.
     pub async fn start(stack: &Stack, settings: Settings) -> Result<Self> {
-        Self::start_with(stack, settings, &granted(stack).await?).await
+        Self::start_with(stack, settings, &granted(&stack.client()).await?).await
     }
 
     /// Starts the binary with `token` and waits until it is ready.
     pub(super) async fn start_with(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
-        let replica = Self::prepare(stack, settings, token)?;
+        let replica = Self::prepare(stack.core(), stack.management(), settings, token)?;
         replica.restart().await?;
         Ok(replica)
     }
 
     /// Starts the binary with another token and does not wait: its holder may have no rights at all yet.
     pub async fn start_unready(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
-        let replica = Self::prepare(stack, settings, token)?;
+        let replica = Self::prepare(stack.core(), stack.management(), settings, token)?;
         let process = Process::start(replica.core.directory(), replica.launch())?;
         *replica.process.lock().await = Some(process);
         Ok(replica)
     }
 
-    fn prepare(stack: &Stack, settings: Settings, token: &str) -> Result<Self> {
+    /// A replica beside `management`. Nothing runs yet.
+    pub(crate) fn prepare(
+        core: &Arc<StackCore>,
+        management: &ApiServer,
+        settings: Settings,
+        token: &str,
+    ) -> Result<Self> {
         let program = binary()?;
-        let pki = stack.management().pki();
-        let directory = stack.core().directory().subdirectory(&settings.name)?;
+        let pki = management.pki();
+        let directory = core.directory().subdirectory(&settings.name)?;
         let certificate = pki.server_certificate()?;
         fs::write(directory.join("tls.crt"), &certificate.certificate)?;
         fs::write(directory.join("tls.key"), &certificate.key)?;
         let api_server = settings.api_server.clone();
-        let api_server = api_server.unwrap_or_else(|| stack.management().url());
+        let api_server = api_server.unwrap_or_else(|| management.url());
         fs::write(
             directory.join("kubeconfig"),
             pki.token_kubeconfig(&api_server, token),
         )?;
 
         Ok(Self {
-            core: stack.core().clone(),
+            core: core.clone(),
             settings,
             program,
             directory,
@@ -214,10 +228,15 @@ impl Replica {
             .await
     }
 
+    /// Id of its process.
+    pub(crate) async fn id(&self) -> Result<u32> {
+        let process = self.process.lock().await;
+        Ok(process.as_ref().context("the replica does not run")?.id())
+    }
+
     /// Resident memory of its process in bytes.
     pub async fn memory(&self) -> Result<u64> {
-        let process = self.process.lock().await;
-        let id = process.as_ref().context("the replica does not run")?.id();
+        let id = self.id().await?;
         let resident = resident(id).context("the replica has ended")?;
         Ok(resident.bytes)
     }
@@ -239,19 +258,20 @@ impl Replica {
             .args(["--health-addr", &self.health_address()])
             .args(["--system-namespace", SYSTEM_NAMESPACE])
             .args(["--sync-period", &self.settings.sync_period])
-            .args(["--logging-format", "json", "--v", "4"])
-            .args(ELECTION)
+            .args(["--logging-format", "json"])
+            .args(["--v", &self.settings.verbosity.to_string()])
+            .args(self.settings.election)
             .args(["--leader-elect-identity", &self.settings.name])
             .args(&self.settings.arguments)
     }
 }
 
 /// Applies `manifests/base`. Returns a token of the ServiceAccount in it.
-pub(super) async fn granted(stack: &Stack) -> Result<String> {
+pub(crate) async fn granted(client: &Client) -> Result<String> {
     let base = Base::read()?;
-    base.apply(&stack.client()).await?;
+    base.apply(client).await?;
     let identity = base.identity()?;
-    token(&stack.client(), &identity.namespace, &identity.service_account).await
+    token(client, &identity.namespace, &identity.service_account).await
 }
 
 fn binary() -> Result<PathBuf> {

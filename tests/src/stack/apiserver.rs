@@ -29,6 +29,7 @@ pub struct ApiServer {
     client: Client,
     version: Mutex<String>,
     arguments: Mutex<Vec<String>>,
+    environment: Mutex<Vec<(&'static str, &'static str)>>,
     process: tokio::sync::Mutex<Option<Process>>,
 }
 
@@ -64,6 +65,7 @@ impl ApiServer {
             client,
             version: Mutex::new(version.to_owned()),
             arguments: Mutex::new(arguments),
+            environment: Mutex::default(),
             process: tokio::sync::Mutex::new(None),
         };
         server.swap(version).await?;
@@ -93,6 +95,11 @@ impl ApiServer {
     /// More arguments for the next process, in place of those given before.
     pub fn set_arguments(&self, arguments: Vec<String>) {
         *self.arguments.lock().unwrap_or_else(PoisonError::into_inner) = arguments;
+    }
+
+    /// Environment variables of the next process, beside those that every one has; a variable of the same name wins.
+    pub fn set_environment(&self, environment: Vec<(&'static str, &'static str)>) {
+        *self.environment.lock().unwrap_or_else(PoisonError::into_inner) = environment;
     }
 
     /// Kills the server. Not SIGTERM: with clients connected that takes 45 s.
@@ -219,7 +226,11 @@ impl ApiServer {
             format!("--proxy-client-cert-file={}", file("proxy.crt")),
             format!("--proxy-client-key-file={}", file("proxy.key")),
         ]);
-        launch.args(more)
+        let environment = self.environment.lock().unwrap_or_else(PoisonError::into_inner);
+        let variables = environment.iter();
+        variables.fold(launch.args(more), |launch, (name, value)| {
+            launch.env(*name, *value)
+        })
     }
 }
 
