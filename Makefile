@@ -6,6 +6,7 @@ RUNS ?= 10
 SEED ?=
 FIRST ?= 0
 HALF ?= 0
+SIZES ?= 100,1000,10000
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 # Tests that start real components, and all others.
@@ -17,7 +18,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out $(REAL) walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit shape model real walls scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench generate say-cost
+.PHONY: help build lint test unit shape model real walls scenarios short-scenarios long-scenarios scenario short-soak soak demo demo-up demo-down demo-20 bench bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -87,6 +88,12 @@ demo-20: say-cost build ## Twenty upgrades in a row; fails unless order and pace
 
 bench: ## Criterion benches of the hook path
 	$(CARGO) bench --workspace --bench hook_path
+
+bench-fleet: say-cost build ## SIZES of generated clusters on a real API server: memory, requests and times, in target/bench/fleet.json
+	$(BUILT)/fleet --sizes $(SIZES)
+
+plot-fleet: build ## Draw docs/performance/*.svg, and the table of docs/performance.md, from that file
+	$(BUILT)/fleet --plot
 
 generate: build ## Write the CRD YAML from the Rust types, and the tables of reasons to hold
 	$(BUILT)/examples/generate

@@ -1,0 +1,149 @@
+//! The command line of the fleet.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+
+use super::bed::Bed;
+use super::kinds::{BOOTSTRAP, CLUSTER};
+use super::measure::{Setup, measure};
+use super::peer::Peer;
+use super::report::{self, Entry};
+use super::{bump, plot, seed};
+use crate::processes::notice;
+
+/// A number that no name of a cluster at rest has.
+const LARGEST: u32 = 50_000;
+
+/// Measures what Sluice takes for fleets of generated clusters.
+#[derive(Debug, Parser)]
+#[command(name = "fleet", about)]
+struct Arguments {
+    /// Numbers of clusters, from small to large.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000])]
+    sizes: Vec<u32>,
+    /// How many clusters wait for their control plane, and how many are upgraded, beside the smallest size; 0 leaves both out.
+    #[arg(long, default_value_t = 200)]
+    hot: u32,
+    /// Seconds without anything to do before memory is measured.
+    #[arg(long, default_value_t = 60)]
+    rest: u64,
+    /// Does not wait for the second look at each cluster.
+    #[arg(long)]
+    one_look: bool,
+    /// Does not build and run the Go informers.
+    #[arg(long)]
+    without_peer: bool,
+    /// Only draws the pictures of docs/performance.md from the report that is there, and prints its table.
+    #[arg(long)]
+    plot: bool,
+}
+
+/// The main function of the fleet.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = if arguments.plot {
+        drawn()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(anyhow::Error::from)
+            .and_then(|runtime| runtime.block_on(fleet(&arguments)))
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line of progress.
+pub(super) fn say(text: impl Display) {
+    notice(format_args!("fleet: {text}"));
+}
+
+async fn fleet(arguments: &Arguments) -> Result<()> {
+    let sizes = &arguments.sizes;
+    ensure!(
+        sizes.is_sorted() && sizes.iter().all(|size| (1..=LARGEST).contains(size)),
+        "--sizes {sizes:?} has to go from small to large, between 1 and {LARGEST}"
+    );
+    let began = Instant::now();
+    let setup = Setup {
+        rest: Duration::from_secs(arguments.rest),
+        looks: !arguments.one_look,
+        peer: if arguments.without_peer {
+            None
+        } else {
+            Some(Peer::build()?)
+        },
+    };
+    let bed = Bed::make().await?;
+    let outcome = grow(&bed, arguments, &setup).await;
+    bed.core.directory().close().await?;
+    let entries = outcome?;
+    say(format_args!("{:.0} s in all", began.elapsed().as_secs_f64()));
+    let missing = report::missing(&entries);
+    ensure!(
+        arguments.one_look || arguments.hot == 0 || entries.len() < 2 || missing.is_empty(),
+        "not measured: {}",
+        missing.join(", ")
+    );
+    Ok(())
+}
+
+/// Grows the fleet from size to size, and measures each.
+async fn grow(bed: &Bed, arguments: &Arguments, setup: &Setup) -> Result<Vec<Entry>> {
+    let forms = seed::grow(bed).await?;
+    seed::check(&forms)?;
+    say(format_args!(
+        "a cluster has {} objects and {} bytes on the management cluster; its Cluster {}, its ClusterBootstrap {}",
+        forms.cold.len(),
+        forms.cold.bytes(),
+        forms.cold.bytes_of(CLUSTER),
+        forms.cold.bytes_of(BOOTSTRAP)
+    ));
+    let store = bed.store()?;
+    store.delete(6).await?;
+    let (mut entries, mut figures, mut there) = (Vec::new(), None, 1);
+    for size in &arguments.sizes {
+        let began = Instant::now();
+        let more: Vec<u32> = (there..*size).collect();
+        store.write(&forms.cold, &bed.workloads, &more).await?;
+        there = *size;
+        say(format_args!(
+            "{size} clusters are there after {:.0} s",
+            began.elapsed().as_secs_f64()
+        ));
+        let (entry, mut running) = measure(bed, *size, setup).await?;
+        entries.push(entry);
+        if arguments.hot > 0 && figures.is_none() {
+            figures = Some(bump::measure(&mut running, &forms, arguments.hot).await?);
+        }
+        running.end().await?;
+        report::complete(&mut entries, figures);
+        // After each size, so that a run that is broken off leaves something.
+        report::write(&entries)?;
+    }
+    say(format_args!(
+        "{}\n{}",
+        report::path().display(),
+        report::table(&entries)
+    ));
+    Ok(entries)
+}
+
+fn drawn() -> Result<()> {
+    let entries = report::read()?;
+    plot::draw(&entries, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"))?;
+    say(format_args!("\n{}", report::table(&entries)));
+    Ok(())
+}
