@@ -12,6 +12,7 @@ use super::bed::Bed;
 use super::catalogue::{SET, kubernetes, release_name};
 use super::cluster::release_data;
 use super::command::say;
+use super::copies::Store;
 use super::gauge::Gauge;
 use super::installer;
 use super::kinds::{CLUSTER, INSTALL};
@@ -32,7 +33,7 @@ const AT_ONCE: usize = 8;
 const REST: Duration = Duration::from_secs(30);
 
 /// How long Sluice may take until all packages of the upgraded clusters are written.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// What was measured.
 #[derive(Debug, Clone, Copy)]
@@ -41,13 +42,32 @@ pub(super) struct Figures {
     pub(super) kib_per_hot_cluster: f64,
 }
 
-/// Measures with so many clusters of each kind, beside those that are there. Afterwards they are gone.
+/// Measures with so many clusters of each kind, beside those that are there. Afterwards they are gone, whatever came of it.
 pub(super) async fn measure(running: &mut Running<'_>, forms: &Forms, clusters: u32) -> Result<Figures> {
     let bed = running.bed;
     let store = bed.store()?;
     let numbers = |first: u32| -> Vec<u32> { (first + 1..=first + clusters).collect() };
     let (waiting, hot) = (numbers(WAITING), numbers(HOT));
-    store.write(&forms.waiting, &bed.workloads, &waiting).await?;
+    let outcome = measured(running, forms, &store, &waiting, &hot).await;
+    for digit in [5, 6] {
+        store.delete(digit).await?;
+    }
+    for number in hot {
+        bed.workloads.contents().forget(&name(number));
+    }
+    outcome
+}
+
+async fn measured(
+    running: &mut Running<'_>,
+    forms: &Forms,
+    store: &Store,
+    waiting: &[u32],
+    hot: &[u32],
+) -> Result<Figures> {
+    let bed = running.bed;
+    let clusters = u32::try_from(hot.len())?;
+    store.write(&forms.waiting, &bed.workloads, waiting).await?;
     // Sluice looks at each of them first.
     sleep(REST / 2).await;
     let began = Timestamp::now();
@@ -71,18 +91,18 @@ pub(super) async fn measure(running: &mut Running<'_>, forms: &Forms, clusters: 
     ));
     store.delete(6).await?;
 
-    store.write(&forms.cold, &bed.workloads, &hot).await?;
+    store.write(&forms.cold, &bed.workloads, hot).await?;
     sleep(REST).await;
     let leader = Gauge::of(running.leader.id().await?);
     let cold = leader.resident()?;
     let objects = bed.objects();
-    upgrade(&objects, &hot).await?;
+    upgrade(&objects, hot).await?;
     wait::until(
         "the packages of all upgraded clusters to be written",
         PATIENCE,
         || async {
             install_kapp_controllers(&objects).await?;
-            are_written(bed, &hot)
+            are_written(bed, hot)
         },
     )
     .await?;
@@ -92,10 +112,6 @@ pub(super) async fn measure(running: &mut Running<'_>, forms: &Forms, clusters: 
     say(format_args!(
         "{clusters} hot clusters: {kib_per_hot_cluster:.1} KiB each more than cold ones"
     ));
-    store.delete(5).await?;
-    for number in hot {
-        bed.workloads.contents().forget(&name(number));
-    }
     Ok(Figures {
         waiting_requests_per_cluster_minute,
         kib_per_hot_cluster,

@@ -125,8 +125,14 @@ async fn grow(bed: &Bed, arguments: &Arguments, setup: &Setup) -> Result<Vec<Ent
         ));
         let (entry, mut running) = measure(bed, *size, setup).await?;
         entries.push(entry);
-        if arguments.hot > 0 && figures.is_none() {
-            figures = Some(bump::measure(&mut running, &forms, arguments.hot).await?);
+        if arguments.hot > 0 && entries.len() == 1 {
+            match bump::measure(&mut running, &forms, arguments.hot).await {
+                Ok(measured) => figures = Some(measured),
+                // The sizes that follow can be measured all the same.
+                Err(error) => say(format_args!(
+                    "waiting and hot clusters were not measured: {error:#}"
+                )),
+            }
         }
         running.end().await?;
         report::complete(&mut entries, figures);
