@@ -16,7 +16,7 @@ use crate::requests::once_more;
 use crate::stack::StackCore;
 use crate::stack::pki::ClusterPki;
 
-const READY: Duration = Duration::from_mins(1);
+const READY: Duration = Duration::from_mins(3);
 
 /// One kube-apiserver: a port, a prefix in etcd and an authority for its whole life, and a process that may
 /// be replaced.
