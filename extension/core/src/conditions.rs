@@ -8,6 +8,7 @@ use sluice_crds::foreign::condition;
 use sluice_crds::foreign::{App, PackageInstall};
 use sluice_crds::run::{Condition, PackageRecord, PackageState};
 
+use crate::hold::Hold;
 use crate::names::short;
 
 /// What kapp-controller's conditions of a PackageInstall or App come to.
@@ -142,24 +143,52 @@ const NOTHING_TO_PROVE: &str = "NothingToProve";
 /// has it: nothing can be proven of it, so its upgrades are released at once.
 #[must_use]
 pub fn with_nothing_to_prove(
-    mut conditions: Vec<Condition>,
+    conditions: Vec<Condition>,
     has_no_package: bool,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let position = conditions
-        .iter()
-        .position(|condition| condition.type_ == NOTHING_TO_PROVE);
-    match (position, has_no_package) {
-        (None, true) => conditions.push(Condition {
-            type_: NOTHING_TO_PROVE.to_owned(),
+    let said = (
+        "NoPackages",
+        "spec names no package: upgrades are released without proof",
+    );
+    with(conditions, NOTHING_TO_PROVE, has_no_package.then_some(said), now)
+}
+
+/// Type of the condition of a ClusterBootstrap whose upgrade is completed, and whose workload cannot be looked at.
+const UNSEEN: &str = "WorkloadUnseen";
+
+/// The conditions of a ClusterBootstrap with or without the one that says why the packages of its settled Cluster cannot be looked at:
+/// no gate says it.
+#[must_use]
+pub fn with_unseen(conditions: Vec<Condition>, why: Option<&Hold>, now: Timestamp) -> Vec<Condition> {
+    let said = why.map(|hold| (hold.reason.as_str(), hold.message.as_str()));
+    with(conditions, UNSEEN, said, now)
+}
+
+/// The conditions with or without a true one of this type, which says this reason and message.
+fn with(
+    mut conditions: Vec<Condition>,
+    type_: &str,
+    said: Option<(&str, &str)>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let position = conditions.iter().position(|condition| condition.type_ == type_);
+    match (position, said) {
+        (None, Some((reason, message))) => conditions.push(Condition {
+            type_: type_.to_owned(),
             status: "True".to_owned(),
             last_transition_time: Time(now),
             severity: String::new(),
-            reason: "NoPackages".to_owned(),
-            message: "spec names no package: upgrades are released without proof".to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
         }),
-        (Some(position), false) => drop(conditions.remove(position)),
-        _ => {}
+        (Some(position), Some((reason, message))) => {
+            let condition = &mut conditions[position];
+            reason.clone_into(&mut condition.reason);
+            message.clone_into(&mut condition.message);
+        }
+        (Some(position), None) => drop(conditions.remove(position)),
+        (None, None) => {}
     }
     conditions
 }

@@ -16,6 +16,7 @@ use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progres
 use crate::proof::Judgement;
 use crate::version::same;
 
+pub use self::holds::failed;
 pub use self::unseen::held_for;
 pub use self::urgent::is_urgent;
 
@@ -391,7 +392,9 @@ fn targets(packages: &[PackageRecord]) -> impl Iterator<Item = (&str, &str, &str
     })
 }
 
-fn is_ready(judged: &PackageRecord) -> bool {
+/// Whether a package has its proof.
+#[must_use]
+pub fn is_ready(judged: &PackageRecord) -> bool {
     judged.state == sluice_crds::run::PackageState::Ready
 }
 

@@ -66,6 +66,24 @@ impl Remotes {
         self.open_with(cluster_uid, cluster, digest, || connect(kubeconfig))
     }
 
+    /// A client for the pass that asks for it: that of the connection, if there is one by the same kubeconfig, else another one.
+    ///
+    /// # Errors
+    /// The kubeconfig holds something that no client can be made of.
+    pub fn client(
+        &self,
+        cluster_uid: &str,
+        kubeconfig: &WorkloadKubeconfig,
+        digest: &str,
+    ) -> Result<Client, client::Error> {
+        if let Some(remote) = lock(&self.live).get(cluster_uid)
+            && remote.digest == digest
+        {
+            return Ok(remote.client.clone());
+        }
+        Ok(self.fence.guard(connect(kubeconfig)?))
+    }
+
     /// The same with the client that `make` makes. That reads certificates, so nothing is locked meanwhile.
     fn open_with(
         &self,

@@ -218,3 +218,23 @@ fn a_bootstrap_without_packages_says_that_there_is_nothing_to_prove() {
     assert_eq!(with_nothing_to_prove(empty.clone(), true, later), empty);
     assert_eq!(with_nothing_to_prove(empty, false, later), Vec::new());
 }
+
+#[test]
+fn a_workload_that_cannot_be_looked_at_is_said_until_it_is_seen() {
+    let now = Timestamp::UNIX_EPOCH;
+    let hold = |message| Hold::new(crate::hold::GateReason::WorkloadUnreachable, message);
+    let unseen = with_unseen(Vec::new(), Some(&hold("silent")), now);
+    let said = |conditions: &[Condition]| {
+        let said = conditions
+            .iter()
+            .map(|it| format!("{} {} {}", it.type_, it.reason, it.message));
+        said.collect::<Vec<_>>()
+    };
+    assert_eq!(said(&unseen), ["WorkloadUnseen WorkloadUnreachable silent"]);
+    let later = Timestamp::from_second(100).unwrap();
+    assert_eq!(with_unseen(unseen.clone(), Some(&hold("silent")), later), unseen);
+    let refused = with_unseen(unseen, Some(&hold("refused")), later);
+    assert_eq!(said(&refused), ["WorkloadUnseen WorkloadUnreachable refused"]);
+    assert_eq!(refused[0].last_transition_time, Time(now), "it was true before");
+    assert_eq!(with_unseen(refused, None, later), Vec::new());
+}

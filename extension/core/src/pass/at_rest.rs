@@ -12,6 +12,7 @@ use super::{Known, effects::Effects, packages::Packages, plan::Planned, validate
 use crate::{
     bootstrap::packages,
     proof::{Standing, standing},
+    record::is_ready,
 };
 
 /// What the packages of a Cluster at rest are planned from, as a hash, except for what is read: values and what provides them. `None`
@@ -30,11 +31,11 @@ fn planned_from(known: &Known<'_>, validated: &Validated, bootstrap: &ClusterBoo
     Some(hasher.finish())
 }
 
-/// When to look again at a Cluster at rest of which all that is known from memory is as it was when its values were read. Until then
-/// nothing is asked for it: values are read at the periodic look, and when a configuration of Sluice has written other ones.
+/// How long nothing is to be done for a Cluster at rest of which all that is known from memory is as it was when its values were read.
+/// Until then nothing is asked for it: values are read at the periodic look, and when a configuration of Sluice has written other ones.
 pub(super) fn rests(
     known: &Known<'_>,
-    effects: &Effects,
+    effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Option<Duration> {
@@ -42,42 +43,65 @@ pub(super) fn rests(
         return None;
     }
     let planned_from = planned_from(known, validated, bootstrap)?;
-    effects.memory.rests(planned_from, known.began.instant)
+    let is_settled = known.facts.recorded(bootstrap).is_some_and(is_settled);
+    let rests = effects.memory.rests(planned_from, is_settled);
+    rests.then(|| until_look(known, effects)).flatten()
 }
 
-/// Remembers that nothing is to be done for the Cluster for this `time`.
+/// Whether an upgrade is completed, and each of its packages is proven still.
+fn is_settled(record: &UpgradeRecord) -> bool {
+    record.outcome == Some(Outcome::Completed) && record.packages.iter().all(is_ready)
+}
+
+fn until_look(known: &Known<'_>, effects: &mut Effects) -> Option<Duration> {
+    let facts = known.facts;
+    effects
+        .memory
+        .until_look(&facts.owner.uid, facts.settings.sync_period, known.began.instant)
+}
+
+/// Remembers that nothing is to be done for the Cluster before its next look.
 pub(super) fn rest(
     known: &Known<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
-    time: Duration,
 ) {
     let planned_from = planned_from(known, validated, bootstrap);
-    effects.memory.rest(planned_from, known.began.instant, time);
+    effects.memory.rest(planned_from);
+}
+
+/// What is to be done for the packages of a Cluster whose values were read.
+pub(super) enum AtRest {
+    /// Nothing for this time.
+    For(Duration),
+    /// They are to be looked at.
+    LookIsDue,
+    /// They are not those that were proven, or not all can be planned.
+    No,
 }
 
 impl Packages {
-    /// When to look again, if the record already says that exactly these packages are proven and all is done. Packages that
-    /// were edited in place concern every settled cluster at once, so each leaves them as they were until its own time.
-    pub(super) fn when_completed(
+    /// What is to be done, by the record and by the time of the last look. Packages that were edited in place concern every settled
+    /// cluster at once, so each leaves them as they were until its next look.
+    pub(super) fn at_rest(
         &self,
         known: &Known<'_>,
         effects: &mut Effects,
         record: Option<&UpgradeRecord>,
-    ) -> Option<Duration> {
-        let record =
-            record.filter(|record| record.outcome == Some(Outcome::Completed) && self.problem.is_none())?;
-        match standing(&record.packages, self.planned.iter().map(Planned::target)) {
-            Standing::Edited => leaves_edits(known, effects),
-            Standing::Proven => {
-                effects.memory.clear_edits();
-                Some(known.facts.settings.sync_period)
-            }
-            Standing::Open => {
-                effects.memory.clear_edits();
-                None
-            }
+    ) -> AtRest {
+        let Some(record) = record.filter(|record| record.outcome == Some(Outcome::Completed)) else {
+            effects.memory.forget_look();
+            return AtRest::No;
+        };
+        if self.problem.is_some() {
+            return AtRest::No;
+        }
+        let standing = standing(&record.packages, self.planned.iter().map(Planned::target));
+        match (standing, until_look(known, effects)) {
+            (Standing::Open, _) | (Standing::Edited, None) => AtRest::No,
+            (Standing::Proven | Standing::Edited, Some(left)) => AtRest::For(left),
+            (Standing::Proven, None) => AtRest::LookIsDue,
         }
     }
 
@@ -99,14 +123,6 @@ impl Packages {
         };
         let recorded: Vec<_> = record.packages.iter().filter(is_planned).cloned().collect();
         standing(&recorded, self.planned.iter().map(Planned::target)) == Standing::Edited
-            && leaves_edits(known, effects).is_some()
+            && until_look(known, effects).is_some()
     }
-}
-
-fn leaves_edits(known: &Known<'_>, effects: &mut Effects) -> Option<Duration> {
-    let facts = known.facts;
-    let over = facts.settings.sync_period;
-    effects
-        .memory
-        .leaves_edits(&facts.owner.uid, over, known.began.instant)
 }

@@ -9,8 +9,17 @@ use sluice_crds::{
 };
 
 use super::{
-    Failure, Known, Server, Sight, Step, Stop, ask::Key, effects::Effects, failure::silent, install::pair,
-    packages::Packages, plan::Planned, stop::together, validate::Validated, values, workload::Reach,
+    Failure, Known, Server, Sight, Step, Stop,
+    ask::Key,
+    effects::Effects,
+    failure::silent,
+    install::pair,
+    packages::Packages,
+    plan::Planned,
+    stop::{needs_of, together},
+    validate::Validated,
+    values,
+    workload::Reach,
 };
 use crate::{
     bootstrap::{PackageFacts, Role, packages},
@@ -220,14 +229,6 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
         },
     };
     Ok(Inputs::Right(Box::new(package)))
-}
-
-/// What `outcome` still needs to be read, to be joined with what others need.
-fn needs_of<T>(outcome: &Step<T>) -> Step<()> {
-    match outcome {
-        Err(Stop::Need(asks)) => Err(Stop::Need(asks.clone())),
-        _ => Ok(()),
-    }
 }
 
 /// The package of the spec that was planned.

@@ -56,7 +56,7 @@ fn uninstall(known: &Known<'_>, effects: &mut Effects, bootstrap: &ClusterBootst
     if names.is_empty() {
         return Ok(None);
     }
-    if let Err(stop) = workload::connect(known) {
+    if let Err(stop) = workload::connect(known, Ask::Connection) {
         let hold = stop.held()?;
         effects.disconnect = true;
         // A workload that was never reachable has nothing to uninstall.

@@ -72,11 +72,7 @@ fn ensured(
     if !memory.is_due(thing, content, need, now) {
         return Ok(false);
     }
-    let look = || {
-        let right = together(needed.iter().map(|needed| needed.is_right(known)))?;
-        right.into_iter().try_fold(true, |all, right| Ok(right? && all))
-    };
-    let right = match look() {
+    let right = match are_right(known, needed) {
         Err(Stop::Failed(failure))
             if failure.says_nothing() && memory.is_believed(thing, content, need, now) =>
         {
@@ -97,21 +93,36 @@ fn ensured(
 
 /// The identity that packages are installed with.
 fn ensured_identity(known: &Known<'_>, memory: &mut Memory, need: Need) -> Step<bool> {
+    with_identity(known, |needed| {
+        ensured(memory, known, ("identity", ""), need, needed, |put_right| {
+            put_right()
+        })
+    })
+}
+
+fn with_identity<T>(known: &Known<'_>, make: impl FnOnce(&[&dyn Ensure]) -> T) -> T {
     let Identity {
         namespace,
         service_account,
         cluster_role,
         cluster_role_binding,
     } = build::identity(&known.facts.settings.system_namespace);
-    let needed: [&dyn Ensure; 4] = [
+    make(&[
         &Needed::on_workload(&namespace, build::exists),
         &Needed::on_workload(&service_account, build::exists),
         &Needed::on_workload(&cluster_role, build::repair_role),
         &Needed::on_workload(&cluster_role_binding, build::repair_binding),
-    ];
-    ensured(memory, known, ("identity", ""), need, &needed, |put_right| {
-        put_right()
-    })
+    ])
+}
+
+/// Whether the identity that packages are installed with is there and as it is needed.
+pub(super) fn identity_is_right(known: &Known<'_>) -> Step<bool> {
+    with_identity(known, |needed| are_right(known, needed))
+}
+
+fn are_right(known: &Known<'_>, needed: &[&dyn Ensure]) -> Step<bool> {
+    let right = together(needed.iter().map(|needed| needed.is_right(known)))?;
+    right.into_iter().try_fold(true, |all, right| Ok(right? && all))
 }
 
 /// The copy of the Package of `planned` in the workload.
@@ -136,6 +147,29 @@ fn ensured_copy(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need:
     })
 }
 
+/// Whether the copy of the Package of `planned` in the workload is there and as it is needed.
+pub(super) fn copy_is_right(known: &Known<'_>, planned: &Planned) -> Step<bool> {
+    let Some(source) = known.package(&planned.package_name)? else {
+        return Ok(true);
+    };
+    let copy = build::package(source, &known.facts.settings.system_namespace);
+    Needed::on_workload(&copy, build::repair_package).is_right(known)
+}
+
+/// Whether the Secret with the values of a package is there and as it is needed.
+pub(super) fn values_are_right(known: &Known<'_>, planned: &Planned) -> Step<bool> {
+    let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
+    needed_values(planned, &wanted).is_right(known)
+}
+
+fn needed_values<'a>(planned: &Planned, wanted: &'a Secret) -> Needed<'a, Secret> {
+    Needed {
+        server: planned.server(),
+        wanted,
+        repair: build::repair_values_secret,
+    }
+}
+
 /// The Secret with the values of a package. Says whether it was altered since it was named.
 ///
 /// One that is named may be what was deployed. It stays as it is until another one is named, so that it is found again where the
@@ -145,14 +179,13 @@ fn ensured_values(known: &Known<'_>, memory: &mut Memory, planned: &Planned, nee
     let wanted = planned.values_secret(&known.facts.owner, system);
     // Its name carries cluster, package and digest, and a package is on one server only.
     let thing = format!("Secret {}", planned.secret_name);
-    let server = planned.server();
-    let needed = Needed {
-        server,
-        wanted: &wanted,
-        repair: build::repair_values_secret,
-    };
+    let needed = needed_values(planned, &wanted);
     ensured(memory, known, (&thing, ""), need, &[&needed], |put_right| {
-        if is_named(known, planned, (server, wanted.metadata.namespace.as_deref()))? {
+        if is_named(
+            known,
+            planned,
+            (needed.server, wanted.metadata.namespace.as_deref()),
+        )? {
             return Ok(true);
         }
         put_right()?;

@@ -36,16 +36,29 @@ const OPENING: Duration = Duration::from_secs(10);
 pub struct Memory {
     /// When its status was written last.
     pub written: Option<Instant>,
-    /// Since when a Package that the settled Cluster has was edited in place.
-    edited_since: Option<Instant>,
+    /// When the settled Cluster is looked at next, once that is known.
+    periodic_look: Option<Instant>,
+    /// Since when looks at the settled Cluster have not reached its workload.
+    unseen_since: Option<Instant>,
     apps: BTreeMap<String, Sighting>,
     looks: Looks,
-    /// What a Cluster at rest was planned from, as a hash, and when its values are read again.
-    rest: Option<(u64, Instant)>,
+    rest: Rest,
     /// Since when stores of the workload were not filled, over however many connections.
     unfilled_since: Option<Instant>,
     /// Gates that this process may have opened. Its watch may not have shown them yet.
     pub(super) opened: Vec<(Hook, String)>,
+}
+
+/// Whether anything is to be done for a Cluster before its next look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Rest {
+    /// This process has not planned it yet. Nothing, where the record says that it is settled: after a start all would be read at once.
+    #[default]
+    Unknown,
+    /// Something may be.
+    Awake,
+    /// Nothing, while it is planned from this, as a hash.
+    PlannedFrom(u64),
 }
 
 /// In which version an App was seen last, and since when.
@@ -77,33 +90,53 @@ struct Looks {
 }
 
 impl Memory {
-    /// How long the settled Cluster with this UID still leaves an edited Package as it is; `None` once its time has come.
-    pub(super) fn leaves_edits(&mut self, uid: &str, over: Duration, now: Instant) -> Option<Duration> {
-        let since = *self.edited_since.get_or_insert(now);
-        let left = spread(uid, over).saturating_sub(now.duration_since(since));
+    /// How long it is until the settled Cluster with this UID is looked at, which is once in each `period`; `None` once its time has
+    /// come. The first look follows from the UID, so that Clusters are looked at one after the other.
+    pub(super) fn until_look(&mut self, uid: &str, period: Duration, now: Instant) -> Option<Duration> {
+        let at = *self
+            .periodic_look
+            .get_or_insert_with(|| now + spread(uid, period));
+        let left = at.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
 
-    /// No Package is edited any more.
-    pub(super) fn clear_edits(&mut self) {
-        self.edited_since = None;
+    /// A look was made `now`, and found nothing to do for another `period`.
+    pub(super) fn look_made(&mut self, period: Duration, now: Instant) {
+        self.periodic_look = Some(now + period);
     }
 
-    /// For how long the values of a Cluster at rest that is `planned_from` this need not be read.
-    pub(super) fn rests(&self, planned_from: u64, now: Instant) -> Option<Duration> {
-        let (known, until) = self.rest?;
-        let left = until.saturating_duration_since(now);
-        (known == planned_from && !left.is_zero()).then_some(left)
+    /// The Cluster is not settled.
+    pub(super) fn forget_look(&mut self) {
+        self.periodic_look = None;
     }
 
-    /// The Cluster is at rest, and its values were read `now`; nothing is to be done for this `time`.
-    pub(super) fn rest(&mut self, planned_from: Option<u64>, now: Instant, time: Duration) {
-        self.rest = planned_from.map(|planned_from| (planned_from, now + time));
+    /// How long looks at the settled Cluster have not reached its workload, the one of `now` included.
+    pub(super) fn unseen(&mut self, now: Instant) -> Duration {
+        now.duration_since(*self.unseen_since.get_or_insert(now))
+    }
+
+    /// The workload of the settled Cluster was reached.
+    pub(super) fn seen(&mut self) {
+        self.unseen_since = None;
+    }
+
+    /// Whether nothing is to be done before its next look for a Cluster that is `planned_from` this, and is settled by its record or
+    /// not.
+    pub(super) fn rests(&mut self, planned_from: u64, is_settled: bool) -> bool {
+        if self.rest == Rest::Unknown && is_settled {
+            self.rest = Rest::PlannedFrom(planned_from);
+        }
+        self.rest == Rest::PlannedFrom(planned_from)
+    }
+
+    /// Nothing is to be done before its next look for the Cluster, whose values were read.
+    pub(super) fn rest(&mut self, planned_from: Option<u64>) {
+        self.rest = planned_from.map_or(Rest::Awake, Rest::PlannedFrom);
     }
 
     /// Values may be other ones.
     pub fn wake(&mut self) {
-        self.rest = None;
+        self.rest = Rest::Awake;
     }
 
     /// Whether `app` has had this version for long, since it was first seen or since this was last said.
@@ -198,37 +231,35 @@ mod tests {
     const OVER: Duration = Duration::from_mins(10);
 
     #[test]
-    fn a_cluster_waits_for_its_time_once() {
+    fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
         let (mut memory, began) = (Memory::default(), Instant::now());
         let time = spread("uid", OVER);
-        assert_eq!(memory.leaves_edits("uid", OVER, began), Some(time));
+        let left = |memory: &mut Memory, at| memory.until_look("uid", OVER, at);
+        assert_eq!(left(&mut memory, began), Some(time));
         let nearly = began + time.saturating_sub(Duration::from_millis(1));
-        assert_eq!(
-            memory.leaves_edits("uid", OVER, nearly),
-            Some(Duration::from_millis(1))
-        );
-        assert_eq!(memory.leaves_edits("uid", OVER, began + time), None);
-        assert_eq!(memory.leaves_edits("uid", OVER, began + OVER), None);
-        memory.clear_edits();
-        assert_eq!(
-            memory.leaves_edits("uid", OVER, began + OVER),
-            Some(time),
-            "another edit"
-        );
+        assert_eq!(left(&mut memory, nearly), Some(Duration::from_millis(1)));
+        assert_eq!(left(&mut memory, began + time), None);
+        assert_eq!(left(&mut memory, began + OVER), None, "until it was made");
+        memory.look_made(OVER, began + OVER);
+        assert_eq!(left(&mut memory, began + OVER), Some(OVER));
+        memory.forget_look();
+        assert_eq!(left(&mut memory, began + OVER), Some(time), "settled again");
     }
 
     #[test]
-    fn a_cluster_rests_until_its_time_or_a_change() {
-        let (mut memory, began) = (Memory::default(), Instant::now());
-        assert_eq!(memory.rests(1, began), None);
-        memory.rest(Some(1), began, OVER);
-        assert_eq!(memory.rests(1, began), Some(OVER));
-        assert_eq!(memory.rests(2, began), None, "planned from something else");
-        let nearly = began + OVER.saturating_sub(Duration::from_millis(1));
-        assert_eq!(memory.rests(1, nearly), Some(Duration::from_millis(1)));
-        assert_eq!(memory.rests(1, began + OVER), None);
+    fn a_cluster_rests_until_a_change() {
+        let mut memory = Memory::default();
+        assert!(!memory.rests(1, false), "never planned");
+        assert!(memory.rests(1, true), "settled by its record");
+        assert!(memory.rests(1, false));
+        assert!(!memory.rests(2, true), "planned from something else");
         memory.wake();
-        assert_eq!(memory.rests(1, began), None, "woken");
+        assert!(!memory.rests(1, true), "woken");
+        memory.rest(Some(1));
+        assert!(memory.rests(1, true));
+        let mut woken = Memory::default();
+        woken.wake();
+        assert!(!woken.rests(1, true), "woken before its first pass");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod facts;
 mod failure;
 mod install;
 mod legacy_pause;
+mod look;
 mod memories;
 mod memory;
 mod nudge;

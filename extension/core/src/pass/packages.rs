@@ -9,10 +9,12 @@ use sluice_crds::{
 
 use super::{
     Known, Server, Step, Stop,
-    ask::Moment,
-    effects::Effects,
+    ask::{Ask, Moment},
+    at_rest::AtRest,
+    effects::{Effects, Event},
     failure::{refused, write_refused},
     install::install,
+    look::{Looked, look},
     memory::Need,
     plan::{Plan, Planned, plan},
     provider,
@@ -31,6 +33,17 @@ use crate::{
 /// PackageInstall and App of one package.
 type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
 
+/// What the periodic look at a settled Cluster came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PeriodicLook {
+    /// None was made, or something differs.
+    Not,
+    /// It has seen the packages.
+    Seen,
+    /// It has not reached the workload, as all in this time have not.
+    Unseen(Duration),
+}
+
 /// The packages of a cluster in a pass.
 pub(super) struct Packages {
     pub(super) planned: Vec<Planned>,
@@ -38,8 +51,9 @@ pub(super) struct Packages {
     pub(super) judged: Vec<Judgement>,
     /// The PackageInstall of each, in the order of `planned`.
     pub(super) installs: Vec<Option<Arc<PackageInstall>>>,
-    /// When to look again, if the record says that all is done, so that nothing was looked at.
+    /// When to look again, if all is done.
     pub(super) next_look: Option<Duration>,
+    pub(super) periodic_look: PeriodicLook,
     pub(super) reach: Reach,
     /// Whether there is a connection to the workload.
     pub(super) connected: bool,
@@ -96,6 +110,7 @@ pub(super) fn packages(
         judged: Vec::new(),
         installs: Vec::new(),
         next_look: None,
+        periodic_look: PeriodicLook::Not,
         reach: Reach::creating(),
         connected: false,
         problem: problem.cloned().or(plan_problem),
@@ -105,14 +120,18 @@ pub(super) fn packages(
         workload_uid: recorded.map(str::to_owned),
         altered: Vec::new(),
     };
-    packages.next_look = packages.when_completed(known, effects, record);
-    if packages.next_look.is_some() {
+    match packages.at_rest(known, effects, record) {
+        AtRest::For(left) => packages.next_look = Some(left),
+        AtRest::LookIsDue => packages.look(known, effects, validated, bootstrap)?,
+        AtRest::No => {}
+    }
+    if packages.next_look.is_some() || matches!(packages.periodic_look, PeriodicLook::Unseen(_)) {
         effects.memory.forget_observations();
         effects.disconnect = true;
         return Ok((packages, false));
     }
     if stage.is_some() {
-        match connect(known) {
+        match connect(known, Ask::Connection) {
             Ok(connection) => {
                 effects.memory.use_connection(connection);
                 packages.connected = true;
@@ -144,6 +163,37 @@ pub(super) fn packages(
 }
 
 impl Packages {
+    /// The periodic look at those of a settled Cluster. What it has seen stays, unless something differs: then they are written and
+    /// judged as those of any other Cluster.
+    fn look(
+        &mut self,
+        known: &Known<'_>,
+        effects: &mut Effects,
+        validated: &Validated,
+        bootstrap: &ClusterBootstrap,
+    ) -> Step<()> {
+        let (period, now) = (known.facts.settings.sync_period, known.began.instant);
+        match look(known, validated, bootstrap, self)? {
+            Looked::AsRecorded => {
+                effects.memory.seen();
+                effects.memory.look_made(period, now);
+                self.next_look = Some(period);
+            }
+            Looked::Differs(what) => {
+                effects.memory.seen();
+                self.periodic_look = PeriodicLook::Not;
+                let event = what.map(|what| Event::Said("DriftFound", what));
+                effects.events.extend(event);
+            }
+            Looked::Unseen(hold) => {
+                self.periodic_look = PeriodicLook::Unseen(effects.memory.unseen(now));
+                self.reach = Reach::NotYet(hold);
+                self.judge(known, effects)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Brings them to where they shall be, as far as that is possible now, and judges them again.
     pub(super) fn install(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
         self.write(known, effects)?;
@@ -299,6 +349,14 @@ impl Packages {
         Ok(())
     }
 
+    /// Why periodic looks do not reach the workload, if more than one has not.
+    pub(super) fn unseen(&self) -> Option<&Hold> {
+        match (&self.periodic_look, &self.reach) {
+            (PeriodicLook::Unseen(time), Reach::NotYet(hold)) => Some(hold).filter(|_| !time.is_zero()),
+            _ => None,
+        }
+    }
+
     /// Whether the server that says how far a package is was reached in this pass.
     fn server_answered(&self, planned: &Planned) -> bool {
         planned.judged_on() == JudgedOn::Management || self.reach.uid().is_some()
@@ -315,6 +373,9 @@ impl Packages {
 
     /// Whether a package of which no PackageInstall is known has none.
     pub(super) fn absence_is_known(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+        if self.periodic_look == PeriodicLook::Seen {
+            return Ok(true);
+        }
         if !self.server_answered(planned) {
             return Ok(false);
         }

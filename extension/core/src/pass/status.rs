@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Outcome, PackageRecord, UpgradeRecord};
+use sluice_crds::run::{
+    ClusterBootstrap, ClusterBootstrapStatus, Condition, Outcome, PackageRecord, UpgradeRecord,
+};
 
 use super::{
     Done, Known, Server, Step, Stop, UNWATCHED, WITH_PROBLEM, at_rest,
@@ -11,15 +13,18 @@ use super::{
     install::tidy,
     known::typed,
     opening::{opens_a_gate, rests_on_a_new_proof},
-    packages::Packages,
+    packages::{Packages, PeriodicLook},
     validate::Validated,
     write::Write,
 };
 use crate::{
     bootstrap::ResolvedRelease,
-    conditions::{Mirrored, mirror, with_nothing_to_prove},
+    conditions::{Mirrored, mirror, with_nothing_to_prove, with_unseen},
     hold::{GateReason, Hold},
-    record::{BootstrapFacts, Observed, PackageSet, Workload, advance, held_for, is_urgent, of_cluster},
+    record::{
+        BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
+        of_cluster,
+    },
 };
 
 /// Progress that changes no answer is written at most this often.
@@ -34,10 +39,15 @@ fn since_written(known: &Known<'_>) -> Option<Duration> {
     Some(known.began.instant.saturating_duration_since(written))
 }
 
-/// When to look again at what no watch shows. The longer nothing has changed, the later.
+/// When to look again at what no watch shows.
 fn unwatched(known: &Known<'_>) -> Duration {
+    lately(known, UNWATCHED, HOT)
+}
+
+/// A tenth of the time since the status was written: the longer nothing has changed, the later.
+fn lately(known: &Known<'_>, least: Duration, most: Duration) -> Duration {
     let still = since_written(known).unwrap_or_default();
-    (still / 10).clamp(UNWATCHED, HOT)
+    (still / 10).clamp(least, most)
 }
 
 /// Computes and writes the status of `bootstrap`.
@@ -52,7 +62,7 @@ pub(super) fn status(
     if let Some(again) = packages.next_look
         && validated.is_current(found, bootstrap)
     {
-        at_rest::rest(known, effects, validated, bootstrap, again);
+        at_rest::rest(known, effects, validated, bootstrap);
         return Ok(Done::RequeueAfter(again));
     }
     let previous = found.recorded(bootstrap);
@@ -63,39 +73,20 @@ pub(super) fn status(
     }
 
     let current = bootstrap.status.clone().unwrap_or_default();
-    let mut mirrored = Vec::new();
-    for ((planned, install), judged) in packages
-        .planned
-        .iter()
-        .zip(&packages.installs)
-        .zip(&packages.judged)
-    {
-        mirrored.push(Mirrored {
-            ref_name: &planned.facts.ref_name,
-            // What an earlier Cluster of the name has left behind is not kept.
-            seen: previous.is_none() || packages.absence_is_known(known, planned)?,
-            install: install.as_deref(),
-            record: &judged.record,
-        });
-    }
+    let was_completed = previous.is_some_and(|previous| previous.outcome == Some(Outcome::Completed));
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first => UNWATCHED,
+        _ if let PeriodicLook::Unseen(time) = packages.periodic_look => {
+            (time / 10).clamp(WITH_PROBLEM, found.settings.sync_period.max(WITH_PROBLEM))
+        }
+        (None, true) if !packages.conflict && was_completed => lately(known, HOT, WITH_PROBLEM),
         (None, true) if !packages.conflict => HOT,
         // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
         (Some(_), _) if record.outcome == Some(Outcome::Completed) => WITH_PROBLEM,
         _ => unwatched(known),
     };
-    let now = known.began.now;
-    let status = ClusterBootstrapStatus {
-        resolved_tkr: ResolvedRelease::of(bootstrap).release().map(str::to_owned),
-        conditions: with_nothing_to_prove(
-            mirror(&current.conditions, &mirrored, now),
-            packages.planned.is_empty() && packages.problem.is_none(),
-            now,
-        ),
-        upgrade: Some(record),
-    };
-    effects.events.extend(event(&status));
+    let status = composed(known, bootstrap, &packages, record)?;
+    effects.events.extend(event(&status, packages.unseen()));
     // A write that changes nothing shows that the server has nothing else.
     if !packages.record_first {
         if status == current {
@@ -114,6 +105,66 @@ pub(super) fn status(
         }
     }
     Ok(Done::RequeueAfter(next))
+}
+
+/// The status of `bootstrap` with this record.
+fn composed(
+    known: &Known<'_>,
+    bootstrap: &ClusterBootstrap,
+    packages: &Packages,
+    record: UpgradeRecord,
+) -> Step<ClusterBootstrapStatus> {
+    let previous = known.facts.recorded(bootstrap);
+    let current = bootstrap.status.iter().flat_map(|status| &status.conditions);
+    let current: Vec<Condition> = current.cloned().collect();
+    let now = known.began.now;
+    let mut mirrored = Vec::new();
+    for ((planned, install), judged) in packages
+        .planned
+        .iter()
+        .zip(&packages.installs)
+        .zip(&packages.judged)
+    {
+        mirrored.push(Mirrored {
+            ref_name: &planned.facts.ref_name,
+            // What an earlier Cluster of the name has left behind is not kept.
+            seen: previous.is_none() || packages.absence_is_known(known, planned)?,
+            install: install.as_deref(),
+            record: &judged.record,
+        });
+    }
+    let conditions = with_nothing_to_prove(
+        mirror(&current, &mirrored, now),
+        packages.planned.is_empty() && packages.problem.is_none(),
+        now,
+    );
+    let conditions = match (packages.unseen(), packages.reach.uid()) {
+        (Some(hold), _) => with_unseen(conditions, Some(hold), now),
+        (None, Some(_)) => with_unseen(conditions, None, now),
+        (None, None) => conditions,
+    };
+    Ok(ClusterBootstrapStatus {
+        resolved_tkr: ResolvedRelease::of(bootstrap).release().map(str::to_owned),
+        conditions,
+        upgrade: Some(record),
+    })
+}
+
+/// Whether what a look has seen of `packages` is what the status of `bootstrap` says of them.
+pub(super) fn is_recorded(
+    known: &Known<'_>,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    packages: &Packages,
+) -> Step<bool> {
+    let previous = known.facts.recorded(bootstrap);
+    let record = advance(previous, &observe(known, validated, bootstrap, packages));
+    let seen = composed(known, bootstrap, packages, record)?;
+    let said = |status: &ClusterBootstrapStatus| {
+        let packages = status.upgrade.as_ref().map(|record| record.packages.clone());
+        (status.conditions.clone(), packages)
+    };
+    Ok(bootstrap.status.as_ref().map(said) == Some(said(&seen)))
 }
 
 /// The record while the Cluster is being deleted.
@@ -329,11 +380,21 @@ fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -> bool {
 }
 
 /// What the cluster waits for, or that it waits no more.
-fn event(status: &ClusterBootstrapStatus) -> Option<Event> {
+fn event(status: &ClusterBootstrapStatus, unseen: Option<&Hold>) -> Option<Event> {
     let record = status.upgrade.as_ref()?;
+    if let Some(hold) = unseen {
+        return Some(Event::Held(hold.clone()));
+    }
     let Some(gate) = record.gates.iter().find(|gate| !gate.open) else {
-        let note = format!("packages are ready on {}", record.to);
-        return Some(Event::Said("PackagesReady", note));
+        // No gate says it of a package that fails after its upgrade.
+        return match failed(&record.packages) {
+            Some(hold) => Some(Event::Held(hold)),
+            None if record.packages.iter().all(is_ready) => {
+                let note = format!("packages are ready on {}", record.to);
+                Some(Event::Said("PackagesReady", note))
+            }
+            None => None,
+        };
     };
     let reason = GateReason::parse(&gate.reason)?;
     Some(Event::Held(Hold::new(reason, gate.message.clone())))

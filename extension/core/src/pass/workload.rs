@@ -72,11 +72,11 @@ impl Reach {
     }
 }
 
-/// The number of the connection to the workload.
+/// The number of the connection to the workload that `ask` asks for.
 ///
 /// # Errors
 /// What an operator has to put right first is a [`Hold`].
-pub(super) fn connect(known: &Known<'_>) -> Step<u64> {
+pub(super) fn connect(known: &Known<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask) -> Step<u64> {
     let owner = &known.facts.owner;
     let namespace = &owner.namespace;
     let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);
@@ -101,7 +101,7 @@ pub(super) fn connect(known: &Known<'_>) -> Step<u64> {
     };
     let parsed = kubeconfig::parse(&bytes).map_err(|error| refused(&error))?;
     let digest = kubeconfig::digest(&bytes);
-    match known.answer(Ask::Connection(Box::new(ParsedKubeconfig { parsed, digest })))? {
+    match known.answer(ask(Box::new(ParsedKubeconfig { parsed, digest })))? {
         Answer::Connected(connection) => Ok(*connection),
         Answer::NotConnected(why) => Err(refused(why).into()),
         _ => Err(Hold::new(GateReason::WorkloadUnreachable, SILENT).into()),

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::run::{PackageState, Phase, UpgradeRecord};
+use sluice_crds::run::{PackageRecord, PackageState, Phase, UpgradeRecord};
 
 use super::{ClusterFacts, Observed, Workload};
 use crate::hold::{GateReason, Hold};
@@ -108,11 +108,11 @@ pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option
         .iter()
         .filter(|judgement| phases.contains(&judgement.phase))
         .collect();
-    first_failed(concerned.iter().copied()).or_else(|| {
+    failed(concerned.iter().map(|judgement| &judgement.record)).or_else(|| {
         let waiting = concerned.into_iter().find(|judgement| !judgement.ready())?;
         Some(Hold::new(
             GateReason::PackagesNotReady,
-            format!("waiting for {}", named(waiting)),
+            format!("waiting for {}", named(&waiting.record)),
         ))
     })
 }
@@ -124,18 +124,19 @@ fn unknown() -> Hold {
     )
 }
 
-fn first_failed<'a>(judged: impl IntoIterator<Item = &'a Judgement>) -> Option<Hold> {
-    let failed = judged
+/// The first package that has failed.
+pub fn failed<'a>(packages: impl IntoIterator<Item = &'a PackageRecord>) -> Option<Hold> {
+    let failed = packages
         .into_iter()
-        .find(|judgement| judgement.record.state == PackageState::Failed)?;
+        .find(|package| package.state == PackageState::Failed)?;
     Some(Hold::new(
         GateReason::PackageFailed,
         format!("{} failed to reconcile", named(failed)),
     ))
 }
 
-fn named(judgement: &Judgement) -> String {
-    format!("{} {}", judgement.record.name, judgement.record.version)
+fn named(package: &PackageRecord) -> String {
+    format!("{} {}", package.name, package.version)
 }
 
 /// Whether every package is reconciled to its end, or was given long enough for it `since` settling began.
@@ -157,7 +158,10 @@ pub(super) fn settling(
     let unsettled = judged.iter().find(|judgement| !judgement.settled)?;
     Some(Hold::new(
         GateReason::PackagesNotSettled,
-        format!("waiting for {} to be reconciled on every node", named(unsettled)),
+        format!(
+            "waiting for {} to be reconciled on every node",
+            named(&unsettled.record)
+        ),
     ))
 }
 

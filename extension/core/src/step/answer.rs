@@ -56,7 +56,7 @@ pub enum Answer {
     Failed(Failure),
     /// What the watches of PackageInstalls and Apps show of one name.
     Watched(Box<Watched>),
-    /// A connection to the workload, by its number.
+    /// A connection to the workload, by its number. One without watches has the number 0.
     Connected(u64),
     /// No connection can be made; why, without anything that the kubeconfig holds.
     NotConnected(String),

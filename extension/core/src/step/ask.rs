@@ -136,11 +136,17 @@ pub enum Ask {
     },
     /// A connection to the workload.
     Connection(Box<ParsedKubeconfig>),
+    /// The same without watches, for this pass alone.
+    LookConnection(Box<ParsedKubeconfig>),
     /// How the workload answers.
     Contact(Moment),
     /// All PackageInstalls of the workload.
     Installs,
-    /// The metadata of the Secrets on the workload that are labelled with the Cluster.
+    /// All Apps of the workload.
+    Apps,
+    /// The metadata of all Packages of the workload: their content may be large.
+    PackageNames,
+    /// The Secrets on the workload that are labelled with the Cluster.
     LabelledSecrets,
 }
 
@@ -166,9 +172,13 @@ impl Ask {
             | Self::Cluster(..)
             | Self::Source(_)
             | Self::Served { .. } => Server::Management,
-            Self::Connection(_) | Self::Contact(_) | Self::Installs | Self::LabelledSecrets => {
-                Server::Workload
-            }
+            Self::Connection(_)
+            | Self::LookConnection(_)
+            | Self::Contact(_)
+            | Self::Installs
+            | Self::Apps
+            | Self::PackageNames
+            | Self::LabelledSecrets => Server::Workload,
         }
     }
 }

@@ -104,3 +104,11 @@ pub(crate) fn in_order<H>(parts: impl IntoIterator<Item = Step<(), H>>) -> Step<
     }
     Err(Stop::Write(writes))
 }
+
+/// What `outcome` still needs to be read, to be joined with what others need.
+pub(crate) fn needs_of<T, H>(outcome: &Step<T, H>) -> Step<(), H> {
+    match outcome {
+        Err(Stop::Need(asks)) => Err(Stop::Need(asks.clone())),
+        _ => Ok(()),
+    }
+}

@@ -62,7 +62,10 @@ impl Fault {
 
 /// Whether an API server is asked.
 pub(crate) fn is_request(ask: &Ask) -> bool {
-    matches!(ask, Ask::Object(..) | Ask::Installs | Ask::LabelledSecrets)
+    matches!(
+        ask,
+        Ask::Object(..) | Ask::Installs | Ask::Apps | Ask::PackageNames | Ask::LabelledSecrets
+    )
 }
 
 /// Makes a write. Says what the pass learns of it, and whether it was made.
@@ -446,7 +449,10 @@ impl Leader {
                 Some(connection) => Answer::Contact(connection.contact(servers, around.now)),
                 None => Answer::Failed(refused(Server::Workload, None)),
             },
+            Ask::LookConnection(_) => Answer::Connected(0),
             Ask::Installs => listed("packageinstalls"),
+            Ask::Apps => listed("apps"),
+            Ask::PackageNames => listed("packages"),
             Ask::LabelledSecrets => listed("secrets"),
         }
     }

@@ -167,6 +167,26 @@ fn workers_that_are_deleted_do_not_roll() {
     upgraded(&[&[User(Edit::LeavingWorkers)], &MERGED]);
 }
 
+/// The Cluster is settled, and then this happens on its workload.
+#[rstest]
+#[case::a_package_install_is_deleted(User(Edit::Remove("packageinstalls", 0)))]
+#[case::values_are_deleted(User(Edit::Remove("secrets", 0)))]
+#[case::values_are_edited(User(Edit::Alter("secrets", 0)))]
+#[case::a_package_is_deleted(User(Edit::Remove("packages", 0)))]
+#[case::a_package_is_edited(User(Edit::Alter("packages", 0)))]
+#[case::the_role_is_deleted(User(Edit::Remove("clusterroles", 0)))]
+#[case::the_account_is_deleted(User(Edit::Remove("serviceaccounts", 0)))]
+#[case::a_package_install_is_edited(User(Edit::Install(1, "values")))]
+#[case::the_server_is_another_one(User(Edit::ReplaceServer))]
+#[case::a_package_fails(End(1, false))]
+fn what_happens_on_a_settled_cluster_is_seen_within_a_sync_period(#[case] drift: Step) {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.finish();
+    let closed = record(&walk.servers).expect("a record");
+    walk.drifts(&closed, drift);
+}
+
 /// Nothing was deployed yet from what is missing.
 #[test]
 fn packages_of_a_new_cluster_were_not_altered() {

@@ -121,6 +121,7 @@ fn nothing_is_released_early_and_nothing_is_held_for_ever() {
             walk.take(&steps);
             walk.calm();
             walk.finish();
+            walk.drift();
             made.set(made.get() + 1);
             let minutes = began.elapsed().as_secs() / 60;
             if minutes > said.replace(minutes) {

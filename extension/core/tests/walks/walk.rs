@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use sluice_core::pass::Write;
-use sluice_crds::run::{Hook, UpgradeRecord};
+use sluice_crds::run::{Hook, Outcome, PackageState, UpgradeRecord};
 
 use crate::{
     capi::{ClusterApi, brief, record, roll, version_at},
     kapp::Kapp,
-    leader::{Fault, Leader, Surroundings},
+    leader::{Fault, Leader, SYNC_PERIOD, Surroundings},
     objects::{PACKAGES, VERSIONS, cluster, control_plane, kubeconfig, servers, worker},
     servers::{Late, Place, Servers},
     truth::{Right, concerned, is_known, lets_go, opened, right, version_of},
@@ -294,6 +294,11 @@ impl Walk {
             // The merge has come meanwhile.
             mend(&mut self.servers, self.chosen);
         }
+        self.settle();
+    }
+
+    /// Nothing is written any more, not even by a look at the settled Cluster.
+    fn settle(&mut self) {
         for _ in 0..SETTLING {
             self.round();
             let before = self.servers.writes();
@@ -302,11 +307,90 @@ impl Walk {
                 self.leaders[0].watch(&self.servers, self.now);
                 self.now += 10;
             }
+            self.now += SYNC_PERIOD.as_secs();
+            self.tick();
+            self.come_to_an_end(0);
             if self.servers.writes() == before {
                 return;
             }
         }
         panic!("settled: a Cluster is written to again and again");
+    }
+
+    /// What is deleted or edited on the workload of a settled Cluster, or fails there, is put right, or shown, within a sync period.
+    pub(crate) fn drift(&mut self) {
+        let closed = record(&self.servers).filter(|record| record.outcome == Some(Outcome::Completed));
+        let (Some(closed), false) = (closed, self.is_deleting()) else {
+            return;
+        };
+        let drifts = [
+            Step::User(Edit::Remove("packageinstalls", 0)),
+            Step::User(Edit::Remove("secrets", 0)),
+            Step::User(Edit::Remove("packages", 1)),
+            Step::User(Edit::Remove("clusterroles", 0)),
+            Step::User(Edit::Remove("serviceaccounts", 0)),
+            Step::User(Edit::Alter("secrets", 1)),
+            Step::User(Edit::Alter("packages", 0)),
+            Step::User(Edit::Install(1, "values")),
+            Step::User(Edit::ReplaceServer),
+            Step::End(1, false),
+        ];
+        // Each walk has another one.
+        let which = usize::try_from(self.servers.writes()).unwrap_or_default() % drifts.len();
+        self.drifts(&closed, drifts[which]);
+    }
+
+    /// The same of this one.
+    pub(crate) fn drifts(&mut self, closed: &UpgradeRecord, drift: Step) {
+        if matches!(drift, Step::End(..)) {
+            self.step(Step::Begin(1));
+        }
+        self.step(drift);
+        for package in PACKAGES {
+            self.kapp.sync(&mut self.servers, package);
+        }
+        self.now += SYNC_PERIOD.as_secs();
+        self.tick();
+        // The stores of a connection may be filled only after the pass that has opened it.
+        for _ in 0..2 {
+            self.come_to_an_end(0);
+            self.leaders[0].watch(&self.servers, self.now);
+            self.now += 10;
+        }
+        let seen = record(&self.servers).expect("a record");
+        assert_eq!(
+            (seen.outcome, &seen.gates),
+            (closed.outcome, &closed.gates),
+            "settled: {drift:?} reopens the record"
+        );
+        let failed = seen
+            .packages
+            .iter()
+            .any(|package| package.state == PackageState::Failed);
+        assert!(
+            failed || !matches!(drift, Step::End(..)),
+            "drift: a package that has failed is not shown: {:?}",
+            seen.packages
+        );
+        self.settle();
+        let version = VERSIONS.iter().position(|version| *version == closed.to);
+        let version = version.expect("a version of the walk");
+        let healed = record(&self.servers).expect("a record");
+        let wrong = PACKAGES
+            .iter()
+            .find(|package| !right(&self.servers, &self.kapp, **package)[version]);
+        assert!(
+            wrong.is_none()
+                && healed
+                    .packages
+                    .iter()
+                    .all(|package| package.state == PackageState::Ready),
+            "drift: {drift:?} is not healed, package {wrong:?} is wrong; last {:?}, {:?}, {:?}",
+            self.leaders[0].last,
+            self.kapp,
+            healed.packages,
+        );
+        assert_eq!(healed.gates, closed.gates, "settled: {drift:?} changes a gate");
     }
 
     fn round(&mut self) {

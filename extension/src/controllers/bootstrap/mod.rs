@@ -264,6 +264,7 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> 
         ctx,
         facts: &facts,
         remote: OnceLock::new(),
+        looking: OnceLock::new(),
     };
     let (outcome, effects) = runner::run(&host, &facts, &before).await;
     apply(ctx, &facts, effects).await;

@@ -116,6 +116,13 @@ impl ObjectServer {
         self.state().asked.len()
     }
 
+    /// What clients have asked for last, so many times.
+    pub(crate) fn asked_last(&self, times: usize) -> Vec<String> {
+        let asked = self.state().asked.clone();
+        let last = asked.into_iter().rev().take(times);
+        last.map(|(method, path)| format!("{method} {path}")).collect()
+    }
+
     /// Whether a client has asked for what is at a path.
     pub(crate) fn was_asked_for(&self, path: &str) -> bool {
         self.times_asked_for(path) > 0
@@ -125,6 +132,16 @@ impl ObjectServer {
     pub(crate) fn times_asked_for(&self, path: &str) -> usize {
         let state = self.state();
         state.asked.iter().filter(|(_, asked)| asked == path).count()
+    }
+
+    /// How often clients have asked for what is below such a path.
+    pub(crate) fn times_asked_below(&self, path: &str) -> usize {
+        let state = self.state();
+        state
+            .asked
+            .iter()
+            .filter(|(_, asked)| asked.contains(path))
+            .count()
     }
 
     /// What is asked for at a path is answered once what is returned was sent `true`.

@@ -3,14 +3,21 @@
 use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, api::ListParams, core::ObjectList};
+use kube::{
+    Api, Client,
+    api::ListParams,
+    core::{ApiResource, DynamicObject, NamespaceResourceScope, ObjectList},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use sluice_core::{
     build::FIELD_MANAGER,
     compact::Kept,
     pass::{Answer, Ask, Effects, Facts, Failure, Object, ParsedKubeconfig, Server, Watched},
 };
-use sluice_crds::{foreign::PackageInstall, labels::label};
+use sluice_crds::{
+    foreign::{App, Package, PackageInstall},
+    labels::label,
+};
 
 use super::Context;
 use crate::{
@@ -26,6 +33,8 @@ pub(super) struct Host<'a> {
     pub(super) facts: &'a Facts,
     /// The connection to the workload, once the pass has asked for it.
     pub(super) remote: OnceLock<Arc<Remote>>,
+    /// A client of the workload for this pass alone, once the pass has asked for it.
+    pub(super) looking: OnceLock<Client>,
 }
 
 impl runner::Host<Facts> for Host<'_> {
@@ -38,12 +47,16 @@ impl runner::Host<Facts> for Host<'_> {
     fn client(&self, server: Server) -> Result<&Client, Failure> {
         match server {
             Server::Management => Ok(&self.ctx.client),
-            Server::Workload => Ok(&self.remote()?.client),
+            Server::Workload => match (self.remote.get(), self.looking.get()) {
+                (None, Some(client)) => Ok(client),
+                _ => Ok(&self.remote()?.client),
+            },
         }
     }
 
     async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
         let (stores, system) = (&self.ctx.stores, &self.ctx.settings.system_namespace);
+        let all = ListParams::default();
         Ok(match ask {
             Ask::Template(release) => {
                 get(&stores.templates, release, system).map_or(Answer::Absent, Answer::Template)
@@ -52,14 +65,19 @@ impl runner::Host<Facts> for Host<'_> {
             Ask::Watched(server, name) => Answer::Watched(Box::new(self.watched(*server, name))),
             Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
             Ask::Contact(_) => Answer::Contact(self.remote()?.contact().await),
-            Ask::Installs => {
-                let api = Api::<PackageInstall>::namespaced(self.remote()?.client.clone(), system);
-                listed(api.list(&ListParams::default()).await)?
+            Ask::LookConnection(kubeconfig) => self.look(kubeconfig),
+            Ask::Installs => listed(self.workload::<PackageInstall>()?.list(&all).await)?,
+            Ask::Apps => {
+                // What comes from the Package is in no type.
+                let client = runner::Host::client(self, Server::Workload)?.clone();
+                let resource = ApiResource::erase::<App>(&());
+                let api = Api::<DynamicObject>::namespaced_with(client, system, &resource);
+                listed(api.list(&all).await)?
             }
+            Ask::PackageNames => listed(self.workload::<Package>()?.list_metadata(&all).await)?,
             Ask::LabelledSecrets => {
                 let labels = format!("{}={}", label::CLUSTER_NAME, self.facts.owner.name);
-                let api = Api::<Secret>::namespaced(self.remote()?.client.clone(), system);
-                listed(api.list_metadata(&ListParams::default().labels(&labels)).await)?
+                listed(self.workload::<Secret>()?.list(&all.labels(&labels)).await)?
             }
             _ => Answer::Absent,
         })
@@ -86,6 +104,26 @@ impl Host<'_> {
             }
             Err(error) => Answer::NotConnected(error.to_string()),
         }
+    }
+
+    fn look(&self, kubeconfig: &ParsedKubeconfig) -> Answer {
+        let (uid, remotes) = (&self.facts.owner.uid, &self.ctx.remotes);
+        match remotes.client(uid, &kubeconfig.parsed, &kubeconfig.digest) {
+            Ok(client) => {
+                self.looking.get_or_init(|| client);
+                Answer::Connected(0)
+            }
+            Err(error) => Answer::NotConnected(error.to_string()),
+        }
+    }
+
+    /// The objects of a kind in the system namespace of the workload.
+    fn workload<K>(&self) -> Result<Api<K>, Failure>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let client = runner::Host::client(self, Server::Workload)?.clone();
+        Ok(Api::namespaced(client, &self.ctx.settings.system_namespace))
     }
 
     /// What the watches show of one name.

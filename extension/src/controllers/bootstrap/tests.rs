@@ -3,6 +3,7 @@ mod creation;
 mod deletion;
 mod fence;
 mod legacy_pause;
+mod look;
 mod open_gate;
 mod release;
 mod requests;

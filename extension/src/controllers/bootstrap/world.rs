@@ -103,13 +103,17 @@ impl World {
 
     /// The same Cluster when the upgrade is over and recorded as completed.
     pub(crate) async fn completed() -> Self {
-        let world = Self::new();
-        world.control_plane_at(VERSION);
-        world.pass().await;
-        world.deployed();
-        world.pass().await;
-        assert!(world.record().outcome.is_some(), "{:?}", world.record());
-        world
+        Self::new().complete().await
+    }
+
+    /// The same of a world whose packages are other ones.
+    pub(crate) async fn complete(self) -> Self {
+        self.control_plane_at(VERSION);
+        self.pass().await;
+        self.deployed();
+        self.pass().await;
+        assert!(self.record().outcome.is_some(), "{:?}", self.record());
+        self
     }
 
     /// The control plane asks for this version and runs it.

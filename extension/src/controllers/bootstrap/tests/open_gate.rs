@@ -140,6 +140,7 @@ async fn what_a_completed_upgrade_rested_on_is_not_looked_at() {
     let leader = world.leader().await;
     let secret = world.workload.only("secrets").0;
     world.workload.remove(&secret);
+    leader.remotes.close("uid");
     pass_after(&leader, Duration::from_secs(10)).await;
     assert!(leader.remotes.is_empty());
     assert_eq!(world.workload.get(&secret), None);

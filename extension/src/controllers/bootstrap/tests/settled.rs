@@ -2,17 +2,22 @@
 
 use rstest::rstest;
 
+use sluice_core::retry::spread;
+
 use super::*;
 use crate::controllers::bootstrap::world::{
     BOOTSTRAP, CLUSTER, CONTROL_PLANE, PACKAGE, PACKAGES, VALUES, World, cluster, package,
 };
+
+/// `--sync-period` of the world.
+const PERIOD: Duration = Duration::from_mins(10);
 
 #[tokio::test(start_paused = true)]
 async fn a_completed_upgrade_is_left_alone() {
     let world = World::completed().await;
     let before = (world.writes_of_bootstrap(), world.workload.asked_to_write());
     let action = world.pass().await;
-    assert_eq!(action, Done::RequeueAfter(Duration::from_mins(10)));
+    assert_eq!(action, Done::RequeueAfter(spread("uid", PERIOD)));
     let after = (world.writes_of_bootstrap(), world.workload.asked_to_write());
     assert_eq!(after, before);
 }
@@ -61,6 +66,10 @@ async fn a_cluster_at_rest_asks_for_nothing_until_its_periodic_look() {
     let leader = world.leader().await;
     let pass = async || one_pass(&cluster(&leader), &leader).await.unwrap();
     pass().await;
+    sleep(PERIOD).await;
+    world.connect(&leader);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(pass().await, Done::RequeueAfter(PERIOD), "a look");
     sleep(Duration::from_mins(1)).await;
     let read = requests(&world);
     let again = pass().await;

@@ -1,0 +1,227 @@
+//! The periodic look at a settled Cluster: whether its packages, and all that they need, are as they are recorded.
+//!
+//! It lists each kind once, over a connection without watches, and writes nothing. Where something differs the pass goes on as one over any
+//! other Cluster, which puts it right and records it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use serde_json::Value;
+use sluice_crds::{
+    foreign::{App, PackageInstall},
+    run::{ClusterBootstrap, PackageState},
+};
+
+use super::{
+    Known, Server, Sight, Step, Stop,
+    ask::{Ask, Key},
+    failure::silent,
+    install::{copy_is_right, identity_is_right, values_are_right},
+    known::typed,
+    packages::{Packages, PeriodicLook, watched},
+    plan::Planned,
+    status::is_recorded,
+    stop::{needs_of, together},
+    validate::Validated,
+    workload::{Reach, connect},
+};
+use crate::{
+    build::{self, Repair},
+    hold::Hold,
+    proof::{is_made_from, judge},
+    record::latch,
+};
+
+/// What a look has found.
+pub(super) enum Looked {
+    /// Everything is as it is recorded.
+    AsRecorded,
+    /// Something is not; what, if the record does not say it.
+    Differs(Option<String>),
+    /// The workload cannot be looked at.
+    Unseen(Hold),
+}
+
+/// The objects of one kind on the workload, by name.
+struct Listed<'a>(BTreeMap<&'a str, &'a Value>);
+
+impl<'a> Listed<'a> {
+    fn of(known: &'a Known<'_>, ask: Ask) -> Step<Self> {
+        let named = known.listed(ask)?.iter().map(|object| {
+            let name = object.0["metadata"]["name"].as_str().unwrap_or_default();
+            (name, &object.0)
+        });
+        Ok(Self(named.collect()))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).copied()
+    }
+
+    fn typed<K: serde::de::DeserializeOwned>(&self, name: &str) -> Step<Option<K>> {
+        let found = self.get(name);
+        found.map(|found| typed(Server::Workload, found)).transpose()
+    }
+}
+
+/// What the workload has.
+struct Workload<'a> {
+    installs: Listed<'a>,
+    apps: Listed<'a>,
+    packages: Listed<'a>,
+    secrets: Listed<'a>,
+}
+
+/// Looks at `packages`, which are all proven by the record, and leaves in them what it has seen.
+pub(super) fn look(
+    known: &Known<'_>,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    packages: &mut Packages,
+) -> Step<Looked> {
+    if packages.planned.is_empty() {
+        return Ok(Looked::AsRecorded);
+    }
+    match compare(known, validated, bootstrap, packages) {
+        Err(Stop::Failed(failure)) if failure.server == Server::Workload => {
+            Ok(Looked::Unseen(silent(&failure)))
+        }
+        Err(stop) => stop.held().map(Looked::Unseen),
+        looked => looked,
+    }
+}
+
+fn compare(
+    known: &Known<'_>,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    packages: &mut Packages,
+) -> Step<Looked> {
+    connect(known, Ask::LookConnection)?;
+    // First, alone: a server that does not answer is waited for once.
+    let key = Key::of::<Namespace>(Server::Workload, None, "kube-system");
+    let namespace = known.object(key, Sight::First)?;
+    let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
+    let uid = uid.unwrap_or_default();
+    if packages.workload_uid.as_deref() != Some(uid) {
+        return Ok(Looked::Differs(Some(
+            "another workload cluster answers".to_owned(),
+        )));
+    }
+    let asks = [Ask::Installs, Ask::Apps, Ask::PackageNames, Ask::LabelledSecrets];
+    let [installs, apps, names, secrets] = asks.map(|ask| Listed::of(known, ask));
+    let identity = identity_is_right(known);
+    together([
+        needs_of(&installs),
+        needs_of(&apps),
+        needs_of(&names),
+        needs_of(&secrets),
+        needs_of(&identity),
+    ])?;
+    let workload = Workload {
+        installs: installs?,
+        apps: apps?,
+        packages: names?,
+        secrets: secrets?,
+    };
+    if !identity? {
+        let what =
+            "the account that installs packages, its role or their namespace is missing or was altered";
+        return Ok(Looked::Differs(Some(what.to_owned())));
+    }
+    let needed = packages
+        .planned
+        .iter()
+        .map(|planned| workload.lacks(known, planned));
+    let lacked: Vec<Option<String>> = together(needed)?.into_iter().collect::<Step<_>>()?;
+    if let Some(what) = lacked.into_iter().flatten().next() {
+        return Ok(Looked::Differs(Some(what)));
+    }
+    workload.judge(known, uid, packages)?;
+    if is_recorded(known, validated, bootstrap, packages)? {
+        return Ok(Looked::AsRecorded);
+    }
+    // The record says what has failed, and what is being deployed.
+    let unasked = packages
+        .judged
+        .iter()
+        .map(|judged| &judged.record)
+        .find(|record| matches!(record.state, PackageState::Pending | PackageState::Applied));
+    let what =
+        unasked.map(|record| format!("package {} {}: {}", record.name, record.version, record.message));
+    Ok(Looked::Differs(what))
+}
+
+impl Workload<'_> {
+    /// What a package needs and lacks.
+    fn lacks(&self, known: &Known<'_>, planned: &Planned) -> Step<Option<String>> {
+        let name = &planned.package_name;
+        let (values, copy) = match planned.server() {
+            Server::Management => (values_are_right(known, planned), Ok(true)),
+            Server::Workload => (self.has_values(known, planned), self.has_copy(known, planned)),
+        };
+        together([needs_of(&values), needs_of(&copy)])?;
+        Ok(match (values?, copy?) {
+            (false, _) => Some(format!(
+                "the values of package {name} are missing or were altered"
+            )),
+            (_, false) => Some(format!("the copy of Package {name} is missing or was altered")),
+            (true, true) => None,
+        })
+    }
+
+    /// Whether the values Secret of a package is there as it was written. One that has lost its label is not listed, so it is read.
+    fn has_values(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+        let facts = known.facts;
+        let wanted = planned.values_secret(&facts.owner, &facts.settings.system_namespace);
+        let found: Option<Secret> = self.secrets.typed(&planned.secret_name)?;
+        if found.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded) {
+            return Ok(true);
+        }
+        values_are_right(known, planned)
+    }
+
+    /// Whether the copy of a Package is there as it was written. kapp-controller makes the App of a copy that was edited from that edit,
+    /// so the copy itself is read only where it is not listed, or where the App is not made from the Package.
+    fn has_copy(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+        let name = &planned.install_name;
+        let install: Option<PackageInstall> = self.installs.typed(name)?;
+        let source = known.package(&planned.package_name)?;
+        let is_made = |source| {
+            let spec = self.apps.get(name).map(|app| &app["spec"]);
+            let (spec, install) = (spec?, install.as_ref()?);
+            Some(is_made_from(spec, source, install))
+        };
+        let listed = self.packages.get(&planned.package_name).is_some();
+        if listed && source.and_then(is_made) == Some(true) {
+            return Ok(true);
+        }
+        copy_is_right(known, planned)
+    }
+
+    /// Judges `packages` by what is there.
+    fn judge(&self, known: &Known<'_>, uid: &str, packages: &mut Packages) -> Step<()> {
+        let record = known.facts.record();
+        packages.judged.clear();
+        packages.installs.clear();
+        for planned in &packages.planned {
+            let name = &planned.install_name;
+            let (install, app) = match planned.server() {
+                Server::Management => watched(known, planned)?,
+                Server::Workload => (
+                    self.installs.typed::<PackageInstall>(name)?.map(Into::into),
+                    self.apps.typed::<App>(name)?.map(Into::into),
+                ),
+            };
+            let target = planned.target();
+            let latch = latch(record, uid, target.name);
+            let judged = judge(&target, install.as_deref(), app.as_deref(), latch);
+            let judged = planned.check_install(known, install.as_deref(), judged);
+            packages.judged.push(judged.with_repairs(planned.repairs, false));
+            packages.installs.push(install);
+        }
+        packages.reach = Reach::Reached { uid: uid.to_owned() };
+        packages.periodic_look = PeriodicLook::Seen;
+        Ok(())
+    }
+}

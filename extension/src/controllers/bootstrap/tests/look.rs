@@ -1,0 +1,314 @@
+//! The periodic look at a Cluster whose upgrade is completed.
+
+use rstest::rstest;
+use sluice_crds::run::{Outcome, PackageState};
+
+use super::*;
+use crate::controllers::bootstrap::world::{
+    BOOTSTRAP, KUBE_SYSTEM, PACKAGES, VERSION, World, change, cluster, package_of, values,
+};
+
+/// `--sync-period` of the world.
+const PERIOD: Duration = Duration::from_mins(10);
+
+/// A completed Cluster and a leader that is about to look at it.
+struct Due {
+    world: World,
+    leader: Context,
+}
+
+impl Due {
+    async fn of(world: World) -> Self {
+        let leader = world.leader().await;
+        let due = Self { world, leader };
+        due.pass().await;
+        due.comes().await;
+        due
+    }
+
+    async fn completed() -> Self {
+        Self::of(World::completed().await).await
+    }
+
+    /// The time of the next look has come, and stores show everything.
+    async fn comes(&self) {
+        sleep(PERIOD).await;
+        self.connected().await;
+    }
+
+    async fn connected(&self) {
+        self.world.connect(&self.leader);
+        sleep(Duration::from_secs(1)).await;
+    }
+
+    async fn pass(&self) -> Done {
+        one_pass(&cluster(&self.leader), &self.leader).await.unwrap()
+    }
+
+    /// Another leader, to whom the stores show everything, goes on after a while with what this one remembers.
+    async fn shown(self) -> Self {
+        sleep(Duration::from_secs(10)).await;
+        let memory = self.leader.memories().get("uid");
+        let leader = self.world.leader().await;
+        leader.memories().keep("uid", memory);
+        self.world.connect(&leader);
+        sleep(Duration::from_secs(1)).await;
+        Self { leader, ..self }
+    }
+
+    fn writes(&self) -> (Vec<String>, Vec<String>) {
+        let of_management = self.world.management.asked_to_write();
+        let kept = of_management
+            .into_iter()
+            .filter(|asked| !asked.contains("/events"));
+        (kept.collect(), self.world.workload.asked_to_write())
+    }
+
+    fn state(&self) -> PackageState {
+        self.world.record().packages[0].state
+    }
+
+    fn conditions(&self) -> Vec<String> {
+        let bootstrap = self.world.management.get(BOOTSTRAP).unwrap();
+        let conditions = bootstrap["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions
+            .iter()
+            .map(|condition| condition["type"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Reasons of the events that were published.
+    fn events(&self) -> Vec<String> {
+        let events = self.world.management.all("events").into_iter();
+        events
+            .filter_map(|(_, event)| event["reason"].as_str().map(str::to_owned))
+            .collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_finds_everything_as_it_is_recorded_writes_nothing() {
+    let due = Due::completed().await;
+    let before = due.writes();
+    let read = due.world.workload.requests();
+    assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert!(due.world.workload.requests() > read, "the workload was looked at");
+    assert_eq!(due.writes(), before);
+    assert!(due.leader.remotes.is_empty(), "the connection is closed");
+}
+
+/// A start of a leader would be looks at all Clusters at once.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_of_a_settled_cluster_when_a_leader_begins() {
+    let world = World::completed().await;
+    let read = [&world.management, &world.workload].map(secrets_read);
+    let leader = world.leader().await;
+    leader.remotes.close("uid");
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    let after = [&world.management, &world.workload].map(secrets_read);
+    assert_eq!(after, read);
+}
+
+fn secrets_read(server: &object_server::ObjectServer) -> usize {
+    server.times_asked_below("/secrets/")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_eight_packages_costs_few_requests() {
+    let world = World::new();
+    let added: Vec<Value> = (1..8)
+        .map(|number| {
+            let (name, secret) = (format!("extra-{number}.example.com"), format!("values-{number}"));
+            world.management.put(
+                &format!("{PACKAGES}/{name}.1.0.0"),
+                package_of(&name, "1.0.0", "a"),
+            );
+            world.management.put(
+                &format!("/api/v1/namespaces/team-a/secrets/{secret}"),
+                values(number),
+            );
+            json!({"refName": format!("{name}.1.0.0"), "valuesFrom": {"secretRef": secret}})
+        })
+        .collect();
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["additionalPackages"] = json!(added);
+    });
+    let due = Due::of(world.complete().await).await;
+    let count = || (due.world.management.requests(), due.world.workload.requests());
+    let before = count();
+    assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    let after = count();
+    assert_eq!(due.world.record().packages.len(), 8);
+    assert!(
+        after.0 - before.0 <= 8 + 4,
+        "{} on the management server",
+        after.0 - before.0
+    );
+    let asked = due.world.workload.asked_last(after.1 - before.1);
+    assert!(asked.len() <= 10, "{asked:?}");
+}
+
+type Damage = fn(&World);
+
+fn remove(world: &World, plural: &str) {
+    let path = world.workload.all(plural).remove(0).0;
+    world.workload.remove(&path);
+}
+
+#[rstest]
+#[case::its_package_install((|world| { remove(world, "packageinstalls"); remove(world, "apps"); }) as Damage)]
+#[case::its_values((|world| remove(world, "secrets")) as Damage)]
+#[case::its_edited_values((|world| change(&world.workload, "secrets", |secret| secret["data"] = values(9)["data"].clone())) as Damage)]
+#[case::its_package((|world| remove(world, "packages")) as Damage)]
+#[case::its_edited_package((|world| {
+    change(&world.workload, "packages", |package| package["spec"] = package_of("antrea.example.com", "1.9.0", "b")["spec"].clone());
+    change(&world.workload, "apps", |app| app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]));
+}) as Damage)]
+#[case::the_account((|world| remove(world, "serviceaccounts")) as Damage)]
+#[case::the_role((|world| change(&world.workload, "clusterroles", |role| role["rules"] = json!([]))) as Damage)]
+#[case::the_binding((|world| remove(world, "clusterrolebindings")) as Damage)]
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_or_edited_on_a_settled_cluster_is_healed(#[case] damage: Damage) {
+    let world = World::completed().await;
+    let gates = world.record().gates;
+    damage(&world);
+    let due = Due::of(world).await;
+    let next = due.pass().await;
+    assert_eq!(next, Done::RequeueAfter(Duration::from_secs(10)), "hot");
+    assert_eq!(
+        due.events()
+            .iter()
+            .filter(|reason| *reason == "DriftFound")
+            .count(),
+        1,
+        "{:?}",
+        due.events()
+    );
+
+    let mut due = due;
+    for _ in 0..3 {
+        due = due.shown().await;
+        due.pass().await;
+        due.world.deployed();
+    }
+    let due = due.shown().await;
+    due.pass().await;
+    let due = due.shown().await;
+    due.pass().await;
+    let before = (due.writes(), due.world.workload.requests());
+    due.pass().await;
+    let after = (due.writes(), due.world.workload.requests());
+    assert_eq!(after, before, "at rest again: {:?}", due.world.record());
+    let record = due.world.record();
+    assert_eq!(
+        (record.outcome, due.state()),
+        (Some(Outcome::Completed), PackageState::Ready)
+    );
+    assert_eq!(record.gates, gates);
+    for kind in [
+        "packageinstalls",
+        "serviceaccounts",
+        "clusterroles",
+        "clusterrolebindings",
+        "packages",
+    ] {
+        assert_eq!(due.world.workload.names(kind).len(), 1, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
+    let due = Due::completed().await;
+    let before = due.world.record();
+    let (app, was) = due.world.workload.only("apps");
+    let install = due.world.workload.only("packageinstalls");
+    let fail = |object: &mut Value| {
+        object["status"]["conditions"] = json!([{"type": "ReconcileFailed", "status": "True"}]);
+        object["status"]["usefulErrorMessage"] = json!("no such image");
+    };
+    change(&due.world.workload, "apps", fail);
+    change(&due.world.workload, "packageinstalls", fail);
+    due.connected().await;
+    let next = due.pass().await;
+    assert_eq!(next, Done::RequeueAfter(Duration::from_secs(10)), "hot");
+    let record = due.world.record();
+    let package = &record.packages[0];
+    assert_eq!(
+        (package.state, package.message.as_str()),
+        (PackageState::Failed, "no such image")
+    );
+    assert_eq!((record.outcome, &record.gates), (before.outcome, &before.gates));
+    assert_eq!(due.conditions(), ["Antrea-ReconcileFailed"]);
+    assert!(
+        due.events().contains(&"PackageFailed".to_owned()),
+        "{:?}",
+        due.events()
+    );
+
+    due.world.workload.put(&app, was);
+    due.world.workload.put(&install.0, install.1);
+    let due = due.shown().await;
+    due.pass().await;
+    let due = due.shown().await;
+    assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert_eq!(due.world.record().packages, before.packages);
+    assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_cannot_be_looked_at_is_said_if_it_lasts() {
+    let due = Due::completed().await;
+    let (before, record) = (due.writes(), due.world.record());
+    due.world.workload.refuse(KUBE_SYSTEM, 503);
+    let soon = Done::RequeueAfter(Duration::from_secs(30));
+    assert_eq!(due.pass().await, soon);
+    assert_eq!(due.writes(), before, "once is nothing");
+
+    sleep(Duration::from_secs(30)).await;
+    due.connected().await;
+    assert_eq!(due.pass().await, soon);
+    assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded", "WorkloadUnseen"]);
+    assert!(
+        due.events().contains(&"WorkloadUnreachable".to_owned()),
+        "{:?}",
+        due.events()
+    );
+    assert_eq!(due.world.record(), record);
+
+    due.world.workload.refuse("/nothing", 503);
+    let due = due.shown().await;
+    due.pass().await;
+    assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
+    let due = due.shown().await;
+    assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert_eq!(due.world.record(), record);
+}
+
+/// It lists nothing, and everything is deployed and proven there.
+#[tokio::test(start_paused = true)]
+async fn another_workload_behind_the_kubeconfig_is_taken_up_at_the_look() {
+    let due = Due::completed().await;
+    for plural in ["packageinstalls", "apps", "secrets", "packages"] {
+        remove(&due.world, plural);
+    }
+    due.world
+        .workload
+        .put(KUBE_SYSTEM, json!({"metadata": {"uid": "another"}}));
+    due.connected().await;
+    due.pass().await;
+    due.world.deployed();
+    let due = due.shown().await;
+    due.pass().await;
+    let due = due.shown().await;
+    due.pass().await;
+    let record = due.world.record();
+    assert_eq!(record.workload_uid.as_deref(), Some("another"));
+    assert_eq!(
+        (record.outcome, record.to.as_str()),
+        (Some(Outcome::Completed), VERSION)
+    );
+    assert_eq!(due.state(), PackageState::Ready);
+}
