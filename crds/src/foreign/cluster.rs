@@ -191,12 +191,13 @@ impl ClusterStatus {
         steps(self.workers.as_ref())
     }
 
-    /// Whether the API server of the workload has answered once, whichever version says so.
+    /// Whether the API server of the workload has answered once, whichever version says so; `None` where neither says anything of it.
     #[must_use]
-    pub fn control_plane_initialized(&self) -> bool {
+    pub fn control_plane_initialized(&self) -> Option<bool> {
+        const CONDITION: &str = "ControlPlaneInitialized";
         match &self.initialization {
-            Some(initialization) => initialization.control_plane_initialized == Some(true),
-            None => condition::is_true(&self.conditions, "ControlPlaneInitialized"),
+            Some(initialization) => Some(initialization.control_plane_initialized == Some(true)),
+            None => condition::find(&self.conditions, CONDITION).map(|it| it.status == "True"),
         }
     }
 }

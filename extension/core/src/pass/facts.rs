@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use sluice_crds::{
     foreign::{
         Cluster, ClusterClass, MachineDeployment, MachinePool,
-        cluster::{ObjectReference, Topology},
+        cluster::{ClusterStatus, ObjectReference, Topology},
     },
     labels::{annotation, label},
     run::{ClusterBootstrap, TanzuKubernetesRelease, UpgradeRecord},
@@ -132,6 +132,14 @@ impl Facts {
     #[must_use]
     pub fn record(&self) -> Option<&UpgradeRecord> {
         self.recorded(self.bootstrap.as_deref()?)
+    }
+
+    /// Whether the workload may answer: it has, or Cluster API does not say that it has not. A change of either wakes the Cluster.
+    pub(super) fn may_be_reached(&self) -> bool {
+        let status = self.cluster.status.as_ref();
+        let answered = |record: &UpgradeRecord| record.workload_uid.is_some();
+        self.record().is_some_and(answered)
+            || status.and_then(ClusterStatus::control_plane_initialized) != Some(false)
     }
 
     /// The record of this very Cluster in `bootstrap`. One of an earlier Cluster of the name says nothing.

@@ -31,6 +31,10 @@ const STALLED_BEFORE: Duration = Duration::from_secs(10);
 /// kapp-controller never fills them.
 const OPENING: Duration = Duration::from_secs(10);
 
+/// The time between two looks at a Cluster that waits for what no watch shows.
+const SHORTEST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
 /// What is remembered of one Cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
@@ -38,6 +42,8 @@ pub struct Memory {
     pub written: Option<Instant>,
     /// When the settled Cluster is looked at next, once that is known.
     periodic_look: Option<Instant>,
+    /// Since when the Cluster has waited for what no watch shows, without a connection.
+    waits_since: Option<Instant>,
     /// Since when looks at the settled Cluster have not reached its workload.
     unseen_since: Option<Instant>,
     apps: BTreeMap<String, Sighting>,
@@ -108,6 +114,19 @@ impl Memory {
     /// The Cluster is not settled.
     pub(super) fn forget_look(&mut self) {
         self.periodic_look = None;
+    }
+
+    /// When the Cluster with this UID is looked at again, which waits for what no watch shows: the longer it has waited, the later. Not
+    /// all that wait for the same are looked at at once.
+    pub(super) fn wait(&mut self, uid: &str, now: Instant) -> Duration {
+        let waited = now.duration_since(*self.waits_since.get_or_insert(now));
+        let longest = (waited / 10).clamp(SHORTEST_WAIT, LONGEST_WAIT);
+        longest * 3 / 4 + spread(uid, longest / 4)
+    }
+
+    /// The Cluster waits no more.
+    pub(super) fn waited(&mut self) {
+        self.waits_since = None;
     }
 
     /// How long looks at the settled Cluster have not reached its workload, the one of `now` included.
@@ -244,6 +263,20 @@ mod tests {
         assert_eq!(left(&mut memory, began + OVER), Some(OVER));
         memory.forget_look();
         assert_eq!(left(&mut memory, began + OVER), Some(time), "settled again");
+    }
+
+    #[test]
+    fn a_cluster_that_waits_is_looked_at_ever_later_and_at_its_own_time() {
+        let began = Instant::now();
+        let mut memory = Memory::default();
+        let mut wait = |uid, waited| memory.wait(uid, began + Duration::from_secs(waited)).as_millis();
+        let (shortest, longest) = (7_500..=10_000, 45_000..=60_000);
+        assert!(shortest.contains(&wait("uid", 0)) && shortest.contains(&wait("uid", 100)));
+        assert!(longest.contains(&wait("uid", 600)) && longest.contains(&wait("uid", 6_000)));
+        assert_ne!(wait("one", 600), wait("two", 600));
+        memory.waited();
+        let again = memory.wait("uid", began + Duration::from_mins(100));
+        assert!(shortest.contains(&again.as_millis()), "it waits again");
     }
 
     #[test]

@@ -46,7 +46,7 @@ use crate::{
     step::{self, Subject, ask, known, stop, write},
 };
 
-/// How soon a cluster is looked at again that waits for something no watch shows (Secrets are never watched).
+/// How soon a cluster is looked at again on whose workload something has to be seen that no watch shows.
 const UNWATCHED: Duration = Duration::from_secs(1);
 
 /// How soon a Cluster is looked at again whose control plane cannot be read, or which is completed and whose values cannot be had any
@@ -93,7 +93,7 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let validated = validate::validate(known)?;
     let (bootstrap, problem) = draft::changed(known, &validated)?;
     let Some(bootstrap) = bootstrap else {
-        return Ok(without_bootstrap(effects, problem));
+        return Ok(without_bootstrap(known, effects, problem));
     };
     // The ClusterBootstrap may have been edited since the packages of the release were merged into it.
     let problem = match problem {
@@ -120,13 +120,13 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
 }
 
 /// A Cluster without ClusterBootstrap has no record to carry the reason, so hooks and events do.
-fn without_bootstrap(effects: &mut Effects, problem: Option<Hold>) -> Done {
+fn without_bootstrap(known: &Known<'_>, effects: &mut Effects, problem: Option<Hold>) -> Done {
     effects.note = Some(problem.clone());
     let Some(hold) = problem else {
         return Done::AwaitChange;
     };
     effects.events.push(Event::Held(hold));
-    Done::RequeueAfter(UNWATCHED)
+    Done::RequeueAfter(effects.memory.wait(&known.facts.owner.uid, known.began.instant))
 }
 
 #[cfg(test)]

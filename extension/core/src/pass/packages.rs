@@ -130,7 +130,7 @@ pub(super) fn packages(
         effects.disconnect = true;
         return Ok((packages, false));
     }
-    if stage.is_some() {
+    if stage.is_some() && known.facts.may_be_reached() {
         match connect(known, Ask::Connection) {
             Ok(connection) => {
                 effects.memory.use_connection(connection);

@@ -15,6 +15,7 @@ use super::{
     opening::{opens_a_gate, rests_on_a_new_proof},
     packages::{Packages, PeriodicLook},
     validate::Validated,
+    workload::Reach,
     write::Write,
 };
 use crate::{
@@ -83,8 +84,13 @@ pub(super) fn status(
         (None, true) if !packages.conflict => HOT,
         // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
         (Some(_), _) if record.outcome == Some(Outcome::Completed) => WITH_PROBLEM,
-        _ => unwatched(known),
+        // An upgrade that is under way, or a connection that is opened again, is looked at soon.
+        _ if packages.connected || !matches!(packages.reach, Reach::NotYet(_)) => unwatched(known),
+        _ => effects.memory.wait(&found.owner.uid, known.began.instant),
     };
+    if packages.connected {
+        effects.memory.waited();
+    }
     let status = composed(known, bootstrap, &packages, record)?;
     effects.events.extend(event(&status, packages.unseen()));
     // A write that changes nothing shows that the server has nothing else.

@@ -11,6 +11,7 @@ mod settled;
 mod silence;
 mod unseen;
 mod values;
+mod waiting;
 mod workers;
 
 use std::future::pending;

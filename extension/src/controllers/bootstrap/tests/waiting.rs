@@ -1,0 +1,81 @@
+//! What a Cluster costs that waits.
+
+use super::*;
+use crate::controllers::bootstrap::world::{BOOTSTRAP, CLUSTER, KUBECONFIG, VERSION, World, cluster};
+
+/// When a Cluster is looked at again that has waited for so long, in milliseconds.
+fn again(done: &Done) -> u128 {
+    match done {
+        Done::RequeueAfter(time) => time.as_millis(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn initialized(world: &World, initialized: bool) {
+    world.management.edit(CLUSTER, |cluster| {
+        cluster["status"] = json!({"initialization": {"controlPlaneInitialized": initialized}});
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_kubeconfig_is_read_before_the_control_plane_is_initialized() {
+    let world = World::new();
+    initialized(&world, false);
+    let action = world.pass().await;
+    assert!((7_500..=10_000).contains(&again(&action)), "{action:?}");
+    assert_eq!(world.management.times_asked_for(KUBECONFIG), 0);
+    let gates = world.record().gates;
+    assert!(
+        gates.iter().any(|gate| gate.reason == "ControlPlaneCreating"),
+        "{gates:?}"
+    );
+
+    initialized(&world, true);
+    world.pass().await;
+    assert!(world.management.was_asked_for(KUBECONFIG));
+}
+
+/// Its API server answers, whatever Cluster API says of it.
+#[tokio::test(start_paused = true)]
+async fn the_kubeconfig_is_read_of_a_workload_that_has_answered() {
+    let world = Box::pin(World::released()).await;
+    initialized(&world, false);
+    let read = world.management.times_asked_for(KUBECONFIG);
+    world.pass().await;
+    assert!(world.management.times_asked_for(KUBECONFIG) > read);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_kubeconfig_is_looked_at_ever_later() {
+    let world = World::new();
+    world.control_plane_at(VERSION);
+    world.management.remove(KUBECONFIG);
+    let leader = world.leader().await;
+    let pass = async || one_pass(&cluster(&leader), &leader).await;
+    let first = pass().await.unwrap();
+    assert!((7_500..=10_000).contains(&again(&first)), "{first:?}");
+    // The stores of this leader do not show that the status was written.
+    sleep(Duration::from_mins(20)).await;
+    let leader = {
+        let memory = leader.memories().get("uid");
+        let next = world.leader().await;
+        next.memories().keep("uid", memory);
+        next
+    };
+    let later = one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert!((45_000..=60_000).contains(&again(&later)), "{later:?}");
+}
+
+/// Its clones cannot be made.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_cluster_bootstrap_is_looked_at_ever_later() {
+    let world = World::new();
+    world.management.remove(BOOTSTRAP);
+    let leader = world.leader().await;
+    let pass = async || one_pass(&cluster(&leader), &leader).await.unwrap();
+    let first = pass().await;
+    assert!((7_500..=10_000).contains(&again(&first)), "{first:?}");
+    sleep(Duration::from_mins(20)).await;
+    let later = pass().await;
+    assert!((45_000..=60_000).contains(&again(&later)), "{later:?}");
+}
