@@ -11,7 +11,7 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::kubeconfig::WorkloadKubeconfig;
+use sluice_core::{kubeconfig::WorkloadKubeconfig, step::ParsedKubeconfig};
 
 pub use client::connect;
 pub use connection::Remote;
@@ -66,22 +66,14 @@ impl Remotes {
         self.open_with(cluster_uid, cluster, digest, || connect(kubeconfig))
     }
 
-    /// A client for the pass that asks for it: that of the connection, if there is one by the same kubeconfig, else another one.
-    ///
-    /// # Errors
-    /// The kubeconfig holds something that no client can be made of.
-    pub fn client(
-        &self,
-        cluster_uid: &str,
-        kubeconfig: &WorkloadKubeconfig,
-        digest: &str,
-    ) -> Result<Client, client::Error> {
-        if let Some(remote) = lock(&self.live).get(cluster_uid)
-            && remote.digest == digest
-        {
-            return Ok(remote.client.clone());
-        }
-        Ok(self.fence.guard(connect(kubeconfig)?))
+    /// The client of the connection by this kubeconfig, if there is one, else another one.
+    pub(crate) fn client(&self, cluster_uid: &str, by: &ParsedKubeconfig) -> Result<Client, client::Error> {
+        let live = lock(&self.live).get(cluster_uid).cloned();
+        let live = live.filter(|remote| remote.digest == by.digest);
+        live.map_or_else(
+            || Ok(self.fence.guard(connect(&by.parsed)?)),
+            |remote| Ok(remote.client.clone()),
+        )
     }
 
     /// The same with the client that `make` makes. That reads certificates, so nothing is locked meanwhile.

@@ -65,6 +65,19 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The number of a connection, or why there is none.
+    #[must_use]
+    pub fn of_connection(number: Result<u64, impl std::fmt::Display>) -> Self {
+        number.map_or_else(|why| Self::NotConnected(why.to_string()), Self::Connected)
+    }
+
+    /// The objects of a list, as an API server sends it.
+    #[must_use]
+    pub fn of_list(mut list: Value) -> Self {
+        let items = list["items"].as_array_mut().map(std::mem::take);
+        Self::Listed(items.into_iter().flatten().map(Object).collect())
+    }
+
     /// About how many bytes its objects take.
     pub(super) fn size(&self) -> usize {
         match self {

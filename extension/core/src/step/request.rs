@@ -5,12 +5,18 @@ use kube::{
     Resource as _,
     core::{
         ApiResource, DynamicObject, GroupVersionKind,
-        params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
+        params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
         request::{self, Error},
     },
 };
 
-use super::{Failure, Key, Resource, Verb, Write};
+use k8s_openapi::api::core::v1::Secret;
+use sluice_crds::{
+    foreign::{App, Package, PackageInstall},
+    labels::label,
+};
+
+use super::{Ask, Failure, Key, Resource, Server, Verb, Write};
 
 impl Key {
     /// The request that reads the object.
@@ -33,6 +39,30 @@ impl Key {
         let kind = GroupVersionKind::gvk(group, version, kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
         request::Request::new(DynamicObject::url_path(&resource, self.namespace.as_deref()))
+    }
+}
+
+impl Ask {
+    /// The request that lists what is asked for on the workload of `cluster`, in its system namespace; `None` where no list is asked for.
+    #[must_use]
+    pub fn list(&self, namespace: &str, cluster: &str) -> Option<Result<Request<Vec<u8>>, Failure>> {
+        let all = |key: Key| key.kind().list(&ListParams::default());
+        let of = Some(namespace);
+        let request = match self {
+            Self::Installs => all(Key::of::<PackageInstall>(Server::Workload, of, "")),
+            Self::Apps => all(Key::of::<App>(Server::Workload, of, "")),
+            Self::PackageNames => {
+                let kind = Key::of::<Package>(Server::Workload, of, "").kind();
+                kind.list_metadata(&ListParams::default())
+            }
+            Self::LabelledSecrets => {
+                let labels = format!("{}={cluster}", label::CLUSTER_NAME);
+                let kind = Key::of::<Secret>(Server::Workload, of, "").kind();
+                kind.list(&ListParams::default().labels(&labels))
+            }
+            _ => return None,
+        };
+        Some(request.map_err(|error| Failure::other(Server::Workload, &error.to_string())))
     }
 }
 

@@ -2,21 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api, Client,
-    api::ListParams,
-    core::{ApiResource, DynamicObject, NamespaceResourceScope, ObjectList},
-};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::Client;
 use sluice_core::{
     build::FIELD_MANAGER,
     compact::Kept,
-    pass::{Answer, Ask, Effects, Facts, Failure, Object, ParsedKubeconfig, Server, Watched},
-};
-use sluice_crds::{
-    foreign::{App, Package, PackageInstall},
-    labels::label,
+    pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched},
 };
 
 use super::Context;
@@ -47,16 +37,12 @@ impl runner::Host<Facts> for Host<'_> {
     fn client(&self, server: Server) -> Result<&Client, Failure> {
         match server {
             Server::Management => Ok(&self.ctx.client),
-            Server::Workload => match (self.remote.get(), self.looking.get()) {
-                (None, Some(client)) => Ok(client),
-                _ => Ok(&self.remote()?.client),
-            },
+            Server::Workload => self.looking.get().map_or_else(|| Ok(&self.remote()?.client), Ok),
         }
     }
 
     async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
         let (stores, system) = (&self.ctx.stores, &self.ctx.settings.system_namespace);
-        let all = ListParams::default();
         Ok(match ask {
             Ask::Template(release) => {
                 get(&stores.templates, release, system).map_or(Answer::Absent, Answer::Template)
@@ -65,21 +51,22 @@ impl runner::Host<Facts> for Host<'_> {
             Ask::Watched(server, name) => Answer::Watched(Box::new(self.watched(*server, name))),
             Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
             Ask::Contact(_) => Answer::Contact(self.remote()?.contact().await),
-            Ask::LookConnection(kubeconfig) => self.look(kubeconfig),
-            Ask::Installs => listed(self.workload::<PackageInstall>()?.list(&all).await)?,
-            Ask::Apps => {
-                // What comes from the Package is in no type.
-                let client = runner::Host::client(self, Server::Workload)?.clone();
-                let resource = ApiResource::erase::<App>(&());
-                let api = Api::<DynamicObject>::namespaced_with(client, system, &resource);
-                listed(api.list(&all).await)?
+            Ask::LookConnection(by) => {
+                let client = self.ctx.remotes.client(&self.facts.owner.uid, by);
+                Answer::of_connection(client.map(|client| {
+                    self.looking.get_or_init(|| client);
+                    0
+                }))
             }
-            Ask::PackageNames => listed(self.workload::<Package>()?.list_metadata(&all).await)?,
-            Ask::LabelledSecrets => {
-                let labels = format!("{}={}", label::CLUSTER_NAME, self.facts.owner.name);
-                listed(self.workload::<Secret>()?.list(&all.labels(&labels)).await)?
+            ask => {
+                let Some(request) = ask.list(system, &self.facts.owner.name) else {
+                    return Ok(Answer::Absent);
+                };
+                let read = runner::Host::client(self, Server::Workload)?
+                    .request(request?)
+                    .await;
+                Answer::of_list(read.map_err(|error| failure(Server::Workload, &error))?)
             }
-            _ => Answer::Absent,
         })
     }
 
@@ -97,72 +84,37 @@ impl Host<'_> {
     async fn connect(&self, kubeconfig: &ParsedKubeconfig) -> Answer {
         let (owner, remotes) = (&self.facts.owner, &self.ctx.remotes);
         let cluster = ClusterRef::new(&owner.namespace, &owner.name);
-        match remotes.open(&owner.uid, &cluster, &kubeconfig.parsed, &kubeconfig.digest) {
-            Ok(remote) => {
-                remote.first_lists().await;
-                Answer::Connected(self.remote.get_or_init(|| remote).number)
-            }
-            Err(error) => Answer::NotConnected(error.to_string()),
+        let remote = remotes.open(&owner.uid, &cluster, &kubeconfig.parsed, &kubeconfig.digest);
+        if let Ok(remote) = &remote {
+            remote.first_lists().await;
         }
-    }
-
-    fn look(&self, kubeconfig: &ParsedKubeconfig) -> Answer {
-        let (uid, remotes) = (&self.facts.owner.uid, &self.ctx.remotes);
-        match remotes.client(uid, &kubeconfig.parsed, &kubeconfig.digest) {
-            Ok(client) => {
-                self.looking.get_or_init(|| client);
-                Answer::Connected(0)
-            }
-            Err(error) => Answer::NotConnected(error.to_string()),
-        }
-    }
-
-    /// The objects of a kind in the system namespace of the workload.
-    fn workload<K>(&self) -> Result<Api<K>, Failure>
-    where
-        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        let client = runner::Host::client(self, Server::Workload)?.clone();
-        Ok(Api::namespaced(client, &self.ctx.settings.system_namespace))
+        Answer::of_connection(remote.map(|remote| self.remote.get_or_init(|| remote).number))
     }
 
     /// What the watches show of one name.
     fn watched(&self, server: Server, name: &str) -> Watched {
         let (stores, settings) = (&self.ctx.stores, &self.ctx.settings);
-        match (server, self.remote.get()) {
-            (Server::Management, _) => {
-                let namespace = &self.facts.owner.namespace;
-                Watched {
-                    install: get(&stores.installs, name, namespace),
-                    app: get(&stores.apps, name, namespace),
-                    first_seen: None,
-                    filled: true,
-                }
-            }
-            (Server::Workload, Some(remote)) => {
-                let namespace = &settings.system_namespace;
-                // Asked first: what is listed afterwards may be missing below.
-                let filled = remote.is_filled();
-                Watched {
-                    install: get(&remote.installs, name, namespace),
-                    app: get(&remote.apps, name, namespace),
-                    first_seen: remote.first_seen_run(name),
-                    filled,
-                }
-            }
-            (Server::Workload, None) => Watched::default(),
+        let (installs, apps, namespace, remote) = match (server, self.remote.get()) {
+            (Server::Management, _) => (&stores.installs, &stores.apps, &self.facts.owner.namespace, None),
+            (Server::Workload, Some(remote)) => (
+                &remote.installs,
+                &remote.apps,
+                &settings.system_namespace,
+                Some(remote),
+            ),
+            (Server::Workload, None) => return Watched::default(),
+        };
+        // Asked first: what is listed afterwards may be missing below.
+        let filled = remote.is_none_or(|remote| remote.is_filled());
+        Watched {
+            install: get(installs, name, namespace),
+            app: get(apps, name, namespace),
+            first_seen: remote.and_then(|remote| remote.first_seen_run(name)),
+            filled,
         }
     }
 }
 
 fn get<K: Kept>(store: &Store<K>, name: &str, namespace: &str) -> Option<Arc<K>> {
     store.get(Some(namespace), name)
-}
-
-fn listed<K: Clone + Serialize + DeserializeOwned>(
-    read: kube::Result<ObjectList<K>>,
-) -> Result<Answer, Failure> {
-    let list = read.map_err(|error| failure(Server::Workload, &error))?;
-    let object = |item| Object(serde_json::to_value(item).unwrap_or_default());
-    Ok(Answer::Listed(list.items.iter().map(object).collect()))
 }
