@@ -2,18 +2,22 @@
 
 use std::{
     fmt,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use sluice_core::{
     cluster::ClusterRef,
-    compact::{Change, Kept, Objects, Packer},
+    compact::{Change, Kept, Objects, Packer, Recent},
 };
 use tokio::sync::watch;
+
+use crate::lock::lock;
 
 /// What is in memory of one kind. Cheap to clone; all clones are one.
 pub struct Store<K> {
     objects: Arc<RwLock<Objects<K>>>,
+    /// Changed only by those who hold the other lock, so that nothing outdated gets into it.
+    recent: Arc<Mutex<Recent<K>>>,
     filled: watch::Receiver<bool>,
 }
 
@@ -21,6 +25,7 @@ impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
         Self {
             objects: Arc::clone(&self.objects),
+            recent: Arc::clone(&self.recent),
             filled: self.filled.clone(),
         }
     }
@@ -36,7 +41,13 @@ impl<K: Kept> Store<K> {
     /// The object of this name; kinds without namespaces have none.
     #[must_use]
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        self.read().get(namespace, name).map(Arc::new)
+        let objects = self.read();
+        if let Some(found) = lock(&self.recent).get(namespace, name) {
+            return Some(found);
+        }
+        let found = Arc::new(objects.get(namespace, name)?);
+        lock(&self.recent).add(&found);
+        Some(found)
     }
 
     /// The objects that belong to a Cluster, of kinds that say so.
@@ -96,14 +107,18 @@ pub struct Writer<K> {
 }
 
 impl<K: Kept> Writer<K> {
-    /// The writer of an empty store.
+    /// The writer of an empty store, which keeps so many objects unpacked that were looked up last.
     #[must_use]
-    pub fn new(packer: Arc<Packer<K>>) -> Self {
+    pub fn new(packer: Arc<Packer<K>>, recent: usize) -> Self {
         let (sender, filled) = watch::channel(false);
         let objects = Arc::new(RwLock::new(Objects::new(Arc::clone(&packer))));
         Self {
             packer,
-            store: Store { objects, filled },
+            store: Store {
+                objects,
+                recent: Arc::new(Mutex::new(Recent::new(recent))),
+                filled,
+            },
             filled: sender,
         }
     }
@@ -123,30 +138,82 @@ impl<K: Kept> Writer<K> {
     pub(crate) fn put(&self, object: &K) -> Change {
         // Packed before anybody waits for the lock.
         match self.packer.pack(object) {
-            Ok(packed) => self.write().put(object, &packed),
+            Ok(packed) => {
+                let mut objects = self.write();
+                lock(&self.store.recent).forget(object);
+                objects.put(object, &packed)
+            }
             Err(error) => unreachable!("{:?} is no JSON: {error}", object.meta().name),
         }
     }
 
     /// An object is gone.
     pub(crate) fn remove(&self, object: &K) {
-        self.write().remove(object);
+        let mut objects = self.write();
+        lock(&self.store.recent).forget(object);
+        objects.remove(object);
     }
 
     /// The list is over. Returns what is gone.
     pub(crate) fn listed(&self) -> Vec<K> {
-        let gone = self.write().listed();
+        let mut objects = self.write();
+        let gone = objects.listed();
+        for object in &gone {
+            lock(&self.store.recent).forget(object);
+        }
+        drop(objects);
         self.filled.send_replace(true);
         gone
     }
 
     /// Nothing is known to be there.
     pub(crate) fn clear(&self) {
-        self.write().clear();
+        let mut objects = self.write();
+        lock(&self.store.recent).clear();
+        objects.clear();
+        drop(objects);
         self.filled.send_replace(true);
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Objects<K>> {
         self.store.objects.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_crds::foreign::Cluster;
+
+    use super::*;
+
+    fn cluster(name: &str, paused: bool) -> Cluster {
+        let meta =
+            json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": paused.to_string()});
+        serde_json::from_value(json!({"metadata": meta, "spec": {"paused": paused}})).unwrap()
+    }
+
+    /// Whichever way it changes, and whether or not it was looked up before.
+    #[test]
+    fn what_is_looked_up_is_as_it_is_now() {
+        let writer = Writer::<Cluster>::new(Arc::default(), 2);
+        let store = writer.store();
+        let paused = |name: &str| store.get(Some("ns"), name).map(|cluster| cluster.spec.paused);
+        for name in ["a", "b"] {
+            writer.put(&cluster(name, false));
+            assert_eq!((paused(name), paused(name)), (Some(false), Some(false)));
+        }
+        writer.put(&cluster("a", true));
+        assert_eq!((paused("a"), paused("b")), (Some(true), Some(false)));
+        writer.remove(&cluster("a", true));
+        assert_eq!(paused("a"), None);
+        writer.list();
+        assert_eq!(paused("b"), Some(false));
+        assert_eq!(writer.listed().len(), 1);
+        assert_eq!(paused("b"), None, "the list did not bring it");
+        writer.put(&cluster("c", false));
+        assert_eq!(paused("c"), Some(false));
+        writer.clear();
+        assert_eq!(paused("c"), None);
     }
 }

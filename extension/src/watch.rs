@@ -118,8 +118,9 @@ pub fn follow<K: Followed>(
     followed: Arc<Mutex<FollowedStore>>,
     on: impl FnMut(&Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send) {
-    let writer = Writer::new(packer);
-    let (store, seconds) = (writer.store(), lock(&followed).watch_seconds());
+    let seconds = lock(&followed).watch_seconds();
+    let writer = Writer::new(packer, lock(&followed).recent());
+    let store = writer.store();
     let following = Following {
         api,
         config: config.timeout(seconds),

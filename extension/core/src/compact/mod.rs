@@ -3,7 +3,9 @@
 mod kept;
 mod objects;
 mod packer;
+mod recent;
 
 pub use kept::Kept;
 pub use objects::{Change, Objects};
 pub use packer::{Packed, Packer};
+pub use recent::Recent;

@@ -12,6 +12,9 @@ use super::{Age, Backoff, Cap, FollowedKind, GivenUp, WATCH_SECONDS, WatchAnswer
 /// would be five minutes.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
 
+/// About as many Clusters are asked about in a second.
+const RECENT: usize = 32;
+
 /// The first delay before a watch that broke is tried again. Workload API servers restart in the middle of every upgrade.
 const MIN_DELAY: Duration = Duration::from_millis(200);
 
@@ -107,6 +110,12 @@ impl FollowedStore {
         } else {
             WATCH_TIMEOUT_SECONDS
         }
+    }
+
+    /// How many objects are kept unpacked that were looked up last: hooks are answered from what has an age.
+    #[must_use]
+    pub fn recent(&self) -> usize {
+        if self.dated { RECENT } else { 0 }
     }
 
     /// Whether a panic concerns this store alone.

@@ -45,7 +45,7 @@ fn management() -> ObjectServer {
 
 /// What passes over the configuration are made with.
 fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
-    let clusters = Writer::new(Arc::default());
+    let clusters = Writer::new(Arc::default(), 0);
     clusters.put(&cluster());
     let (client, dependents) = (server.client(), Dependents::default());
     let context = Context {
