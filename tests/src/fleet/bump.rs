@@ -49,9 +49,8 @@ pub(super) async fn measure(running: &mut Running<'_>, forms: &Forms, clusters: 
     let numbers = |first: u32| -> Vec<u32> { (first + 1..=first + clusters).collect() };
     let (waiting, hot) = (numbers(WAITING), numbers(HOT));
     let outcome = measured(running, forms, &store, &waiting, &hot).await;
-    for digit in [5, 6] {
-        store.delete(digit).await?;
-    }
+    store.delete(&forms.waiting, &bed.workloads, &waiting, 6).await?;
+    store.delete(&forms.cold, &bed.workloads, &hot, 5).await?;
     for number in hot {
         bed.workloads.contents().forget(&name(number));
     }
@@ -83,13 +82,12 @@ async fn measured(
     let asked = asked
         .filter(|asked| asked.cluster.is_some_and(|number| is_of(number, WAITING)))
         .count();
-    // One more waits since the beginning.
-    let minutes = REST.as_secs_f64() / 60.0 * f64::from(clusters + 1);
+    let minutes = REST.as_secs_f64() / 60.0 * f64::from(clusters);
     let waiting_requests_per_cluster_minute = as_f64(asked) / minutes;
     say(format_args!(
         "{clusters} waiting clusters: {waiting_requests_per_cluster_minute:.2} requests per cluster and minute"
     ));
-    store.delete(6).await?;
+    store.delete(&forms.waiting, &bed.workloads, waiting, 6).await?;
 
     store.write(&forms.cold, &bed.workloads, hot).await?;
     sleep(REST).await;

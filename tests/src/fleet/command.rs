@@ -112,7 +112,9 @@ async fn grow(bed: &Bed, arguments: &Arguments, setup: &Setup) -> Result<Vec<Ent
         forms.cold.bytes_of(BOOTSTRAP)
     ));
     let store = bed.store()?;
-    store.delete(6).await?;
+    store
+        .delete(&forms.waiting, &bed.workloads, &[seed::WAITING], 6)
+        .await?;
     let (mut entries, mut figures, mut there) = (Vec::new(), None, 1);
     for size in &arguments.sizes {
         let began = Instant::now();

@@ -1,5 +1,7 @@
 //! Copies of a cluster, written straight into etcd, as the API server would have stored them.
 
+use std::time::Duration;
+
 use aho_corasick::AhoCorasick;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -7,6 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use futures::{TryStreamExt as _, stream};
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::kinds::{Kind, OF_A_CLUSTER, SECRET};
 use super::objects::{Objects, name_of};
@@ -19,8 +22,8 @@ const KUBECONFIG: &str = "@kubeconfig@";
 /// Digits of a UID that the number of a cluster takes the place of.
 const DIGITS: usize = 5;
 
-/// Clusters of one transaction. etcd takes 128 writes, and 1.5 MiB.
-const AT_ONCE: usize = 4;
+/// How long Sluice may take to see that Clusters are gone.
+const SEEN: Duration = Duration::from_secs(5);
 
 /// Transactions that are under way at once.
 const UNDER_WAY: usize = 4;
@@ -106,6 +109,23 @@ impl Form {
             .unwrap_or_default()
     }
 
+    /// The objects in layers, none of which has two objects of a watched kind. What one transaction writes has one resourceVersion, and a
+    /// watch that goes on from there would miss the second one.
+    fn layers(&self) -> Vec<Vec<usize>> {
+        let mut layers: Vec<Vec<usize>> = Vec::new();
+        for (at, object) in self.objects.iter().enumerate() {
+            let earlier = self.objects[..at]
+                .iter()
+                .filter(|earlier| earlier.kind == object.kind);
+            let layer = if object.kind == SECRET { 0 } else { earlier.count() };
+            if layers.len() <= layer {
+                layers.resize_with(layer + 1, Vec::new);
+            }
+            layers[layer].push(at);
+        }
+        layers
+    }
+
     /// Keys and values of the copy with this number.
     fn copy(&self, prefix: &str, copy: u32, kubeconfig: &str) -> Vec<(String, String)> {
         let instead: Vec<String> = self
@@ -153,19 +173,29 @@ impl Store {
 
     /// Writes the copies with these numbers.
     pub(super) async fn write(&self, form: &Form, workloads: &Workloads, copies: &[u32]) -> Result<()> {
-        stream::iter(copies.chunks(AT_ONCE).map(Ok))
-            .try_for_each_concurrent(UNDER_WAY, |copies| async move {
-                let pairs = copies.iter().flat_map(|copy| form.copy(&self.prefix, *copy, &workloads.kubeconfig(&name(*copy))));
-                let puts: Vec<Value> = pairs
-                    .map(|(key, value)| json!({"request_put": {"key": BASE64_STANDARD.encode(key), "value": BASE64_STANDARD.encode(value)}}))
-                    .collect();
-                self.ask("/v3/kv/txn", &json!({"success": puts})).await
-            })
-            .await
+        self.each(form, workloads, copies, |(key, value)| {
+            json!({"request_put": {"key": BASE64_STANDARD.encode(key), "value": BASE64_STANDARD.encode(value)}})
+        })
+        .await
     }
 
-    /// Deletes all that belongs to clusters whose numbers begin with this digit.
-    pub(super) async fn delete(&self, digit: u8) -> Result<()> {
+    /// Deletes the copies with these numbers, whose names begin with this digit, and what was written for them meanwhile.
+    pub(super) async fn delete(
+        &self,
+        form: &Form,
+        workloads: &Workloads,
+        copies: &[u32],
+        digit: u8,
+    ) -> Result<()> {
+        self.each(
+            form,
+            workloads,
+            copies,
+            |(key, _)| json!({"request_delete_range": {"key": BASE64_STANDARD.encode(key)}}),
+        )
+        .await?;
+        // Sluice may have seen that a ClusterBootstrap was gone before it saw that its Cluster was.
+        sleep(SEEN).await;
         for kind in OF_A_CLUSTER {
             let key = kind.key(&self.prefix, &format!("fleet-{digit}"));
             // The key after the last one that begins so.
@@ -177,6 +207,26 @@ impl Store {
             self.ask("/v3/kv/deleterange", &range).await?;
         }
         Ok(())
+    }
+
+    /// Makes an operation of each key and value of each copy.
+    async fn each(
+        &self,
+        form: &Form,
+        workloads: &Workloads,
+        copies: &[u32],
+        operation: impl Fn(&(String, String)) -> Value + Copy,
+    ) -> Result<()> {
+        stream::iter(copies.iter().map(Ok))
+            .try_for_each_concurrent(UNDER_WAY, |copy| async move {
+                let pairs = form.copy(&self.prefix, *copy, &workloads.kubeconfig(&name(*copy)));
+                for layer in form.layers() {
+                    let operations: Vec<Value> = layer.into_iter().map(|at| operation(&pairs[at])).collect();
+                    self.ask("/v3/kv/txn", &json!({"success": operations})).await?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     async fn ask(&self, path: &str, body: &Value) -> Result<()> {
@@ -199,7 +249,7 @@ pub(super) fn is_copy(object: &Value, copy: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::kinds::CLUSTER;
+    use crate::fleet::kinds::{CLUSTER, WORKERS};
 
     fn form() -> Form {
         let cluster = CLUSTER.object("fleet-00000", json!({"metadata": {"uid": "8e4f1f2a-0000-4000-8000-0123456789ab", "resourceVersion": "7", "generation": 2}}));
@@ -231,6 +281,19 @@ mod tests {
         );
         assert_eq!(secret["data"]["value"], BASE64_STANDARD.encode("leads to 42"));
         assert!(is_copy(&secret, 42));
+    }
+
+    #[test]
+    fn no_transaction_has_two_objects_of_a_watched_kind() {
+        let uid = |number: u32| format!("8e4f1f2a-0000-4000-8000-{number:012}");
+        let kinds = [SECRET, SECRET, WORKERS, WORKERS, WORKERS, CLUSTER];
+        let objects = kinds.into_iter().zip(0..);
+        let objects = objects.map(|(kind, number)| {
+            let metadata = json!({"metadata": {"uid": uid(number)}});
+            (kind, kind.object(&format!("fleet-00000-{number}"), metadata))
+        });
+        let form = Form::from("fleet-00000", objects.collect()).unwrap();
+        assert_eq!(form.layers(), [vec![0, 1, 2, 5], vec![3], vec![4]]);
     }
 
     #[test]
