@@ -50,6 +50,23 @@ pub(super) struct Setup {
     pub(super) peer: Option<Peer>,
 }
 
+/// A moment, and the seconds of processors that the leader had taken by then.
+struct Mark {
+    at: Timestamp,
+    instant: Instant,
+    seconds: f64,
+}
+
+impl Mark {
+    async fn now(running: &Running<'_>) -> Result<Self> {
+        Ok(Self {
+            at: Timestamp::now(),
+            instant: Instant::now(),
+            seconds: Gauge::of(running.leader.id().await?).seconds()?,
+        })
+    }
+}
+
 /// The two replicas, running.
 pub(super) struct Running<'a> {
     pub(super) bed: &'a Bed,
@@ -77,14 +94,17 @@ pub(super) async fn measure<'a>(bed: &'a Bed, clusters: u32, setup: &Setup) -> R
     entry.start(&running, &leases).await?;
     entry.sweep(&mut running, clusters, began).await?;
     let requests = entry.rest(&mut running, setup.rest).await?;
+    // The second look may begin while the peer runs.
+    let since = Mark::now(&running).await?;
     if let Some(peer) = &setup.peer {
         let measured = peer::measure(bed, peer, clusters).await?;
         entry.peer_ready_s = Some(measured.ready_s);
         entry.peer_rss_mb = Some(measured.rss_mb);
     }
     if setup.looks {
+        let rate = requests / setup.rest.as_secs_f64();
         entry
-            .second_look(&mut running, clusters, requests / setup.rest.as_secs_f64(), began)
+            .second_look(&mut running, clusters, rate, began, &since)
             .await?;
     }
     entry.catalogue(&mut running, clusters).await?;
@@ -210,19 +230,23 @@ impl Entry {
         Ok(as_f64(management + workload))
     }
 
-    /// The second look at every cluster. `rate` requests a second are none of it.
+    /// The second look at every cluster, some time `since` then. `rate` requests a second are none of it.
     async fn second_look(
         &mut self,
         running: &mut Running<'_>,
         clusters: u32,
         rate: f64,
         started: Timestamp,
+        since: &Mark,
     ) -> Result<()> {
         let sync_period = Duration::from_secs_f64(self.sync_period_s);
-        let (began, from) = (Timestamp::now(), Instant::now());
+        let &Mark {
+            at: began,
+            instant: from,
+            seconds: before,
+        } = since;
         let leader = Gauge::of(running.leader.id().await?);
-        let before = leader.seconds()?;
-        let since_start = Duration::try_from(began.duration_since(started)).unwrap_or_default();
+        let since_start = Duration::try_from(Timestamp::now().duration_since(started)).unwrap_or_default();
         // Jitter, and as long as the first look took.
         let patience = (sync_period.mul_f64(1.3)
             + Duration::from_secs_f64(2.0 * self.first_sweep_s.unwrap_or_default()))
