@@ -10,7 +10,7 @@ use clap::Parser;
 
 use super::bed::Bed;
 use super::kinds::{BOOTSTRAP, CLUSTER};
-use super::measure::{Setup, measure};
+use super::measure::{Setup, measure, sync_period};
 use super::peer::Peer;
 use super::report::{self, Entry};
 use super::{bump, plot, seed};
@@ -77,8 +77,10 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
         "--sizes {sizes:?} has to go from small to large, between 1 and {LARGEST}"
     );
     let began = Instant::now();
+    let rest = Duration::from_secs(arguments.rest);
     let setup = Setup {
-        rest: Duration::from_secs(arguments.rest),
+        rest,
+        sync_period: sync_period(sizes.last().copied().unwrap_or_default(), rest),
         looks: !arguments.one_look,
         peer: if arguments.without_peer {
             None
@@ -102,7 +104,7 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
 
 /// Grows the fleet from size to size, and measures each.
 async fn grow(bed: &Bed, arguments: &Arguments, setup: &Setup) -> Result<Vec<Entry>> {
-    let forms = seed::grow(bed).await?;
+    let forms = seed::grow(bed, setup.sync_period).await?;
     seed::check(&forms)?;
     say(format_args!(
         "a cluster has {} objects and {} bytes on the management cluster; its Cluster {}, its ClusterBootstrap {}",

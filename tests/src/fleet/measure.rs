@@ -44,6 +44,8 @@ const BUSY: f64 = 0.1;
 pub(super) struct Setup {
     /// How long nothing is done before memory is measured.
     pub(super) rest: Duration,
+    /// The sync period of every replica. It is in the PackageInstalls, so that another one would have to be written to all of them.
+    pub(super) sync_period: Duration,
     /// Whether each cluster is looked at for the second time.
     pub(super) looks: bool,
     /// The program that Sluice is compared with.
@@ -77,7 +79,7 @@ pub(super) struct Running<'a> {
 
 /// Measures a fleet of so many clusters, whose numbers begin at 0. The replicas run on.
 pub(super) async fn measure<'a>(bed: &'a Bed, clusters: u32, setup: &Setup) -> Result<(Entry, Running<'a>)> {
-    let sync_period = sync_period(clusters, setup.rest);
+    let sync_period = setup.sync_period;
     let mut entry = Entry::of(clusters, sync_period);
     let leases = Api::<Lease>::namespaced(bed.client(), "sluice-system");
     // A holder that was killed would be waited for.
@@ -116,8 +118,8 @@ pub(super) async fn measure<'a>(bed: &'a Bed, clusters: u32, setup: &Setup) -> R
 }
 
 /// Long enough for a first look at every cluster, the rest and the peer; short enough for a second look in the time of the bench.
-fn sync_period(clusters: u32, rest: Duration) -> Duration {
-    rest + Duration::from_secs(25) + Duration::from_millis(u64::from(clusters) * 16)
+pub(super) fn sync_period(clusters: u32, rest: Duration) -> Duration {
+    rest + Duration::from_secs(25 + u64::from(clusters) * 16 / 1000)
 }
 
 impl Entry {
@@ -429,7 +431,7 @@ mod tests {
     #[test]
     fn there_is_time_for_a_look_at_every_cluster_before_the_next_one() {
         let rest = Duration::from_mins(1);
-        assert_eq!(sync_period(100, rest), Duration::from_millis(86_600));
+        assert_eq!(sync_period(100, rest), Duration::from_secs(86));
         assert_eq!(sync_period(10_000, rest), Duration::from_secs(245));
     }
 }

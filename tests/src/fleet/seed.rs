@@ -33,7 +33,7 @@ pub(super) struct Forms {
 }
 
 /// Makes one cluster of each form, and has Sluice bring them to rest.
-pub(super) async fn grow(bed: &Bed) -> Result<Forms> {
+pub(super) async fn grow(bed: &Bed, sync_period: Duration) -> Result<Forms> {
     let objects = bed.objects();
     bed.workloads.write(
         &name(0),
@@ -51,7 +51,7 @@ pub(super) async fn grow(bed: &Bed) -> Result<Forms> {
         )
         .await?;
     }
-    let replica = bed.replica("seed", Duration::from_mins(10))?;
+    let replica = bed.replica("seed", sync_period)?;
     replica.restart().await?;
     wait::until("Sluice to bring the first clusters to rest", PATIENCE, || async {
         for number in [0, WAITING] {
