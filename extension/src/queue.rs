@@ -1,7 +1,7 @@
 //! Which object has its turn: what is woken waits here, and each object has one pass at a time.
 
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     hash::Hash,
     pin::pin,
     sync::{Arc, OnceLock},
@@ -11,7 +11,7 @@ use std::{
 use futures::{Stream, StreamExt as _, channel::mpsc, stream, stream::FuturesUnordered};
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 /// What is woken, from those who wake to the one who takes turns. Before [`Self::listen`] nothing is kept: a replica that does not lead may
 /// run for months, and begins with everything anyway. Cheap to clone; all clones are one.
@@ -50,9 +50,35 @@ impl<T> Feed<T> {
     }
 }
 
+/// When an item has its turn again whose pass ended in a panic.
+const AFTER_PANIC: Duration = Duration::from_mins(1);
+
+/// What waits for its turn, in the order in which it came.
+#[derive(Debug)]
+struct Due<T> {
+    order: VecDeque<T>,
+    known: HashSet<T>,
+}
+
+impl<T: Clone + Eq + Hash> Due<T> {
+    fn add(&mut self, item: T) {
+        if self.known.insert(item.clone()) {
+            self.order.push_back(item);
+        }
+    }
+
+    /// The first one that is not busy.
+    fn take(&mut self, busy: &HashSet<T>) -> Option<T> {
+        let at = self.order.iter().position(|item| !busy.contains(item))?;
+        let item = self.order.remove(at)?;
+        self.known.remove(&item);
+        Some(item)
+    }
+}
+
 /// Calls `pass` for each item of `woken`, so many at once and no two for the same item, until `stop` or the end of `woken`; then it
 /// waits for those that run. What a pass returns is the time after which the item has its turn again; `None` leaves it to be woken.
-/// What is woken during its pass has another one after it.
+/// What is woken during its pass has another one after it. Turns are taken in the order in which they are due, and each pass is a task.
 pub(crate) async fn run<T, F>(
     woken: impl Stream<Item = T>,
     concurrency: u16,
@@ -60,29 +86,27 @@ pub(crate) async fn run<T, F>(
     mut pass: impl FnMut(T) -> F,
 ) where
     T: Clone + Eq + Hash + Unpin,
-    F: Future<Output = Option<Duration>>,
+    F: Future<Output = Option<Duration>> + Send + 'static,
 {
     let (again, waiting) = mpsc::unbounded();
     let now = |message| ScheduleRequest {
         message,
         run_at: Instant::now(),
     };
-    let mut queue = pin!(scheduler(stream::select(woken.map(now), waiting)));
+    let mut schedule = pin!(scheduler(stream::select(woken.map(now), waiting)));
+    let mut due = Due::<T> {
+        order: VecDeque::new(),
+        known: HashSet::new(),
+    };
     let (mut running, mut busy) = (FuturesUnordered::new(), HashSet::new());
     loop {
-        let full = running.len() >= usize::from(concurrency);
-        let next = async {
-            // What is due is taken over meanwhile.
-            if full {
-                queue.as_mut().hold().next().await
-            } else {
-                queue
-                    .as_mut()
-                    .hold_unless(|item| !busy.contains(item))
-                    .next()
-                    .await
-            }
-        };
+        while running.len() < usize::from(concurrency)
+            && let Some(item) = due.take(&busy)
+        {
+            busy.insert(item.clone());
+            let task = AbortOnDropHandle::new(tokio::spawn(pass(item.clone())));
+            running.push(async move { (item, task.await.unwrap_or(Some(AFTER_PANIC))) });
+        }
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
@@ -93,11 +117,7 @@ pub(crate) async fn run<T, F>(
                     let _ends = again.unbounded_send(ScheduleRequest { message: item, run_at });
                 }
             }
-            Some(item) = next => {
-                busy.insert(item.clone());
-                let whole = pass(item.clone());
-                running.push(async move { (item, whole.await) });
-            }
+            Some(item) = schedule.next() => due.add(item),
         }
     }
     while running.next().await.is_some() {}
@@ -176,21 +196,66 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn passes_that_run_come_to_their_end() {
         let ((wakes, woken), stop) = (mpsc::unbounded(), CancellationToken::new());
-        let ended = AtomicUsize::new(0);
+        let ended = Arc::<AtomicUsize>::default();
         for item in ["a", "b", "c"] {
             wakes.unbounded_send(item).unwrap();
         }
-        let passes = run(woken, 2, &stop, |_| async {
-            sleep(SECOND).await;
-            ended.fetch_add(1, Relaxed);
-            None
+        let passes = run(woken, 2, &stop, |_| {
+            let ended = Arc::clone(&ended);
+            async move {
+                sleep(SECOND).await;
+                ended.fetch_add(1, Relaxed);
+                None
+            }
         });
         let stopping = async {
             advance(SECOND / 2).await;
             stop.cancel();
         };
         tokio::join!(passes, stopping);
-        assert_eq!(ended.into_inner(), 2, "none begins any more");
+        assert_eq!(ended.load(Relaxed), 2, "none begins any more");
+    }
+
+    /// However often some of them are woken.
+    #[tokio::test(start_paused = true)]
+    async fn each_has_its_turn_where_there_are_more_than_slots() {
+        let (wakes, began) = started(1, None);
+        let items = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        for second in 0..40 {
+            for item in &items[..4] {
+                wakes.unbounded_send(item).unwrap();
+            }
+            if second == 0 {
+                for item in &items[4..] {
+                    wakes.unbounded_send(item).unwrap();
+                }
+            }
+            sleep(SECOND).await;
+        }
+        let began = began.lock().unwrap();
+        for item in items {
+            let first = began.iter().find(|(_, other)| *other == item).unwrap();
+            assert!(first.0 < 10, "{item} had its first turn in second {}", first.0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_whose_pass_panics_has_its_turn_again() {
+        let ((wakes, woken), passes) = (mpsc::unbounded(), Arc::<AtomicUsize>::default());
+        wakes.unbounded_send("a").unwrap();
+        let counted = Arc::clone(&passes);
+        tokio::spawn(async move {
+            let pass = |_| {
+                let first = counted.fetch_add(1, Relaxed) == 0;
+                async move {
+                    assert!(!first, "a bug");
+                    None
+                }
+            };
+            run(woken, 1, &CancellationToken::new(), pass).await;
+        });
+        sleep(AFTER_PANIC + SECOND).await;
+        assert_eq!(passes.load(Relaxed), 2);
     }
 
     #[test]

@@ -120,8 +120,9 @@ pub async fn run(
     });
     let all = stream::iter(ctx.stores.clusters.names());
     let woken = stream::select(all.chain(triggers), probes);
+    let heart = Arc::new(heart);
     queue::run(woken, concurrency, &stop, |cluster| {
-        let (ctx, heart) = (Arc::clone(&ctx), &heart);
+        let (ctx, heart) = (Arc::clone(&ctx), Arc::clone(&heart));
         async move {
             let again = turn(&cluster, &ctx).await;
             heart.beat();

@@ -92,12 +92,12 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
             name: kind.resource.kind.as_str().into(),
             kind,
         };
-        run_kind(of_kind, concurrency, stop.clone())
+        run_kind(Arc::new(of_kind), concurrency, stop.clone())
     });
     futures::future::join_all(controllers).await;
 }
 
-async fn run_kind(ctx: OfKind, concurrency: u16, stop: CancellationToken) {
+async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
     let shared = &ctx.shared;
     let wakes = shared.dependents.wakes(&ctx.name);
     let configs = Api::<DynamicObject>::all_with(shared.client.clone(), &ctx.kind.resource);
@@ -117,7 +117,10 @@ async fn run_kind(ctx: OfKind, concurrency: u16, stop: CancellationToken) {
         followed,
         changed,
     );
-    let queue = queue::run(wakes, concurrency, &stop, |name| turn(&ctx, &store, name));
+    let queue = queue::run(wakes, concurrency, &stop, |name| {
+        let (ctx, store) = (Arc::clone(&ctx), store.clone());
+        async move { turn(&ctx, &store, name).await }
+    });
     // It is followed for as long as passes run.
     tokio::select! {
         () = queue => {}
