@@ -62,9 +62,10 @@ impl<K: Kept> Store<K> {
         self.read().iter().map(Arc::new).collect()
     }
 
-    /// Calls `each` with one object after the other.
-    pub fn for_each(&self, each: impl FnMut(K)) {
-        self.read().iter().for_each(each);
+    /// The same, which is not kept unpacked: for those who look at one object after the other.
+    #[must_use]
+    pub fn peek(&self, namespace: Option<&str>, name: &str) -> Option<K> {
+        self.read().get(namespace, name)
     }
 
     /// Namespace and name of each object.

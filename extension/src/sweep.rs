@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::{Stream, StreamExt as _};
 use sluice_core::concern::{Shared, Sweep};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::{
+    task::yield_now,
+    time::{Instant, interval, timeout_at},
+};
 use tracing::info;
 
 use crate::{stores::Stores, triggers::Triggers};
@@ -20,24 +23,33 @@ const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Wakes whatever is concerned by `changes` for as long as it is polled.
 pub async fn run(stores: Stores, mut changes: impl Stream<Item = Shared> + Unpin, triggers: Triggers) {
-    let mut sweep = Sweep::default();
+    let (mut sweep, mut batches) = (Sweep::default(), interval(BETWEEN));
     loop {
         tokio::select! {
-            Some(first) = changes.next() => {
-                let shared = together(first, &mut changes).await;
-                stores.clusters.for_each(|cluster| {
-                    let meta = &cluster.metadata;
-                    let name = meta.name.as_deref().unwrap_or_default();
-                    let bootstrap = stores.bootstraps.get(meta.namespace.as_deref(), name);
-                    sweep.add(&shared, &cluster, bootstrap.as_deref());
-                });
-                info!(changes = shared.len(), clusters = sweep.left(), "Looking again at Clusters that rest on what has changed");
-            }
-            () = sleep(BETWEEN), if sweep.left() > 0 => {
+            biased;
+            _ = batches.tick(), if sweep.left() > 0 => {
                 for cluster in sweep.next(BATCH) {
                     triggers.wake(cluster);
                 }
             }
+            Some(first) = changes.next() => {
+                let shared = together(first, &mut changes).await;
+                look(&stores, &shared, &mut sweep).await;
+                info!(changes = shared.len(), clusters = sweep.left(), "Looking again at Clusters that rest on what has changed");
+            }
+        }
+    }
+}
+
+/// Finds the Clusters that are concerned. Others have their turn meanwhile, readers and writers of the stores among them.
+async fn look(stores: &Stores, shared: &BTreeSet<Shared>, sweep: &mut Sweep) {
+    for (count, named) in stores.clusters.names().into_iter().enumerate() {
+        let (namespace, name) = (Some(named.namespace()), named.name());
+        if let Some(cluster) = stores.clusters.peek(namespace, name) {
+            sweep.add(shared, &cluster, || stores.bootstraps.peek(namespace, name));
+        }
+        if count % BATCH == BATCH - 1 {
+            yield_now().await;
         }
     }
 }
@@ -56,6 +68,8 @@ mod tests {
     use futures::FutureExt as _;
     use serde_json::{Value, json};
     use sluice_crds::labels::label;
+
+    use tokio::time::sleep;
 
     use super::*;
     use crate::{freshness::tests::Frozen, news::News};
@@ -95,5 +109,25 @@ mod tests {
         names.sort_unstable();
         let expected: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
         assert_eq!(names, expected);
+    }
+
+    /// Of a class that nobody uses, for example.
+    #[tokio::test(start_paused = true)]
+    async fn changes_that_do_not_end_keep_no_cluster_from_being_woken() {
+        let news = News::default();
+        let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &news);
+        tokio::spawn(following);
+        stores.synced().await;
+        let mut woken = Box::pin(news.triggers.listen());
+        let changes = news.sweeps.listen();
+        tokio::spawn(run(stores, changes, news.triggers.clone()));
+        news.sweeps.send(Shared::Release("new".to_owned()));
+        for number in 0..500 {
+            news.sweeps
+                .send(Shared::Class("team-b".to_owned(), format!("class-{number}")));
+            sleep(Duration::from_millis(10)).await;
+        }
+        let count = std::iter::from_fn(|| woken.next().now_or_never().flatten()).count();
+        assert_eq!(count, 10);
     }
 }

@@ -15,10 +15,10 @@ const EDGE: &str = "reads, watches, writes, reports";
 const PARTS: [(&str, &[&str]); 5] = [
     (EDGE, &[
         "contract", "control_plane", "controllers", "events", "freshness", "index", "kind_watch", "news", "retrigger", "remote", "runner", "stores",
-        "sweep", "triggers", "watch",
+        "triggers", "watch",
     ]),
     ("serves", &["health", "metrics", "serve", "telemetry"]),
-    ("keeps in memory, and gives turns", &["queue", "store"]),
+    ("keeps in memory, and gives turns", &["queue", "store", "sweep"]),
     ("leads", &["fence", "leader", "leadership"]),
     ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "run"]),
 ];

@@ -42,21 +42,25 @@ enum Concern {
 /// Clusters that are woken because something has changed.
 #[derive(Debug, Default)]
 pub struct Sweep {
-    waiting: Vec<ClusterRef>,
+    waiting: BTreeSet<ClusterRef>,
     resting: BTreeSet<ClusterRef>,
 }
 
 impl Sweep {
-    /// Takes in a Cluster, if it is concerned by what has changed.
+    /// Takes in a Cluster, if it is concerned by what has changed. `bootstrap` looks its ClusterBootstrap up.
     pub fn add(
         &mut self,
         changed: &BTreeSet<Shared>,
         cluster: &Cluster,
-        bootstrap: Option<&ClusterBootstrap>,
+        bootstrap: impl FnOnce() -> Option<ClusterBootstrap>,
     ) {
-        match concern(changed, cluster, bootstrap) {
+        let is_of_others = |shared: &Shared| matches!(shared, Shared::Class(namespace, name) if !is_of_class(cluster, namespace, name));
+        if changed.iter().all(is_of_others) {
+            return;
+        }
+        match concern(changed, cluster, bootstrap().as_ref()) {
             Concern::None => {}
-            Concern::Waiting => self.waiting.push(ClusterRef::of(cluster)),
+            Concern::Waiting => drop(self.waiting.insert(ClusterRef::of(cluster))),
             Concern::Resting => drop(self.resting.insert(ClusterRef::of(cluster))),
         }
     }
@@ -69,7 +73,7 @@ impl Sweep {
 
     /// The next ones: all that wait, and so many of those at rest.
     pub fn next(&mut self, most: usize) -> Vec<ClusterRef> {
-        let mut next = std::mem::take(&mut self.waiting);
+        let mut next: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
         next.extend(std::iter::from_fn(|| self.resting.pop_first()).take(most));
         next
     }
@@ -205,9 +209,13 @@ mod tests {
             cluster
         };
         for name in ["a", "b", "b", "c"] {
-            sweep.add(&changed, &named(name), Some(&bootstrap(Some("Completed"))));
+            sweep.add(&changed, &named(name), || {
+                Some(ClusterBootstrap::clone(&bootstrap(Some("Completed"))))
+            });
         }
-        sweep.add(&changed, &named("d"), None);
+        for _ in 0..2 {
+            sweep.add(&changed, &named("d"), || None);
+        }
         assert_eq!(sweep.left(), 4, "each once");
         let mut next = || {
             let next: Vec<String> = sweep
