@@ -9,7 +9,7 @@ use sluice_crds::{
     run::ClusterBootstrapTemplate,
 };
 
-use super::{Contact, Failure, Resource, Watched};
+use super::{Contact, Failure, Resource, Server, Watched};
 
 /// An object as an API server has it. Its text is not shown: it may be a Secret.
 #[derive(Clone)]
@@ -71,11 +71,23 @@ impl Answer {
         number.map_or_else(|why| Self::NotConnected(why.to_string()), Self::Connected)
     }
 
-    /// The objects of a list, as an API server sends it.
+    /// The objects of a list, as the API server of a workload sends it. What is no list is a failure: something else has answered, such as
+    /// a proxy, and an empty list would say that nothing is there.
     #[must_use]
     pub fn of_list(mut list: Value) -> Self {
-        let items = list["items"].as_array_mut().map(std::mem::take);
-        Self::Listed(items.into_iter().flatten().map(Object).collect())
+        let is_list = list
+            .get("kind")
+            .and_then(Value::as_str)
+            .is_some_and(|kind| kind.ends_with("List"));
+        match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) if is_list => Self::Listed(items.into_iter().map(Object).collect()),
+            // So Go writes none.
+            Some(Value::Null) if is_list => Self::Listed(Vec::new()),
+            _ => Self::Failed(Failure::other(
+                Server::Workload,
+                "the answer is no list of objects",
+            )),
+        }
     }
 
     /// About how many bytes its objects take.
@@ -117,5 +129,27 @@ mod tests {
             "apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "one"}, "spec": {"a": 1},
         });
         assert_eq!(listed, whole);
+    }
+
+    #[test]
+    fn what_is_no_list_is_no_empty_list() {
+        let items = |list: Value| match Answer::of_list(list) {
+            Answer::Listed(objects) => Some(objects.len()),
+            _ => None,
+        };
+        assert_eq!(items(json!({"kind": "SecretList", "items": [{}, {}]})), Some(2));
+        // As Go writes none.
+        assert_eq!(items(json!({"kind": "SecretList", "items": null})), Some(0));
+        for other in [
+            json!({}),
+            json!(null),
+            json!([]),
+            json!("ok"),
+            json!({"message": "cluster unavailable"}),
+            json!({"kind": "Status", "items": null}),
+            json!({"kind": "SecretList", "items": {}}),
+        ] {
+            assert_eq!(items(other.clone()), None, "{other}");
+        }
     }
 }
