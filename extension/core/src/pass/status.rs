@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_crds::run::{
-    ClusterBootstrap, ClusterBootstrapStatus, Condition, Outcome, PackageRecord, UpgradeRecord,
+    ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook, Outcome, PackageRecord, UpgradeRecord,
 };
 
 use super::{
@@ -51,6 +51,19 @@ fn lately(known: &Known<'_>, least: Duration, most: Duration) -> Duration {
     (still / 10).clamp(least, most)
 }
 
+/// Whether Cluster API may go on with an upgrade because of a gate that a package which fails would close.
+fn lets_an_upgrade_go_on(record: &UpgradeRecord) -> bool {
+    use Hook::{BeforeClusterUpgrade, BeforeControlPlaneUpgrade, BeforeWorkersUpgrade};
+    let before = |hook| {
+        matches!(
+            hook,
+            BeforeClusterUpgrade | BeforeControlPlaneUpgrade | BeforeWorkersUpgrade
+        )
+    };
+    let is_upgrade = record.from.as_ref().is_some_and(|from| *from != record.to);
+    is_upgrade && record.outcome.is_none() && record.gates.iter().any(|gate| gate.open && before(gate.hook))
+}
+
 /// Computes and writes the status of `bootstrap`.
 pub(super) fn status(
     known: &Known<'_>,
@@ -85,7 +98,12 @@ pub(super) fn status(
         // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
         (Some(_), _) if record.outcome == Some(Outcome::Completed) => WITH_PROBLEM,
         // An upgrade that is under way, or a connection that is opened again, is looked at soon.
-        _ if packages.connected || !matches!(packages.reach, Reach::NotYet(_)) => unwatched(known),
+        _ if packages.connected
+            || !matches!(packages.reach, Reach::NotYet(_))
+            || lets_an_upgrade_go_on(&record) =>
+        {
+            unwatched(known)
+        }
         _ => effects.memory.wait(&found.owner.uid, known.began.instant),
     };
     if packages.connected {
@@ -261,7 +279,9 @@ pub(super) fn observe<'a>(
     packages: &'a Packages,
 ) -> Observed<'a> {
     let judged = packages.judged.as_slice();
-    let is_known = packages.next_look.is_none() && judged.len() == packages.planned.len();
+    // What a look has not seen says nothing of another release.
+    let is_unseen = matches!(packages.periodic_look, PeriodicLook::Unseen(_));
+    let is_known = packages.next_look.is_none() && !is_unseen && judged.len() == packages.planned.len();
     let resolved = ResolvedRelease::of(bootstrap).resolved(&validated.progress);
     Observed {
         tkr: validated.release.as_deref(),

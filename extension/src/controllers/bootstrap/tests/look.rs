@@ -5,7 +5,8 @@ use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, KUBE_SYSTEM, PACKAGES, VERSION, World, change, cluster, package_of, values,
+    BOOTSTRAP, CLUSTER, KUBE_SYSTEM, PACKAGES, RELEASE, TEMPLATES, VERSION, World, change, cluster,
+    package_of, put_release, values,
 };
 
 /// `--sync-period` of the world.
@@ -285,6 +286,29 @@ async fn a_workload_that_cannot_be_looked_at_is_said_if_it_lasts() {
     let due = due.shown().await;
     assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
     assert_eq!(due.world.record(), record);
+}
+
+/// Another release of the version with the same packages: all that is recorded of them is known from before.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_not_taken_over_by_a_look_that_saw_nothing() {
+    const OTHER: &str = "v1.36.3---test.2";
+    let due = Due::completed().await;
+    let management = &due.world.management;
+    put_release(management, OTHER, VERSION);
+    let template = management.get(&format!("{TEMPLATES}/{RELEASE}")).unwrap();
+    management.put(&format!("{TEMPLATES}/{OTHER}"), template);
+    management.edit(CLUSTER, |cluster| {
+        cluster["metadata"]["labels"][label::TKR] = json!(OTHER);
+    });
+    due.world.workload.refuse(KUBE_SYSTEM, 503);
+    let mut due = due;
+    for _ in 0..3 {
+        due = due.shown().await;
+        due.pass().await;
+    }
+    let record = due.world.record();
+    assert_eq!(record.label, OTHER, "{record:?}");
+    assert_eq!(record.outcome, None, "{record:?}");
 }
 
 /// It lists nothing, and everything is deployed and proven there.

@@ -79,3 +79,19 @@ async fn a_cluster_without_cluster_bootstrap_is_looked_at_ever_later() {
     let later = pass().await;
     assert!((45_000..=60_000).contains(&again(&later)), "{later:?}");
 }
+
+/// A package may fail meanwhile, and the gate would stay open until the next look.
+#[tokio::test(start_paused = true)]
+async fn an_open_gate_is_looked_at_soon_however_long_its_kubeconfig_is_missing() {
+    let world = Box::pin(World::released()).await;
+    let leader = world.leader().await;
+    world.management.remove(KUBECONFIG);
+    for _ in 0..2 {
+        let done = one_pass(&cluster(&leader), &leader).await.unwrap();
+        let Done::RequeueAfter(time) = done else {
+            panic!("{done:?}");
+        };
+        assert!(time <= Duration::from_secs(10), "{time:?}");
+        sleep(Duration::from_mins(10)).await;
+    }
+}
