@@ -6,14 +6,19 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, UpgradeRecord};
+use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, PackageState, UpgradeRecord};
 
-use super::{Known, effects::Effects, packages::Packages, plan::Planned, validate::Validated};
+use super::{
+    Known, effects::Effects, packages::Packages, plan::Planned, status::since_written, validate::Validated,
+};
 use crate::{
     bootstrap::packages,
     proof::{Standing, standing},
     record::is_ready,
 };
+
+/// So long after its status was written a settled Cluster stays hot whose packages are deployed again: mostly they are proven soon.
+const HOT_FOR: Duration = Duration::from_mins(1);
 
 /// What the packages of a Cluster at rest are planned from, as a hash, except for what is read: values and what provides them. `None`
 /// where it may be on its way to something else.
@@ -48,9 +53,14 @@ pub(super) fn rests(
     rests.then(|| until_look(known, effects)).flatten()
 }
 
-/// Whether an upgrade is completed, and each of its packages is proven still.
+/// Whether an upgrade is completed, and each of its packages is proven still, or has failed since: only a look shows another thing.
 fn is_settled(record: &UpgradeRecord) -> bool {
-    record.outcome == Some(Outcome::Completed) && record.packages.iter().all(is_ready)
+    let is_settled = |package| is_ready(package) || has_failed(package);
+    record.outcome == Some(Outcome::Completed) && record.packages.iter().all(is_settled)
+}
+
+fn has_failed(package: &PackageRecord) -> bool {
+    package.state == PackageState::Failed
 }
 
 fn until_look(known: &Known<'_>, effects: &mut Effects) -> Option<Duration> {
@@ -81,6 +91,12 @@ pub(super) enum AtRest {
     No,
 }
 
+/// Whether packages of a completed upgrade may be proven in a moment.
+fn is_deployed_again(known: &Known<'_>, record: &UpgradeRecord) -> bool {
+    let written = since_written(known).is_some_and(|written| written < HOT_FOR);
+    written && !record.packages.iter().any(has_failed)
+}
+
 impl Packages {
     /// What is to be done, by the record and by the time of the last look. Packages that were edited in place concern every settled
     /// cluster at once, so each leaves them as they were until its next look.
@@ -98,10 +114,13 @@ impl Packages {
             return AtRest::No;
         }
         let standing = standing(&record.packages, self.planned.iter().map(Planned::target));
-        match (standing, until_look(known, effects)) {
+        let (left, is_hot) = (until_look(known, effects), effects.memory.is_hot());
+        match (standing, left) {
             (Standing::Open, _) | (Standing::Edited, None) => AtRest::No,
-            (Standing::Proven | Standing::Edited, Some(left)) => AtRest::For(left),
-            (Standing::Proven, None) => AtRest::LookIsDue,
+            (Standing::Unproven, _) if is_hot && is_deployed_again(known, record) => AtRest::No,
+            (Standing::Unproven, _) if is_hot => AtRest::LookIsDue,
+            (Standing::Proven | Standing::Unproven | Standing::Edited, Some(left)) => AtRest::For(left),
+            (Standing::Proven | Standing::Unproven, None) => AtRest::LookIsDue,
         }
     }
 

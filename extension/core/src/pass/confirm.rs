@@ -9,12 +9,12 @@ use sluice_crds::{
 };
 
 use super::{
-    Failure, Known, Server, Sight, Step, Stop,
+    Known, Server, Sight, Step, Stop,
     ask::Key,
     effects::Effects,
     failure::silent,
     install::pair,
-    packages::Packages,
+    packages::{Packages, PeriodicLook},
     plan::Planned,
     stop::{needs_of, together},
     validate::Validated,
@@ -62,7 +62,7 @@ pub(super) fn confirm(
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
 ) -> Step<()> {
-    if !packages.connected {
+    if !packages.connected && packages.periodic_look != PeriodicLook::Seen {
         return Ok(());
     }
     // PackageInstalls and Apps last: what kapp-controller says is what changes most.
@@ -70,13 +70,15 @@ pub(super) fn confirm(
     let (looks, (uid, pairs)) = match read {
         Ok(read) => read,
         Err(Stop::Failed(failure)) if failure.server == Server::Workload => {
-            silent_meanwhile(known, packages, &failure);
+            packages.reach = Reach::NotYet(silent(&failure));
+            judge_unconfirmed(known, packages);
             return Ok(());
         }
         Err(stop) => return Err(stop),
     };
     if packages.workload_uid.as_deref() != Some(uid.as_str()) {
         packages.lose(effects);
+        judge_unconfirmed(known, packages);
         return Ok(());
     }
     let looks: Vec<Look> = looks
@@ -158,10 +160,8 @@ fn at<'a>(known: &Known<'a>, planned: &Planned) -> (Server, Option<&'a str>) {
     (planned.server(), Some(namespace))
 }
 
-/// The workload does not answer any more. What was judged from its watches was not confirmed: what was proven before stays, and nothing
-/// else is.
-fn silent_meanwhile(known: &Known<'_>, packages: &mut Packages, failure: &Failure) {
-    packages.reach = Reach::NotYet(silent(failure));
+/// What was judged from watches, or at a look, was not confirmed: what was proven before stays, and nothing else is.
+fn judge_unconfirmed(known: &Known<'_>, packages: &mut Packages) {
     let record = known.facts.record();
     let last = record.and_then(|record| record.workload_uid.as_deref());
     for (planned, judged) in packages.planned.iter().zip(&mut packages.judged) {

@@ -1,7 +1,7 @@
 //! The periodic look at a settled Cluster: whether its packages, and all that they need, are as they are recorded.
 //!
-//! It lists each kind once, over a connection without watches, and writes nothing. Where something differs the pass goes on as one over any
-//! other Cluster, which puts it right and records it.
+//! It lists each kind once, over a connection without watches, and writes nothing. Where only kapp-controller has something to do, what was
+//! seen is recorded. Where anything else differs the pass goes on as one over any other Cluster, which puts it right and records it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use serde_json::Value;
 use sluice_crds::{
     foreign::{App, PackageInstall},
-    run::{ClusterBootstrap, PackageState},
+    run::ClusterBootstrap,
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     known::typed,
     packages::{Packages, PeriodicLook, watched},
     plan::Planned,
-    status::is_recorded,
+    status::{Recorded, compare_with_record},
     stop::{needs_of, together},
     validate::Validated,
     workload::{Reach, connect},
@@ -36,6 +36,8 @@ use crate::{
 pub(super) enum Looked {
     /// Everything is as it is recorded.
     AsRecorded,
+    /// How far packages are is not, and nothing has to be written for them but the status.
+    ToRecord,
     /// Something is not; what, if the record does not say it.
     Differs(Option<String>),
     /// The workload cannot be looked at.
@@ -138,18 +140,32 @@ fn compare(
         return Ok(Looked::Differs(Some(what)));
     }
     workload.judge(known, uid, packages)?;
-    if is_recorded(known, validated, bootstrap, packages)? {
-        return Ok(Looked::AsRecorded);
+    if let Some(what) = unasked(known, packages) {
+        return Ok(Looked::Differs(Some(what)));
     }
-    // The record says what has failed, and what is being deployed.
-    let unasked = packages
-        .judged
-        .iter()
-        .map(|judged| &judged.record)
-        .find(|record| matches!(record.state, PackageState::Pending | PackageState::Applied));
-    let what =
-        unasked.map(|record| format!("package {} {}: {}", record.name, record.version, record.message));
-    Ok(Looked::Differs(what))
+    Ok(
+        match compare_with_record(known, validated, bootstrap, packages)? {
+            Recorded::Same => Looked::AsRecorded,
+            Recorded::OtherPackages => Looked::ToRecord,
+            Recorded::Other => Looked::Differs(None),
+        },
+    )
+}
+
+/// The first package without a proof whose PackageInstall does not ask for all that it has to.
+fn unasked(known: &Known<'_>, packages: &Packages) -> Option<String> {
+    let asks = |planned: &Planned, install: Option<&PackageInstall>| {
+        install.is_some_and(|install| build::update(&planned.install(known.facts), install).is_none())
+    };
+    let each = packages.planned.iter().zip(&packages.installs);
+    let (_, judged) = each
+        .zip(&packages.judged)
+        .find(|((planned, install), judged)| !judged.ready() && !asks(planned, install.as_deref()))?;
+    let record = &judged.record;
+    Some(format!(
+        "package {} {}: {}",
+        record.name, record.version, record.message
+    ))
 }
 
 impl Workload<'_> {

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
-use super::Clock;
+use super::{Clock, WITH_PROBLEM};
 use crate::{proof::last_moved, retry::spread};
 
 /// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.
@@ -46,6 +46,8 @@ pub struct Memory {
     waits_since: Option<Instant>,
     /// Since when looks at the settled Cluster have not reached its workload.
     unseen_since: Option<Instant>,
+    /// Since when looks at the settled Cluster have found a package without its proof.
+    unproven_since: Option<Instant>,
     apps: BTreeMap<String, Sighting>,
     looks: Looks,
     rest: Rest,
@@ -106,9 +108,20 @@ impl Memory {
         (!left.is_zero()).then_some(left)
     }
 
-    /// A look was made `now`, and found nothing to do for another `period`.
-    pub(super) fn look_made(&mut self, period: Duration, now: Instant) {
-        self.periodic_look = Some(now + period);
+    /// A look was made `now`, and the next one is made after `next`.
+    pub(super) fn look_made(&mut self, next: Duration, now: Instant) {
+        self.periodic_look = Some(now + next);
+    }
+
+    /// When the settled Cluster with this UID is looked at next, after a look `now` that has found all its packages proven, or not: the
+    /// longer they are not, the later. Not all whose packages fail for the same reason are looked at at once.
+    pub(super) fn next_look(&mut self, uid: &str, proven: bool, period: Duration, now: Instant) -> Duration {
+        if proven {
+            self.unproven_since = None;
+            return period;
+        }
+        let lasted = now.duration_since(*self.unproven_since.get_or_insert(now));
+        spread_back(uid, (lasted / 10).clamp(WITH_PROBLEM, period.max(WITH_PROBLEM)))
     }
 
     /// The Cluster is not settled.
@@ -120,8 +133,7 @@ impl Memory {
     /// all that wait for the same are looked at at once.
     pub(super) fn wait(&mut self, uid: &str, now: Instant) -> Duration {
         let waited = now.duration_since(*self.waits_since.get_or_insert(now));
-        let longest = (waited / 10).clamp(SHORTEST_WAIT, LONGEST_WAIT);
-        longest * 3 / 4 + spread(uid, longest / 4)
+        spread_back(uid, (waited / 10).clamp(SHORTEST_WAIT, LONGEST_WAIT))
     }
 
     /// The Cluster waits no more.
@@ -186,8 +198,14 @@ impl Memory {
         stalled
     }
 
+    /// Whether the last pass had a connection with watches.
+    pub(super) fn is_hot(&self) -> bool {
+        self.looks.connection != 0
+    }
+
     /// What was made sure of over another connection counts for nothing.
     pub(super) fn use_connection(&mut self, connection: u64) {
+        self.unproven_since = None;
         if self.looks.connection != connection {
             self.looks = Looks {
                 connection,
@@ -239,6 +257,11 @@ impl Memory {
     pub(super) fn forget_looks(&mut self) {
         self.looks.things.clear();
     }
+}
+
+/// Up to a quarter less than `longest`, as the UID says.
+fn spread_back(uid: &str, longest: Duration) -> Duration {
+    longest * 3 / 4 + spread(uid, longest / 4)
 }
 
 #[cfg(test)]

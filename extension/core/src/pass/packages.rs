@@ -38,7 +38,7 @@ type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
 pub(super) enum PeriodicLook {
     /// None was made, or something differs.
     Not,
-    /// It has seen the packages.
+    /// It has seen the packages, and nothing has to be written for them.
     Seen,
     /// It has not reached the workload, as all in this time have not.
     Unseen(Duration),
@@ -125,7 +125,7 @@ pub(super) fn packages(
         AtRest::LookIsDue => packages.look(known, effects, validated, bootstrap)?,
         AtRest::No => {}
     }
-    if packages.next_look.is_some() || matches!(packages.periodic_look, PeriodicLook::Unseen(_)) {
+    if packages.next_look.is_some() || packages.periodic_look != PeriodicLook::Not {
         effects.memory.forget_observations();
         effects.disconnect = true;
         return Ok((packages, false));
@@ -172,13 +172,15 @@ impl Packages {
         validated: &Validated,
         bootstrap: &ClusterBootstrap,
     ) -> Step<()> {
-        let (period, now) = (known.facts.settings.sync_period, known.began.instant);
+        let now = known.began.instant;
         match look(known, validated, bootstrap, self)? {
             Looked::AsRecorded => {
                 effects.memory.seen();
-                effects.memory.look_made(period, now);
-                self.next_look = Some(period);
+                let next = self.after_look(known, effects);
+                effects.memory.look_made(next, now);
+                self.next_look = Some(next);
             }
+            Looked::ToRecord => effects.memory.seen(),
             Looked::Differs(what) => {
                 effects.memory.seen();
                 self.periodic_look = PeriodicLook::Not;
@@ -192,6 +194,14 @@ impl Packages {
             }
         }
         Ok(())
+    }
+
+    /// When the Cluster is looked at again after a look that has seen them.
+    pub(super) fn after_look(&self, known: &Known<'_>, effects: &mut Effects) -> Duration {
+        let facts = known.facts;
+        let proven = self.judged.iter().all(Judgement::ready);
+        let (uid, period) = (&facts.owner.uid, facts.settings.sync_period);
+        effects.memory.next_look(uid, proven, period, known.began.instant)
     }
 
     /// Brings them to where they shall be, as far as that is possible now, and judges them again.

@@ -35,7 +35,7 @@ const COALESCE: Duration = Duration::from_secs(5);
 const HOT: Duration = Duration::from_secs(10);
 
 /// How long ago the status was written, if this process has written it.
-fn since_written(known: &Known<'_>) -> Option<Duration> {
+pub(super) fn since_written(known: &Known<'_>) -> Option<Duration> {
     let written = known.memory.written?;
     Some(known.began.instant.saturating_duration_since(written))
 }
@@ -90,6 +90,7 @@ pub(super) fn status(
     let was_completed = previous.is_some_and(|previous| previous.outcome == Some(Outcome::Completed));
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first => UNWATCHED,
+        _ if packages.periodic_look == PeriodicLook::Seen => packages.after_look(known, effects),
         _ if let PeriodicLook::Unseen(time) = packages.periodic_look => {
             (time / 10).clamp(WITH_PROBLEM, found.settings.sync_period.max(WITH_PROBLEM))
         }
@@ -122,6 +123,9 @@ pub(super) fn status(
     }
     let completed = completes(&current, &status);
     write(known, effects, bootstrap, status)?;
+    if packages.periodic_look == PeriodicLook::Seen {
+        effects.memory.look_made(next, known.began.instant);
+    }
     if completed && packages.connected {
         match tidy(known, &packages.planned) {
             Ok(()) | Err(Stop::Failed(_)) => {}
@@ -174,21 +178,37 @@ fn composed(
     })
 }
 
-/// Whether what a look has seen of `packages` is what the status of `bootstrap` says of them.
-pub(super) fn is_recorded(
+/// How what a look has seen compares with the status.
+pub(super) enum Recorded {
+    /// It is what the status says.
+    Same,
+    /// Only packages are not as far as it says.
+    OtherPackages,
+    /// More than that is to be said.
+    Other,
+}
+
+/// Compares what a look has seen of `packages` with what the status of `bootstrap` says.
+pub(super) fn compare_with_record(
     known: &Known<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &Packages,
-) -> Step<bool> {
+) -> Step<Recorded> {
     let previous = known.facts.recorded(bootstrap);
     let record = advance(previous, &observe(known, validated, bootstrap, packages));
+    let answers = |record: &UpgradeRecord| (record.outcome, record.gates.clone());
+    let stays = previous.map(answers) == Some(answers(&record));
     let seen = composed(known, bootstrap, packages, record)?;
     let said = |status: &ClusterBootstrapStatus| {
         let packages = status.upgrade.as_ref().map(|record| record.packages.clone());
         (status.conditions.clone(), packages)
     };
-    Ok(bootstrap.status.as_ref().map(said) == Some(said(&seen)))
+    Ok(match bootstrap.status.as_ref().map(said) == Some(said(&seen)) {
+        true => Recorded::Same,
+        false if stays => Recorded::OtherPackages,
+        false => Recorded::Other,
+    })
 }
 
 /// The record while the Cluster is being deleted.

@@ -10,6 +10,8 @@ use crate::digest::differs_in_template_only;
 pub enum Standing {
     /// Nothing: exactly these are proven.
     Proven,
+    /// Exactly these were asked for, and one has lost its proof, or has none yet: only kapp-controller has to do something.
+    Unproven,
     /// Packages were edited in place, at the same version. That concerns every cluster that has them at once, and none of
     /// them waits for it.
     Edited,
@@ -30,11 +32,12 @@ pub fn standing<'a>(
     }
     let each = recorded.iter().zip(targets).map(|(record, target)| {
         let proven = record.proven_readiness;
-        let same = record.state == PackageState::Ready
-            && (proven.is_none() || covers(proven, target.readiness))
-            && (record.name.as_str(), record.version.as_str()) == (target.name, target.version);
+        let is_named = (record.name.as_str(), record.version.as_str()) == (target.name, target.version);
+        let is_ready = record.state == PackageState::Ready;
+        let same = is_named && is_ready && (proven.is_none() || covers(proven, target.readiness));
         match record.values_digest.as_str() {
             digest if same && digest == target.digest => Standing::Proven,
+            digest if is_named && !is_ready && digest == target.digest => Standing::Unproven,
             digest if same && differs_in_template_only(digest, target.digest) => Standing::Edited,
             _ => Standing::Open,
         }
@@ -92,7 +95,7 @@ mod tests {
     #[case::values_of_the_same_package(vec![proven("d2-t2"), proven("d1-t1")], Standing::Open)]
     #[case::of_an_earlier_release(vec![proven("d2-t2"), proven("d2")], Standing::Edited)]
     #[case::one_is_missing(vec![proven("d2-t2")], Standing::Open)]
-    #[case::not_proven(vec![proven("d2-t2"), other(|record| record.state = PackageState::Failed)], Standing::Open)]
+    #[case::not_proven(vec![proven("d2-t2"), other(|record| record.state = PackageState::Failed)], Standing::Unproven)]
     #[case::edited_and_not_proven(
         vec![proven("d2-t2"), other(|record| { record.state = PackageState::Failed; record.values_digest = "d2-t1".into(); })],
         Standing::Open

@@ -1,6 +1,7 @@
 //! The periodic look at a Cluster whose upgrade is completed.
 
 use rstest::rstest;
+use sluice_core::retry::spread;
 use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;
@@ -220,21 +221,53 @@ async fn what_was_deleted_or_edited_on_a_settled_cluster_is_healed(#[case] damag
     }
 }
 
+/// Says what kapp-controller says of a run that has failed.
+fn fail(object: &mut Value) {
+    object["status"]["conditions"] = json!([{"type": "ReconcileFailed", "status": "True"}]);
+    object["status"]["usefulErrorMessage"] = json!("no such image");
+}
+
+fn succeed(object: &mut Value) {
+    object["status"]["conditions"] = json!([{"type": "ReconcileSucceeded", "status": "True"}]);
+    object["status"]["usefulErrorMessage"] = Value::Null;
+}
+
+impl Due {
+    /// The same where the look has found that its package has failed.
+    async fn failed() -> Self {
+        let due = Self::completed().await;
+        due.say(fail).await;
+        due.looks_again_after(30).await;
+        due
+    }
+
+    /// kapp-controller says something else of the package.
+    async fn say(&self, what: fn(&mut Value)) {
+        for plural in ["apps", "packageinstalls"] {
+            change(&self.world.workload, plural, what);
+        }
+        self.connected().await;
+    }
+
+    /// A look, over a connection that is closed again, after which the next one is made after about so many seconds.
+    async fn looks_again_after(&self, seconds: u64) {
+        let written = self.world.workload.asked_to_write();
+        let Done::RequeueAfter(next) = self.pass().await else {
+            panic!("it is never looked at again");
+        };
+        let longest = Duration::from_secs(seconds);
+        assert!((longest * 3 / 4..=longest).contains(&next), "{next:?}");
+        assert!(self.leader.remotes.is_empty(), "the connection is closed");
+        assert_eq!(self.world.workload.asked_to_write(), written);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
     let due = Due::completed().await;
     let before = due.world.record();
-    let (app, was) = due.world.workload.only("apps");
-    let install = due.world.workload.only("packageinstalls");
-    let fail = |object: &mut Value| {
-        object["status"]["conditions"] = json!([{"type": "ReconcileFailed", "status": "True"}]);
-        object["status"]["usefulErrorMessage"] = json!("no such image");
-    };
-    change(&due.world.workload, "apps", fail);
-    change(&due.world.workload, "packageinstalls", fail);
-    due.connected().await;
-    let next = due.pass().await;
-    assert_eq!(next, Done::RequeueAfter(Duration::from_secs(10)), "hot");
+    due.say(fail).await;
+    due.looks_again_after(30).await;
     let record = due.world.record();
     let package = &record.packages[0];
     assert_eq!(
@@ -249,14 +282,58 @@ async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
         due.events()
     );
 
-    due.world.workload.put(&app, was);
-    due.world.workload.put(&install.0, install.1);
-    let due = due.shown().await;
-    due.pass().await;
-    let due = due.shown().await;
+    due.say(succeed).await;
+    sleep(Duration::from_secs(30)).await;
     assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert!(due.leader.remotes.is_empty(), "the connection is closed");
     assert_eq!(due.world.record().packages, before.packages);
     assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
+}
+
+/// What thousands of Clusters share, such as a registry, may be down for long.
+#[tokio::test(start_paused = true)]
+async fn a_package_that_stays_failed_is_looked_at_ever_later() {
+    let due = Due::failed().await;
+    let asked = due.world.workload.requests();
+    due.pass().await;
+    assert_eq!(due.world.workload.requests(), asked, "before its time");
+    let written = due.writes();
+    sleep(Duration::from_mins(50)).await;
+    due.connected().await;
+    due.looks_again_after(300).await;
+    sleep(Duration::from_hours(10)).await;
+    due.connected().await;
+    due.looks_again_after(PERIOD.as_secs()).await;
+    assert_eq!(due.writes(), written);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_begins_looks_at_a_failed_package_at_the_time_of_its_cluster() {
+    let due = Due::failed().await;
+    let read = [&due.world.management, &due.world.workload].map(secrets_read);
+    assert_eq!(due.world.pass().await, Done::RequeueAfter(spread("uid", PERIOD)));
+    assert_eq!(
+        [&due.world.management, &due.world.workload].map(secrets_read),
+        read
+    );
+}
+
+/// What its run was made from is read again before it counts.
+#[tokio::test(start_paused = true)]
+async fn a_package_that_succeeds_with_another_content_is_not_proven() {
+    let due = Due::failed().await;
+    change(&due.world.workload, "apps", |app| {
+        app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
+    });
+    due.say(succeed).await;
+    sleep(Duration::from_secs(30)).await;
+    due.looks_again_after(30).await;
+    let record = due.world.record();
+    let package = &record.packages[0];
+    assert_eq!(
+        (package.state, package.reason.as_str()),
+        (PackageState::Reconciling, "AppTemplateMismatch")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,10 +358,8 @@ async fn a_workload_that_cannot_be_looked_at_is_said_if_it_lasts() {
 
     due.world.workload.refuse("/nothing", 503);
     let due = due.shown().await;
-    due.pass().await;
-    assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
-    let due = due.shown().await;
     assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
     assert_eq!(due.world.record(), record);
 }
 
