@@ -32,6 +32,11 @@ pub(crate) trait Host<S: Subject>: Sync {
     /// The pass has no connection to it.
     fn client(&self, server: Server) -> Result<&Client, Failure>;
 
+    /// How long an answer to this is waited for, where that is less than any request may take.
+    fn patience(&self, _ask: &Ask) -> Option<Duration> {
+        None
+    }
+
     /// Answers what is asked for from memory, and what only these passes ask for.
     fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Answer, Failure>> + Send;
 

@@ -6,6 +6,7 @@ use sluice_core::{
     chain::chain,
     step::{Answer, Ask, Contact, Failure, Object, Resource, Server, Subject},
 };
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Host;
@@ -13,7 +14,15 @@ use crate::bounded::is_too_long;
 
 /// Answers one question.
 pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer {
-    let answer = read(host, ask).await.unwrap_or_else(Answer::Failed);
+    let read = read(host, ask);
+    let answer = match host.patience(ask) {
+        None => read.await,
+        Some(patience) => timeout(patience, read).await.unwrap_or_else(|_elapsed| {
+            let text = format!("no answer within {} s", patience.as_secs());
+            Err(Failure::other(ask.server(), &text))
+        }),
+    };
+    let answer = answer.unwrap_or_else(Answer::Failed);
     if let Answer::Failed(failure) | Answer::Contact(Contact::Unread { failure, .. }) = &answer {
         let ((namespace, name), server) = (host.subject(), ask.server());
         // A workload that is gone with its Cluster lists nothing, which is nothing unusual either.

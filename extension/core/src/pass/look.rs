@@ -74,6 +74,16 @@ struct Workload<'a> {
     secrets: Listed<'a>,
 }
 
+fn kube_system() -> Key {
+    Key::of::<Namespace>(Server::Workload, None, "kube-system")
+}
+
+/// What the workload is asked first at a look, alone.
+#[must_use]
+pub fn looked_at_first() -> Ask {
+    Ask::Object(kube_system(), Sight::First)
+}
+
 /// Looks at `packages`, which are all proven by the record, and leaves in them what it has seen.
 pub(super) fn look(
     known: &Known<'_>,
@@ -101,8 +111,7 @@ fn compare(
 ) -> Step<Looked> {
     connect(known, Ask::LookConnection)?;
     // First, alone: a server that does not answer is waited for once.
-    let key = Key::of::<Namespace>(Server::Workload, None, "kube-system");
-    let namespace = known.object(key, Sight::First)?;
+    let namespace = known.object(kube_system(), Sight::First)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.unwrap_or_default();
     if packages.workload_uid.as_deref() != Some(uid) {

@@ -31,6 +31,7 @@ use std::time::Duration;
 pub use effects::{Effects, Event};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, pass_failed};
+pub use look::looked_at_first;
 pub use memories::Memories;
 pub use memory::Memory;
 pub use provider::missing_rule;

@@ -1,12 +1,15 @@
 //! The answers to what only passes over Clusters ask for.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use kube::Client;
 use sluice_core::{
     build::FIELD_MANAGER,
     compact::Kept,
-    pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched},
+    pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},
 };
 
 use super::Context;
@@ -16,6 +19,10 @@ use crate::{
     store::Store,
     triggers::ClusterRef,
 };
+
+/// What the first request of a look may take, connecting included. Less than a slow pass takes: where many workloads do not answer, looks
+/// at them leave the slots for troubled Clusters free.
+const FIRST_OF_A_LOOK: Duration = Duration::from_secs(2);
 
 /// What one pass over a Cluster is carried out with.
 pub(super) struct Host<'a> {
@@ -39,6 +46,12 @@ impl runner::Host<Facts> for Host<'_> {
             Server::Management => Ok(&self.ctx.client),
             Server::Workload => self.looking.get().map_or_else(|| Ok(&self.remote()?.client), Ok),
         }
+    }
+
+    fn patience(&self, ask: &Ask) -> Option<Duration> {
+        let is_first =
+            *ask == looked_at_first() && self.looking.get().is_some() && self.remote.get().is_none();
+        is_first.then_some(FIRST_OF_A_LOOK)
     }
 
     async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {

@@ -1,7 +1,7 @@
 //! The periodic look at a Cluster whose upgrade is completed.
 
 use rstest::rstest;
-use sluice_core::retry::spread;
+use sluice_core::{retry::spread, slots::Turn};
 use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;
@@ -334,6 +334,17 @@ async fn a_package_that_succeeds_with_another_content_is_not_proven() {
         (package.state, package.reason.as_str()),
         (PackageState::Reconciling, "AppTemplateMismatch")
     );
+}
+
+/// An outage of many workloads leaves the passes of other Clusters their slots.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_not_answered_is_no_trouble() {
+    let due = Due::completed().await;
+    let _unanswered = due.world.workload.wait_at(KUBE_SYSTEM);
+    let reconciled = timeout(SLOW, reconcile(&cluster(&due.leader), &due.leader)).await;
+    let soon = Done::RequeueAfter(Duration::from_secs(30));
+    assert_eq!(reconciled.map(Result::ok), Ok(Some(soon)));
+    assert_eq!(due.leader.slots.troubles().turn("uid", now()), Turn::Granted);
 }
 
 #[tokio::test(start_paused = true)]
