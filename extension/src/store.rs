@@ -50,6 +50,12 @@ impl<K: Kept> Store<K> {
         Some(found)
     }
 
+    /// The same, which is not kept unpacked: for those who look at one object after the other.
+    #[must_use]
+    pub fn peek(&self, namespace: Option<&str>, name: &str) -> Option<K> {
+        self.read().get(namespace, name)
+    }
+
     /// The objects that belong to a Cluster, of kinds that say so.
     #[must_use]
     pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K> {
@@ -60,12 +66,6 @@ impl<K: Kept> Store<K> {
     #[must_use]
     pub fn state(&self) -> Vec<Arc<K>> {
         self.read().iter().map(Arc::new).collect()
-    }
-
-    /// The same, which is not kept unpacked: for those who look at one object after the other.
-    #[must_use]
-    pub fn peek(&self, namespace: Option<&str>, name: &str) -> Option<K> {
-        self.read().get(namespace, name)
     }
 
     /// Namespace and name of each object.
@@ -137,7 +137,7 @@ impl<K: Kept> Writer<K> {
 
     /// An object is there, as it was pruned.
     pub(crate) fn put(&self, object: &K) -> Change {
-        // Packed before anybody waits for the lock.
+        // Packed without the lock, so that readers wait only for the write.
         match self.packer.pack(object) {
             Ok(packed) => {
                 let mut objects = self.write();

@@ -65,14 +65,15 @@ async fn together(first: Shared, changes: &mut (impl Stream<Item = Shared> + Unp
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use futures::FutureExt as _;
     use serde_json::{Value, json};
     use sluice_crds::labels::label;
-
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{freshness::tests::Frozen, news::News};
+    use crate::{freshness::tests::Frozen, news::News, queue::Feed, triggers::Trigger};
 
     /// Clusters of one release, and one of none.
     fn items(path: &str) -> Vec<Value> {
@@ -90,44 +91,45 @@ mod tests {
         ours.chain([cluster("unmanaged".to_owned(), json!({}))]).collect()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn clusters_are_woken_once_for_all_that_changes_together() {
+    /// What is sent runs through the Clusters of `items`; what is woken is received.
+    async fn running() -> (Feed<Shared>, impl Stream<Item = Trigger> + Unpin) {
         let news = News::default();
         let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &news);
         tokio::spawn(following);
         stores.synced().await;
-        let mut woken = Box::pin(news.triggers.listen());
-        let changes = news.sweeps.listen();
+        let (woken, changes) = (news.triggers.listen(), news.sweeps.listen());
         tokio::spawn(run(stores, changes, news.triggers.clone()));
-        for number in 0..750 {
-            news.sweeps.send(Shared::Package(format!("package-{number}")));
-        }
-        sleep(Duration::from_secs(10)).await;
-        let mut names: Vec<String> = std::iter::from_fn(|| woken.next().now_or_never().flatten())
-            .map(|trigger| trigger.cluster.name().to_owned())
-            .collect();
-        names.sort_unstable();
-        let expected: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
-        assert_eq!(names, expected);
+        (news.sweeps, woken)
     }
 
-    /// Of a class that nobody uses, for example.
+    /// The names of those that were woken, in order.
+    fn names(mut woken: impl Stream<Item = Trigger> + Unpin) -> Vec<String> {
+        let woken = iter::from_fn(|| woken.next().now_or_never().flatten());
+        let mut names: Vec<_> = woken.map(|trigger| trigger.cluster.name().to_owned()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clusters_are_woken_once_for_all_that_changes_together() {
+        let (sweeps, woken) = running().await;
+        for number in 0..750 {
+            sweeps.send(Shared::Package(format!("package-{number}")));
+        }
+        sleep(Duration::from_secs(10)).await;
+        let expected: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
+        assert_eq!(names(woken), expected);
+    }
+
+    /// Of a class that no Cluster uses, for example.
     #[tokio::test(start_paused = true)]
     async fn changes_that_do_not_end_keep_no_cluster_from_being_woken() {
-        let news = News::default();
-        let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &news);
-        tokio::spawn(following);
-        stores.synced().await;
-        let mut woken = Box::pin(news.triggers.listen());
-        let changes = news.sweeps.listen();
-        tokio::spawn(run(stores, changes, news.triggers.clone()));
-        news.sweeps.send(Shared::Release("new".to_owned()));
+        let (sweeps, woken) = running().await;
+        sweeps.send(Shared::Release("new".to_owned()));
         for number in 0..500 {
-            news.sweeps
-                .send(Shared::Class("team-b".to_owned(), format!("class-{number}")));
+            sweeps.send(Shared::Class("team-b".to_owned(), format!("class-{number}")));
             sleep(Duration::from_millis(10)).await;
         }
-        let count = std::iter::from_fn(|| woken.next().now_or_never().flatten()).count();
-        assert_eq!(count, 10);
+        assert_eq!(names(woken).len(), 10);
     }
 }

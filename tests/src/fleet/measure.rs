@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::MINORS;
-use super::audit::{Audit, What};
+use super::audit::{Asked, Audit, What};
 use super::bed::Bed;
 use super::catalogue::{package_name, release_name};
 use super::command::say;
@@ -204,19 +204,7 @@ impl Entry {
         let percent = (leader.seconds()? - before) / took * 100.0;
         // The log is written in batches.
         sleep(LOOK).await;
-        let management = running
-            .audit
-            .asked()?
-            .iter()
-            .filter(|asked| asked.at >= began)
-            .count();
-        let workload = running
-            .bed
-            .workloads
-            .asked()
-            .iter()
-            .filter(|(_, at)| *at >= from)
-            .count();
+        let (management, workload) = running.requests(began, from, |_| true)?;
         self.idle_cpu_percent = Some(percent);
         self.requests_between_looks = Some(as_f64(management + workload));
         self.rss_mb_leader = Some(leader.resident()?);
@@ -257,19 +245,7 @@ impl Entry {
         let seen = running.all_seen(clusters, began, patience).await?;
         sleep(3 * LOOK).await;
         let took = from.elapsed().as_secs_f64();
-        let management = running
-            .audit
-            .asked()?
-            .iter()
-            .filter(|asked| asked.at >= began && asked.what != What::List)
-            .count();
-        let workload = running
-            .bed
-            .workloads
-            .asked()
-            .iter()
-            .filter(|(_, at)| *at >= from)
-            .count();
+        let (management, workload) = running.requests(began, from, |asked| asked.what != What::List)?;
         self.seen_twice = Some(seen);
         if seen > 0 {
             self.requests_per_look_management =
@@ -357,6 +333,22 @@ impl Entry {
 }
 
 impl Running<'_> {
+    /// How many requests to the management API server since then are `counted`, and how many there were to workloads.
+    fn requests(
+        &mut self,
+        since: Timestamp,
+        from: Instant,
+        counted: impl Fn(&Asked) -> bool,
+    ) -> Result<(usize, usize)> {
+        let management = self.audit.asked()?.iter();
+        let management = management
+            .filter(|asked| asked.at >= since && counted(asked))
+            .count();
+        let workloads = self.bed.workloads.asked();
+        let workload = workloads.iter().filter(|(_, at)| *at >= from).count();
+        Ok((management, workload))
+    }
+
     /// How many clusters were asked about since then.
     fn seen(&mut self, clusters: u32, since: Timestamp, from: Instant) -> Result<u32> {
         let management = self

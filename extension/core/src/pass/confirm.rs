@@ -1,7 +1,7 @@
 //! What an opening gate rests on, read again: the word of kapp-controller, the values of each package, its Package, and their copies in
 //! the workload cluster; and the template that names the packages. Secrets are not watched, and a watch may be behind.
 
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 use sluice_crds::{
     foreign::{App, Package, PackageInstall},
@@ -134,8 +134,7 @@ pub(super) fn confirm(
 
 /// The UID of the workload, and PackageInstall and App of each package, as the API servers have them.
 fn workload(known: &Known<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)> {
-    let key = Key::of::<Namespace>(Server::Workload, None, "kube-system");
-    let namespace = known.object(key, Sight::Confirming);
+    let namespace = known.object(Key::kube_system(), Sight::Confirming);
     // By name: what others keep there may be more than is read of a list.
     let pairs = packages.planned.iter().map(|planned| {
         let at = at(known, planned);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 use sluice_crds::{
     foreign::{App, PackageInstall},
@@ -74,14 +74,10 @@ struct Workload<'a> {
     secrets: Listed<'a>,
 }
 
-fn kube_system() -> Key {
-    Key::of::<Namespace>(Server::Workload, None, "kube-system")
-}
-
 /// What the workload is asked first at a look, alone.
 #[must_use]
 pub fn looked_at_first() -> Ask {
-    Ask::Object(kube_system(), Sight::First)
+    Ask::Object(Key::kube_system(), Sight::First)
 }
 
 /// Looks at `packages`, which are all proven by the record, and leaves in them what it has seen.
@@ -111,7 +107,7 @@ fn compare(
 ) -> Step<Looked> {
     connect(known, Ask::LookConnection)?;
     // First, alone: a server that does not answer is waited for once.
-    let namespace = known.object(kube_system(), Sight::First)?;
+    let namespace = known.object(Key::kube_system(), Sight::First)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.unwrap_or_default();
     if packages.workload_uid.as_deref() != Some(uid) {

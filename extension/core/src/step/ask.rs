@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::core::ApiResource;
 use sluice_crds::{
     foreign::{App, PackageInstall},
@@ -91,6 +92,11 @@ impl Key {
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
         }
+    }
+
+    /// The namespace whose UID says which cluster a workload API server serves.
+    pub(crate) fn kube_system() -> Self {
+        Self::of::<Namespace>(Server::Workload, None, "kube-system")
     }
 }
 

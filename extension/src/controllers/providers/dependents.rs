@@ -22,6 +22,15 @@ struct Inner {
     wakes: HashMap<Arc<str>, mpsc::UnboundedSender<ClusterRef>>,
 }
 
+impl Inner {
+    /// Every kind has its own queue, which merges wakes of one configuration.
+    fn wake(&self, config: &ConfigRef) {
+        if let Some(wake) = self.wakes.get(&config.kind) {
+            let _gone_at_shutdown = wake.unbounded_send(config.object.clone());
+        }
+    }
+}
+
 impl Dependents {
     /// Wakes whatever depends on a Cluster.
     pub fn cluster_changed(&self, cluster: &Cluster) {
@@ -29,13 +38,11 @@ impl Dependents {
         self.changed(&[Source::cluster(&namespace, &cluster.name_any())]);
     }
 
-    /// Wakes whatever depends on one of these. Every kind has its own queue, which merges wakes of one configuration.
+    /// Wakes whatever depends on one of these.
     pub(super) fn changed(&self, sources: &[Source]) {
         let inner = lock(&self.0);
         for config in sources.iter().flat_map(|source| inner.dependencies.on(source)) {
-            if let Some(wake) = inner.wakes.get(&config.kind) {
-                let _gone_at_shutdown = wake.unbounded_send(config.object.clone());
-            }
+            inner.wake(config);
         }
     }
 
@@ -58,9 +65,7 @@ impl Dependents {
 
     /// A configuration has changed itself.
     pub(super) fn wake(&self, config: &ConfigRef) {
-        if let Some(wake) = lock(&self.0).wakes.get(&config.kind) {
-            let _gone_at_shutdown = wake.unbounded_send(config.object.clone());
-        }
+        lock(&self.0).wake(config);
     }
 }
 

@@ -58,6 +58,15 @@ impl Due {
         Self { leader, ..self }
     }
 
+    /// So many passes, each of such a leader.
+    async fn shown_passes(mut self, passes: u8) -> Self {
+        for _ in 0..passes {
+            self = self.shown().await;
+            self.pass().await;
+        }
+        self
+    }
+
     fn writes(&self) -> (Vec<String>, Vec<String>) {
         let of_management = self.world.management.asked_to_write();
         let kept = of_management
@@ -192,14 +201,10 @@ async fn what_was_deleted_or_edited_on_a_settled_cluster_is_healed(#[case] damag
 
     let mut due = due;
     for _ in 0..3 {
-        due = due.shown().await;
-        due.pass().await;
+        due = due.shown_passes(1).await;
         due.world.deployed();
     }
-    let due = due.shown().await;
-    due.pass().await;
-    let due = due.shown().await;
-    due.pass().await;
+    let due = due.shown_passes(2).await;
     let before = (due.writes(), due.world.workload.requests());
     due.pass().await;
     let after = (due.writes(), due.world.workload.requests());
@@ -387,11 +392,7 @@ async fn a_release_is_not_taken_over_by_a_look_that_saw_nothing() {
         cluster["metadata"]["labels"][label::TKR] = json!(OTHER);
     });
     due.world.workload.refuse(KUBE_SYSTEM, 503);
-    let mut due = due;
-    for _ in 0..3 {
-        due = due.shown().await;
-        due.pass().await;
-    }
+    let due = due.shown_passes(3).await;
     let record = due.world.record();
     assert_eq!(record.label, OTHER, "{record:?}");
     assert_eq!(record.outcome, None, "{record:?}");
@@ -410,10 +411,7 @@ async fn another_workload_behind_the_kubeconfig_is_taken_up_at_the_look() {
     due.connected().await;
     due.pass().await;
     due.world.deployed();
-    let due = due.shown().await;
-    due.pass().await;
-    let due = due.shown().await;
-    due.pass().await;
+    let due = due.shown_passes(2).await;
     let record = due.world.record();
     assert_eq!(record.workload_uid.as_deref(), Some("another"));
     assert_eq!(
