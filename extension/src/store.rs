@@ -7,7 +7,7 @@ use std::{
 
 use sluice_core::{
     cluster::ClusterRef,
-    compact::{Change, Kept, Objects, Packer, Recent},
+    compact::{Change, Kept, Listed, Objects, Packed, Packer, Recent},
 };
 use tokio::sync::watch;
 
@@ -135,17 +135,20 @@ impl<K: Kept> Writer<K> {
         self.write().list();
     }
 
-    /// An object is there, as it was pruned.
-    pub(crate) fn put(&self, object: &K) -> Change {
-        // Packed without the lock, so that readers wait only for the write.
-        match self.packer.pack(object) {
-            Ok(packed) => {
-                let mut objects = self.write();
-                lock(&self.store.recent).forget(object);
-                objects.put(object, &packed)
-            }
+    /// Drops what nothing reads of an object, and packs it without the lock, so that readers wait only for the write.
+    pub(crate) fn pack(&self, object: &mut K) -> Packed {
+        object.prune();
+        match self.packer.pack_kept(object) {
+            Ok(packed) => packed,
             Err(error) => unreachable!("{:?} is no JSON: {error}", object.meta().name),
         }
+    }
+
+    /// An object is there, as it was packed.
+    pub(crate) fn put(&self, object: &K, packed: &Packed) -> Change {
+        let mut objects = self.write();
+        lock(&self.store.recent).forget(object);
+        objects.put(object, packed)
     }
 
     /// An object is gone.
@@ -155,16 +158,14 @@ impl<K: Kept> Writer<K> {
         objects.remove(object);
     }
 
-    /// The list is over. Returns what is gone.
-    pub(crate) fn listed(&self) -> Vec<K> {
+    /// The list is over.
+    pub(crate) fn listed(&self) -> Listed<K> {
         let mut objects = self.write();
-        let gone = objects.listed();
-        for object in &gone {
-            lock(&self.store.recent).forget(object);
-        }
+        lock(&self.store.recent).clear();
+        let listed = objects.listed();
         drop(objects);
         self.filled.send_replace(true);
-        gone
+        listed
     }
 
     /// Nothing is known to be there.
@@ -194,6 +195,52 @@ mod tests {
         serde_json::from_value(json!({"metadata": meta, "spec": {"paused": paused}})).unwrap()
     }
 
+    fn put(writer: &Writer<Cluster>, cluster: &Cluster) -> Change {
+        writer.put(cluster, &writer.pack(&mut cluster.clone()))
+    }
+
+    /// A gate may rest on two of them. A watch shows changes in their order, a list in the order of names.
+    #[test]
+    fn what_a_list_has_changed_is_seen_all_at_once() {
+        let writer = Writer::<Cluster>::new(Arc::default(), 2);
+        let store = writer.store();
+        let paused = || ["a", "b"].map(|name| store.get(Some("ns"), name).map(|cluster| cluster.spec.paused));
+        writer.list();
+        for name in ["a", "b"] {
+            put(&writer, &cluster(name, false));
+        }
+        writer.listed();
+        // The first of these is interrupted.
+        for _ in 0..2 {
+            writer.list();
+            put(&writer, &cluster("a", true));
+            assert_eq!(paused(), [Some(false), Some(false)], "a page of two");
+        }
+        put(&writer, &cluster("b", true));
+        writer.listed();
+        assert_eq!(paused(), [Some(true), Some(true)]);
+    }
+
+    /// A restored etcd counts revisions as it did before.
+    #[test]
+    fn an_object_is_another_one_by_its_content() {
+        let writer = Writer::<Cluster>::new(Arc::default(), 2);
+        let revised = |paused, revision: &str| {
+            let mut cluster = cluster("a", paused);
+            cluster.metadata.resource_version = Some(revision.to_owned());
+            cluster
+        };
+        put(&writer, &revised(false, "7"));
+        assert_eq!(put(&writer, &revised(true, "7")), Change::Changed);
+        assert_eq!(put(&writer, &revised(true, "8")), Change::Same);
+        let found = writer.store().get(Some("ns"), "a").unwrap();
+        assert_eq!(
+            found.metadata.resource_version.as_deref(),
+            Some("8"),
+            "writes name it"
+        );
+    }
+
     /// Whichever way it changes, and whether or not it was looked up before.
     #[test]
     fn what_is_looked_up_is_as_it_is_now() {
@@ -201,18 +248,18 @@ mod tests {
         let store = writer.store();
         let paused = |name: &str| store.get(Some("ns"), name).map(|cluster| cluster.spec.paused);
         for name in ["a", "b"] {
-            writer.put(&cluster(name, false));
+            put(&writer, &cluster(name, false));
             assert_eq!((paused(name), paused(name)), (Some(false), Some(false)));
         }
-        writer.put(&cluster("a", true));
+        put(&writer, &cluster("a", true));
         assert_eq!((paused("a"), paused("b")), (Some(true), Some(false)));
         writer.remove(&cluster("a", true));
         assert_eq!(paused("a"), None);
         writer.list();
         assert_eq!(paused("b"), Some(false));
-        assert_eq!(writer.listed().len(), 1);
+        assert_eq!(writer.listed().gone.len(), 1);
         assert_eq!(paused("b"), None, "the list did not bring it");
-        writer.put(&cluster("c", false));
+        put(&writer, &cluster("c", false));
         assert_eq!(paused("c"), Some(false));
         writer.clear();
         assert_eq!(paused("c"), None);

@@ -10,6 +10,7 @@ use futures::future::{self, BoxFuture, FutureExt, join_all, select_all};
 use kube::{Api, Client, Resource, core::NamespaceResourceScope, runtime::watcher};
 use sluice_core::{
     bootstrap::Catalogue,
+    compact::Kept,
     stores::{self, Releases, Stored, Whole},
     walls::FollowedStore,
 };
@@ -25,7 +26,7 @@ use crate::{
     lock::lock,
     news::News,
     store::Store,
-    watch::{Followed, Presence, follow, reporting},
+    watch::{Followed, Presence, Seen, follow, reporting},
 };
 
 /// The stores. All are filled before the first reconcile; see [`Stores::synced`].
@@ -80,20 +81,20 @@ impl Stores {
         };
         let topology = || watcher::Config::default().labels(label::TOPOLOGY_OWNED);
         let (system, whole) = (Some(system_namespace), Arc::<Mutex<Whole>>::default());
-        let _only_for_what_changes = opening.dated(of_releases, {
-            let whole = Arc::clone(&whole);
-            move |news, release, presence| {
-                lock(&whole).release(release, presence == Presence::There);
-                news.release(release);
-            }
-        });
-        let packages = opening.store(system, all(), {
-            let whole = Arc::clone(&whole);
-            move |news, package, presence| {
-                lock(&whole).package(package, presence == Presence::There);
-                news.package(package);
-            }
-        });
+        let _only_for_what_changes = opening.follow(
+            Api::all(dating(client.clone(), of_releases)),
+            all(),
+            Arc::clone(of_releases),
+            taking_in(&whole, Whole::release),
+            |news, release, _| news.release(release),
+        );
+        let packages = opening.follow(
+            Api::namespaced(client.clone(), system_namespace),
+            all(),
+            Arc::default(),
+            taking_in(&whole, Whole::package),
+            |news, package, _| news.package(package),
+        );
         let stores = Self {
             clusters: opening.dated(of_clusters, News::cluster),
             bootstraps: opening.dated(of_bootstraps, |news, bootstrap, _| news.bootstrap(bootstrap)),
@@ -206,7 +207,7 @@ impl Opening<'_> {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
         };
-        self.follow(api, config, Arc::default(), changed)
+        self.follow(api, config, Arc::default(), |_| {}, changed)
     }
 
     /// A store whose age is known.
@@ -219,7 +220,7 @@ impl Opening<'_> {
         K: Followed + Resource<DynamicType = ()>,
     {
         let api = Api::all(dating(self.client.clone(), followed));
-        self.follow(api, all(), Arc::clone(followed), changed)
+        self.follow(api, all(), Arc::clone(followed), |_| {}, changed)
     }
 
     fn follow<K>(
@@ -227,15 +228,20 @@ impl Opening<'_> {
         api: Api<K>,
         config: watcher::Config,
         followed: Arc<Mutex<FollowedStore>>,
+        first: impl Fn(&Seen<'_, K>) + Send + 'static,
         changed: impl Fn(&News, &K, Presence) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
     {
         let (kind, news) = (K::kind(&()), self.news.clone());
-        let on = reporting(kind.clone(), "Watching", move |object: &K, presence| {
+        let report = reporting(kind.clone(), "Watching", move |object: &K, presence| {
             changed(&news, object, presence);
         });
+        let on = move |seen: &Seen<'_, K>| {
+            first(seen);
+            report(seen);
+        };
         let (store, run) = follow(api, config, Arc::default(), followed, on);
         let ended = AssertUnwindSafe(run).catch_unwind();
         self.followed
@@ -244,6 +250,18 @@ impl Opening<'_> {
         // A store that will never be filled belongs to a process that ends.
         self.filled.push(async move { waiting.filled().await }.boxed());
         store
+    }
+}
+
+/// What is seen gets into `whole`, all of a list at once.
+fn taking_in<K: Kept>(
+    whole: &Arc<Mutex<Whole>>,
+    take_in: fn(&mut Whole, &K, bool),
+) -> impl Fn(&Seen<'_, K>) + Send + use<K> {
+    let whole = Arc::clone(whole);
+    move |seen| {
+        let mut whole = lock(&whole);
+        seen.each(|object, presence| take_in(&mut whole, object, presence == Presence::There));
     }
 }
 

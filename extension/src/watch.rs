@@ -14,7 +14,7 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use sluice_core::{
-    compact::{Change, Kept, Packer},
+    compact::{Change, Kept, Listed, Packed, Packer},
     walls::{Brought, Failure, FollowedStore, GivenUp, Sign},
 };
 use tracing::warn;
@@ -46,16 +46,49 @@ where
 pub enum Seen<'a, K> {
     /// An object is new or changed.
     Touched(&'a K),
-    /// A list has brought an object that is as it was.
-    Unchanged(&'a K),
+    /// The watch has shown an object that is as it was.
+    Unchanged,
     /// An object is gone.
     Gone(&'a K),
-    /// The store holds every object of the server.
-    Synced,
+    /// The store holds every object of the server. What the list has changed is in it.
+    Synced(Changes<'a, K>),
     /// The watch broke; it is tried again by itself.
     Failed(&'a watcher::Error),
     /// The store was emptied, and is filled again by itself.
     GivenUp(GivenUp),
+}
+
+/// What a list has changed, beside what was [touched](Seen::Touched) by the first one.
+#[derive(Debug)]
+pub struct Changes<'a, K> {
+    store: &'a Store<K>,
+    listed: &'a Listed<K>,
+}
+
+impl<K: Kept> Changes<'_, K> {
+    /// Each object is unpacked when its turn comes.
+    fn each(&self, changed: &mut impl FnMut(&K, Presence)) {
+        for name in &self.listed.changed {
+            if let Some(object) = self.store.peek(Some(name.namespace()), name.name()) {
+                changed(&object, Presence::There);
+            }
+        }
+        for object in &self.listed.gone {
+            changed(object, Presence::Gone);
+        }
+    }
+}
+
+impl<K: Kept> Seen<'_, K> {
+    /// Calls `changed` for each object that is new, changed or gone.
+    pub(crate) fn each(&self, mut changed: impl FnMut(&K, Presence)) {
+        match self {
+            Seen::Touched(object) => changed(object, Presence::There),
+            Seen::Gone(object) => changed(object, Presence::Gone),
+            Seen::Synced(listed) => listed.each(&mut changed),
+            Seen::Unchanged | Seen::Failed(_) | Seen::GivenUp(_) => {}
+        }
+    }
 }
 
 impl<K> Seen<'_, K> {
@@ -63,8 +96,8 @@ impl<K> Seen<'_, K> {
     #[must_use]
     pub fn sign(&self) -> Sign {
         match self {
-            Self::Touched(_) | Self::Unchanged(_) | Self::Gone(_) => Sign::Changed,
-            Self::Synced => Sign::Filled,
+            Self::Touched(_) | Self::Unchanged | Self::Gone(_) => Sign::Changed,
+            Self::Synced(_) => Sign::Filled,
             Self::Failed(error) => Sign::Failed(failure(error)),
             Self::GivenUp(why) => Sign::Emptied(*why),
         }
@@ -94,16 +127,16 @@ pub enum Presence {
 }
 
 /// Calls `changed` for each object that is new, changed or gone, and logs failures: that of `watching` the kind.
-pub(crate) fn reporting<K>(
+pub(crate) fn reporting<K: Kept>(
     kind: impl Display,
     watching: &'static str,
     changed: impl Fn(&K, Presence),
 ) -> impl Fn(&Seen<'_, K>) {
-    move |seen| match seen {
-        Seen::Touched(object) => changed(object, Presence::There),
-        Seen::Gone(object) => changed(object, Presence::Gone),
-        Seen::Failed(error) => warn!(%kind, %error, "{watching}"),
-        Seen::Unchanged(_) | Seen::Synced | Seen::GivenUp(_) => {}
+    move |seen| {
+        seen.each(&changed);
+        if let Seen::Failed(error) = seen {
+            warn!(%kind, %error, "{watching}");
+        }
     }
 }
 
@@ -188,7 +221,9 @@ where
             };
             match event {
                 Ok(event) => {
-                    if let Err(exceeded) = self.take_in(&event.modify(Kept::prune)) {
+                    let mut packed = None;
+                    let event = event.modify(|object| packed = Some(self.writer.pack(object)));
+                    if let Err(exceeded) = self.take_in(&event, packed.as_ref()) {
                         return Some(exceeded);
                     }
                 }
@@ -210,28 +245,31 @@ where
         watcher(self.api.clone(), self.config.clone()).boxed()
     }
 
-    fn take_in(&mut self, event: &Event<K>) -> Result<(), GivenUp> {
+    fn take_in(&mut self, event: &Event<K>, packed: Option<&Packed>) -> Result<(), GivenUp> {
         let brought = brought(event);
         self.followed().admit(&brought)?;
-        let (mut change, mut gone) = (Change::Changed, Vec::new());
+        let (mut change, mut listed) = (None, None);
         match brought {
             Brought::List => self.writer.list(),
-            Brought::Listed(object) | Brought::Touched(object) => change = self.writer.put(object),
+            Brought::Listed(object) | Brought::Touched(object) => {
+                change = packed.map(|packed| self.writer.put(object, packed));
+            }
             Brought::Gone(object) => self.writer.remove(object),
-            Brought::Filled => gone = self.writer.listed(),
+            Brought::Filled => listed = Some(self.writer.listed()),
         }
         self.followed().took(&brought, now());
-        match brought {
-            Brought::Listed(object) if change == Change::Same => (self.on)(&Seen::Unchanged(object)),
-            Brought::Listed(object) | Brought::Touched(object) => (self.on)(&Seen::Touched(object)),
-            Brought::Gone(object) => (self.on)(&Seen::Gone(object)),
-            Brought::Filled => {
-                for object in &gone {
-                    (self.on)(&Seen::Gone(object));
-                }
-                (self.on)(&Seen::Synced);
+        match (brought, change) {
+            (Brought::Listed(object) | Brought::Touched(object), Some(Change::Changed)) => {
+                (self.on)(&Seen::Touched(object));
             }
-            Brought::List => {}
+            // A list that brings what is known says nothing of the server before it is over.
+            (Brought::Touched(_), _) => (self.on)(&Seen::Unchanged),
+            (Brought::Gone(object), _) => (self.on)(&Seen::Gone(object)),
+            _ => {}
+        }
+        if let Some(listed) = &listed {
+            let store = &self.writer.store();
+            (self.on)(&Seen::Synced(Changes { store, listed }));
         }
         Ok(())
     }

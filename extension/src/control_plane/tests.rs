@@ -25,7 +25,7 @@ pub(crate) enum Way {
     /// With nothing, after some seconds: so ends a watch.
     EndsLater,
     /// With an error, as an event.
-    ErrorEvent,
+    ErrorEvent(u16),
     /// With a head, and never with anything else.
     Mute,
     /// With what makes this process panic.
@@ -41,6 +41,8 @@ pub(crate) struct State {
     bad: Way,
     /// What it does with a watch of a kind whose list is answered.
     watch: Way,
+    /// What it does with the second page of a list, if there is one.
+    next_page: Way,
     /// The version that the control plane is to have.
     version: &'static str,
     /// Whether the group is served at all.
@@ -60,6 +62,7 @@ impl Server {
             good: Way::Answers,
             bad,
             watch: Way::EndsLater,
+            next_page: Way::Answers,
             version: "v1.36.3",
             served: true,
             labelled: true,
@@ -90,10 +93,10 @@ impl Server {
                         let never = stream::pending::<Result<Frame<Bytes>, Infallible>>();
                         return Ok(Response::new(StreamBody::new(never).boxed_unsync()));
                     }
-                    Way::Answers | Way::Refuses(_) | Way::ErrorEvent => {}
+                    Way::Answers | Way::Refuses(_) | Way::ErrorEvent(_) => {}
                 }
-                let answer = if way == Way::ErrorEvent {
-                    json!({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": ""}})
+                let answer = if let Way::ErrorEvent(code) = way {
+                    json!({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": code, "reason": "", "message": ""}})
                 } else {
                     answer
                 };
@@ -126,6 +129,12 @@ impl Server {
         let kind = |plural: &str, kind: &str| json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list", "watch"]});
         let resources = |name: &str, kinds: &[Value]| json!({"kind": "APIResourceList", "groupVersion": format!("{name}/v1"), "resources": kinds});
         let watch = query.is_some_and(|query| query.contains("watch=true"));
+        let continues = query.is_some_and(|query| query.contains("continue="));
+        let next = if state.next_page == Way::Answers {
+            ""
+        } else {
+            "next"
+        };
         match path {
             "/apis" => {
                 let mut groups = vec![group("apps")];
@@ -143,12 +152,13 @@ impl Server {
             "/apis/controlplane.example.com/v1/goods" if watch && state.good == Way::Answers => {
                 (state.watch, Value::Null)
             }
+            "/apis/controlplane.example.com/v1/goods" if continues => (state.next_page, Value::Null),
             "/apis/controlplane.example.com/v1/bads" if watch && state.bad == Way::Answers => {
                 (state.watch, Value::Null)
             }
             "/apis/controlplane.example.com/v1/goods" => (
                 state.good,
-                json!({"kind": "GoodList", "apiVersion": format!("{GROUP}/v1"), "metadata": {"resourceVersion": "1"}, "items": [{
+                json!({"kind": "GoodList", "apiVersion": format!("{GROUP}/v1"), "metadata": {"resourceVersion": "1", "continue": next}, "items": [{
                     "metadata": {"name": "one", "namespace": "team-a"},
                     "spec": {"version": state.version},
                     "status": {"version": "v1.35.4"},
@@ -380,7 +390,7 @@ async fn one_failure_of_a_watch_is_not_for_ever(#[case] failure: Way) {
 #[rstest]
 #[case::refusal(Way::Refuses(403), 0)]
 #[case::error(Way::Refuses(500), 45)]
-#[case::error_after_a_head(Way::ErrorEvent, 45)]
+#[case::error_after_a_head(Way::ErrorEvent(500), 45)]
 #[case::no_answer(Way::NeverAnswers, 75)]
 #[tokio::test(start_paused = true)]
 async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
@@ -403,6 +413,16 @@ async fn a_kind_whose_watch_brings_only_errors_is_believed_for_a_while(
     server.set(|state| state.watch = Way::EndsLater);
     try_again().await;
     assert!(matches!(good(), Ok(Some(_))), "{:?}", good());
+}
+
+/// Its first pages bring what is known already.
+#[tokio::test(start_paused = true)]
+async fn a_kind_whose_lists_are_interrupted_is_believed_for_a_while() {
+    let server = Server::new(Way::Answers);
+    let planes = listed(&server).await;
+    server.set(|state| (state.watch, state.next_page) = (Way::ErrorEvent(410), Way::Refuses(500)));
+    sleep(Duration::from_mins(1)).await;
+    message(planes.get(&cluster(), &reference(GROUP, "Good")));
 }
 
 #[rstest]

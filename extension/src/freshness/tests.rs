@@ -198,7 +198,7 @@ fn follow_counted(
         Arc::default(),
         Arc::clone(followed),
         move |seen| {
-            if matches!(seen, Seen::Synced) {
+            if matches!(seen, Seen::Synced(_)) {
                 counted.fetch_add(1, Relaxed);
             }
         },

@@ -30,7 +30,7 @@ use crate::{
     fence::Fence,
     runner::reads::failure,
     store::Store,
-    watch::{Followed, Seen, follow},
+    watch::{Followed, Presence, Seen, follow},
 };
 
 /// How long a pass waits for the first lists of a connection.
@@ -180,12 +180,12 @@ where
 }
 
 fn note_run(runs: &mut FirstSeenRuns, seen: &Seen<'_, App>) {
-    match seen {
-        Seen::Touched(app) | Seen::Unchanged(app) => runs.note(app),
-        Seen::Gone(app) => runs.forget(app),
-        Seen::Synced => runs.listed(),
-        Seen::GivenUp(_) => runs.clear(),
-        Seen::Failed(_) => {}
+    seen.each(|app, presence| match presence {
+        Presence::There => runs.note(app),
+        Presence::Gone => runs.forget(app),
+    });
+    if let Seen::GivenUp(_) = seen {
+        runs.clear();
     }
 }
 

@@ -83,7 +83,7 @@ mod tests {
     use crate::compact::{Objects, Packer};
 
     /// What is left of `object` in memory.
-    fn left<K: Kept>(object: &Value) -> Value {
+    fn left<K: Kept + Clone>(object: &Value) -> Value {
         let mut object: K = serde_json::from_value(object.clone()).unwrap();
         object.prune();
         let mut objects = Objects::new(std::sync::Arc::new(Packer::<K>::default()));

@@ -1,11 +1,12 @@
 //! Objects in memory as few bytes: what nothing reads is dropped, and the rest is packed.
 
+mod entry;
 mod kept;
 mod objects;
 mod packer;
 mod recent;
 
 pub use kept::Kept;
-pub use objects::{Change, Objects};
+pub use objects::{Change, Listed, Objects};
 pub use packer::{Packed, Packer};
 pub use recent::Recent;

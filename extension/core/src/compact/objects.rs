@@ -8,15 +8,30 @@ use std::{
 
 use hashbrown::{HashTable, hash_table::Entry as Slot};
 
-use super::{Kept, Packed, Packer};
+use super::{
+    Kept, Packed, Packer,
+    entry::{Entry, unpacked},
+};
+use crate::cluster::ClusterRef;
 
 /// What a list or a watch has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The object is new, or another one than before.
     Changed,
-    /// It is as it was.
+    /// It is as it was, except for its resourceVersion.
     Same,
+    /// It is not as it was, which is seen when the list is over.
+    SetAside,
+}
+
+/// What a list has changed that is over.
+#[derive(Debug)]
+pub struct Listed<K> {
+    /// Namespace and name of each object that is new, or another one than before.
+    pub changed: Vec<ClusterRef>,
+    /// What is there no more.
+    pub gone: Vec<K>,
 }
 
 /// The objects of one kind by namespace and name, packed. Those that belong to a Cluster are found by it as well.
@@ -29,78 +44,33 @@ pub struct Objects<K> {
     hasher: RandomState,
     /// The number of the last list.
     list: u32,
+    /// Whether a list was over once, so that readers rely on all of it.
+    filled: bool,
+    /// What the list that is under way has changed. A list comes in the order of names, so that between two pages readers would see new
+    /// states of some objects beside old ones of others, in an order that never was.
+    aside: Option<Vec<Placed>>,
 }
 
-/// One object. There are hundreds of thousands: see [`Head`] for what is in front of the packed bytes.
+/// An object, and where it is found.
 #[derive(Debug)]
-struct Entry {
-    /// Head, key and packed object.
-    bytes: Box<[u8]>,
-    /// Hash of its UID.
-    uid: u64,
-    /// Hash of its UID and its resourceVersion.
-    revision: u64,
+struct Placed {
+    /// Hash of its key.
+    own: u64,
+    /// That of its Cluster, where it is found by one.
+    cluster: Option<u64>,
+    entry: Entry,
 }
 
-/// What is in front of the key.
-#[derive(Debug, Clone, Copy)]
-struct Head {
-    /// The number of the list after whose beginning it was last brought.
-    list: u32,
-    /// Length of the key.
-    key: u32,
-    /// Length of the object's JSON where it is compressed, else 0.
-    json: u32,
-}
-
-impl Head {
-    const LENGTH: usize = 12;
-
-    fn bytes(self) -> impl Iterator<Item = u8> {
-        let numbers = [self.list, self.key, self.json];
-        numbers.into_iter().flat_map(u32::to_le_bytes)
-    }
-
-    fn of(bytes: &[u8]) -> Self {
-        let number = |at: usize| {
-            let bytes = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-            u32::from_le_bytes(bytes.unwrap_or_default())
-        };
-        Self {
-            list: number(0),
-            key: number(4),
-            json: number(8),
-        }
-    }
-}
-
-impl Entry {
-    fn new(key: &str, packed: &Packed, list: u32, (uid, revision): (u64, u64)) -> Self {
-        let head = Head {
-            list,
-            key: u32::try_from(key.len()).unwrap_or(u32::MAX),
-            json: packed.length,
-        };
-        let parts = head.bytes().chain(key.bytes());
-        let mut bytes = Vec::with_capacity(Head::LENGTH + key.len() + packed.bytes.len());
-        bytes.extend(parts);
-        bytes.extend_from_slice(&packed.bytes);
-        Self {
-            bytes: bytes.into_boxed_slice(),
-            uid,
-            revision,
-        }
-    }
-
-    fn head(&self) -> Head {
-        Head::of(&self.bytes)
-    }
-
-    /// The key and the packed object.
-    fn parts(&self) -> (&[u8], &[u8]) {
-        let key = usize::try_from(self.head().key).unwrap_or(usize::MAX);
-        let rest = self.bytes.get(Head::LENGTH..).unwrap_or_default();
-        rest.split_at_checked(key).unwrap_or((rest, &[]))
+impl<K: Kept> Packer<K> {
+    /// Packs an object for [`Objects::put`]: without its resourceVersion, which changes where nothing else does.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn pack_kept(&self, object: &mut K) -> serde_json::Result<Packed> {
+        let revision = object.meta_mut().resource_version.take();
+        let packed = self.pack(object);
+        object.meta_mut().resource_version = revision;
+        packed
     }
 }
 
@@ -127,31 +97,43 @@ impl<K: Kept> Objects<K> {
             placed: HashMap::new(),
             hasher: RandomState::new(),
             list: 0,
+            filled: false,
+            aside: None,
         }
     }
 
-    /// A list of all objects begins. Those that it does not bring are there until [`Self::listed`].
+    /// A list of all objects begins. What it changes is seen once [`Self::listed`]; of the first one, which nothing rests on before it
+    /// is over, as it comes.
     pub fn list(&mut self) {
         self.list = self.list.wrapping_add(1);
+        self.aside = self.filled.then(Vec::new);
     }
 
-    /// The list has brought all objects. Returns those that are there no more.
-    pub fn listed(&mut self) -> Vec<K> {
+    /// The list has brought all objects.
+    pub fn listed(&mut self) -> Listed<K> {
+        let mut changed = Vec::new();
+        for placed in self.aside.take().unwrap_or_default() {
+            let name = placed.entry.name();
+            changed.extend(name.map(|(namespace, name)| ClusterRef::new(namespace, name)));
+            self.place(placed);
+        }
+        self.filled = true;
         let Self {
             packer,
             table,
             placed,
             hasher,
             list,
+            ..
         } = self;
-        let gone = table.extract_if(|entry| entry.head().list != *list);
+        let gone = table.extract_if(|entry| entry.list() != *list);
         let gone = gone.map(|entry| {
-            placed.remove(&hasher.hash_one(entry.parts().0));
+            placed.remove(&hasher.hash_one(entry.key()));
             unpacked(packer, &entry)
         });
         let gone = gone.collect();
-        table.shrink_to(0, |entry| place(placed, hasher, entry.parts().0));
-        gone
+        table.shrink_to(0, |entry| place(placed, hasher, entry.key()));
+        Listed { changed, gone }
     }
 
     /// A list or a watch brings `object`, which was packed to `packed` by the packer of these objects.
@@ -162,74 +144,84 @@ impl<K: Kept> Objects<K> {
             let by = self::key(object.meta().namespace.as_deref(), &cluster);
             self.hasher.hash_one(by.as_bytes())
         });
+        let uid = self.hash_of_uid(object.meta().uid.as_deref().unwrap_or_default());
+        let revision = object.meta().resource_version.as_deref().unwrap_or_default();
+        let entry = Entry::new(&key, revision, packed, self.list, uid);
+        let is_same = self
+            .find(key.as_bytes())
+            .is_some_and(|there| there.content == packed.content);
+        let placed = Placed { own, cluster, entry };
+        match &mut self.aside {
+            Some(aside) if !is_same => {
+                aside.push(placed);
+                return Change::SetAside;
+            }
+            _ => self.place(placed),
+        }
+        if is_same { Change::Same } else { Change::Changed }
+    }
+
+    /// An object takes the place of the one of its name.
+    fn place(&mut self, Placed { own, cluster, entry }: Placed) {
         if self.placed.get(&own).copied() != cluster {
             // It belongs to another Cluster now.
-            self.remove(object);
+            self.take(entry.key());
         }
-        let uid = self.hash_of_uid(object.meta().uid.as_deref().unwrap_or_default());
-        let revision = self.hasher.hash_one((uid, &object.meta().resource_version));
         let Self {
             table,
             placed,
             hasher,
-            list,
             ..
         } = self;
-        let mut entry = Entry::new(&key, packed, *list, (uid, revision));
         let at = cluster.unwrap_or(own);
-        let hash = |entry: &Entry| place(placed, hasher, entry.parts().0);
-        let change = match table.entry(at, |entry| entry.parts().0 == key.as_bytes(), hash) {
-            Slot::Occupied(mut there) => {
-                let there = there.get_mut();
-                std::mem::swap(there, &mut entry);
-                if entry.revision == there.revision {
-                    Change::Same
-                } else {
-                    Change::Changed
-                }
-            }
-            Slot::Vacant(free) => {
-                free.insert(entry);
-                Change::Changed
-            }
-        };
+        let hash = |entry: &Entry| place(placed, hasher, entry.key());
+        match table.entry(at, |there| there.key() == entry.key(), hash) {
+            Slot::Occupied(mut there) => *there.get_mut() = entry,
+            Slot::Vacant(free) => drop(free.insert(entry)),
+        }
         if let Some(cluster) = cluster {
             placed.insert(own, cluster);
         }
-        change
     }
 
     /// The same for an object that is not packed yet.
     #[cfg(test)]
-    pub(super) fn insert(&mut self, object: &K) -> Change {
-        let packed = self.packer.pack(object).expect("an object");
+    pub(super) fn insert(&mut self, object: &K) -> Change
+    where
+        K: Clone,
+    {
+        let packed = self.packer.pack_kept(&mut object.clone()).expect("an object");
         self.put(object, &packed)
     }
 
     /// `object` is gone.
     pub fn remove(&mut self, object: &K) {
-        let key = key_of(object);
-        let at = place(&self.placed, &self.hasher, key.as_bytes());
-        if let Ok(there) = self
-            .table
-            .find_entry(at, |entry| entry.parts().0 == key.as_bytes())
-        {
+        self.take(key_of(object).as_bytes());
+    }
+
+    fn take(&mut self, key: &[u8]) {
+        let at = place(&self.placed, &self.hasher, key);
+        if let Ok(there) = self.table.find_entry(at, |entry| entry.key() == key) {
             there.remove();
         }
-        self.placed.remove(&self.hasher.hash_one(key.as_bytes()));
+        self.placed.remove(&self.hasher.hash_one(key));
+    }
+
+    fn find(&self, key: &[u8]) -> Option<&Entry> {
+        let at = place(&self.placed, &self.hasher, key);
+        self.table.find(at, |entry| entry.key() == key)
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        (self.table, self.placed) = (HashTable::new(), HashMap::new());
+        (self.table, self.placed, self.aside) = (HashTable::new(), HashMap::new(), None);
+        self.filled = true;
     }
 
     /// The object of this name; kinds without namespaces have none.
     #[must_use]
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<K> {
-        let key = key(namespace, name);
-        let at = place(&self.placed, &self.hasher, key.as_bytes());
-        let found = self.table.find(at, |entry| entry.parts().0 == key.as_bytes());
+        let found = self.find(key(namespace, name).as_bytes());
         found.map(|entry| unpacked(&self.packer, entry))
     }
 
@@ -254,8 +246,7 @@ impl<K: Kept> Objects<K> {
 
     /// Namespace and name of each object.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
-        let keys = self.table.iter().map(|entry| entry.parts().0);
-        keys.filter_map(|key| std::str::from_utf8(key).ok()?.split_once('/'))
+        self.table.iter().filter_map(Entry::name)
     }
 
     /// Those of `uids` that no object has.
@@ -288,18 +279,9 @@ fn place(placed: &HashMap<u64, u64>, hasher: &RandomState, key: &[u8]) -> u64 {
     placed.get(&own).copied().unwrap_or(own)
 }
 
-/// The object, which the same packer has packed. Anything else is a bug, and an object that is taken for absent may open a gate.
-fn unpacked<K: Kept>(packer: &Packer<K>, entry: &Entry) -> K {
-    let (key, content) = entry.parts();
-    match packer.unpack(content, entry.head().json) {
-        Ok(object) => object,
-        Err(error) => unreachable!("object {:?} in memory: {error}", String::from_utf8_lossy(key)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::BTreeMap;
 
     use proptest::prelude::*;
     use serde_json::json;
@@ -314,7 +296,7 @@ mod tests {
                 "namespace": "ns", "name": name, "uid": format!("uid of {name}"), "resourceVersion": version.to_string(),
                 "labels": {label::CAPI_CLUSTER_NAME: cluster},
             },
-            "spec": {"template": {"spec": {"version": "v1.36.3"}}},
+            "spec": {"template": {"spec": {"version": format!("v1.36.{version}")}}},
         }))
         .unwrap()
     }
@@ -334,11 +316,11 @@ mod tests {
         objects.list();
         assert_eq!(objects.insert(&one), Change::Changed);
         assert_eq!(objects.insert(&two), Change::Changed);
-        assert_eq!(objects.listed(), []);
+        assert_eq!(objects.listed().gone, []);
         objects.list();
         assert_eq!(objects.insert(&two), Change::Same);
         assert_eq!(objects.len(), 2, "nothing is gone before the list is over");
-        assert_eq!(objects.listed(), [one]);
+        assert_eq!(objects.listed().gone, [one]);
         assert_eq!(objects.insert(&again), Change::Changed);
         assert_eq!(objects.get(Some("ns"), "two"), Some(again));
         assert_eq!(objects.get(Some("ns"), "one"), None);
@@ -378,13 +360,13 @@ mod tests {
     enum Event {
         Put(u8, u8, u8),
         Remove(u8),
-        List(BTreeSet<(u8, u8)>),
+        List(BTreeMap<u8, u8>),
         /// A list that ends before its last page.
-        Interrupted(BTreeSet<(u8, u8)>),
+        Interrupted(BTreeMap<u8, u8>),
     }
 
     fn event() -> impl Strategy<Value = Event> {
-        let list = || proptest::collection::btree_set((0..12u8, 0..3u8), 0..12);
+        let list = || proptest::collection::btree_map(0..12u8, 0..3u8, 0..12);
         prop_oneof![
             6 => (0..12u8, 0..3u8, any::<u8>()).prop_map(|(name, cluster, version)| Event::Put(name, cluster, version)),
             2 => (0..12u8).prop_map(Event::Remove),
@@ -415,9 +397,12 @@ mod tests {
                         objects.list();
                         for (name, cluster) in listed {
                             let object = object(name, cluster, 7);
-                            objects.insert(&object);
-                            server.insert(name, object);
+                            if objects.insert(&object) != Change::SetAside {
+                                server.insert(name, object);
+                            }
                         }
+                        // The next one is begun at once.
+                        objects.aside = None;
                     }
                     Event::List(listed) => {
                         objects.list();
@@ -427,7 +412,7 @@ mod tests {
                             objects.insert(&object);
                             server.insert(name, object);
                         }
-                        let mut gone: Vec<_> = objects.listed().iter().map(|gone| gone.metadata.name.clone()).collect();
+                        let mut gone: Vec<_> = objects.listed().gone.iter().map(|gone| gone.metadata.name.clone()).collect();
                         gone.sort();
                         let mut expected: Vec<_> = before.iter().filter(|(name, _)| !server.contains_key(name))
                             .map(|(_, object)| object.metadata.name.clone()).collect();

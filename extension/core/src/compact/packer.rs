@@ -3,7 +3,9 @@
 //! Objects of one kind are alike, so the first ones make the dictionary that the others are compressed with.
 
 use std::{
-    fmt, io,
+    fmt,
+    hash::{BuildHasher as _, RandomState},
+    io,
     marker::PhantomData,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -27,11 +29,14 @@ pub struct Packed {
     pub(super) bytes: Vec<u8>,
     /// The length of the JSON where it was compressed, else 0.
     pub(super) length: u32,
+    /// Hash of the JSON.
+    pub(super) content: u64,
 }
 
 /// Packs and unpacks objects of one kind.
 pub struct Packer<K> {
     state: Mutex<State>,
+    hasher: RandomState,
     kind: PhantomData<fn(K) -> K>,
 }
 
@@ -73,10 +78,10 @@ impl State {
         }
     }
 
-    fn compressed(&mut self, json: &[u8]) -> Option<Packed> {
+    fn compressed(&mut self, json: &[u8]) -> Option<(Vec<u8>, u32)> {
         let bytes = self.codec.as_mut()?.compressor.compress(json).ok()?;
         let length = u32::try_from(json.len()).ok()?;
-        (bytes.len() < json.len()).then_some(Packed { bytes, length })
+        (bytes.len() < json.len()).then_some((bytes, length))
     }
 }
 
@@ -84,6 +89,7 @@ impl<K> Default for Packer<K> {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
+            hasher: RandomState::new(),
             kind: PhantomData,
         }
     }
@@ -101,10 +107,16 @@ impl<K: Serialize + DeserializeOwned> Packer<K> {
     /// # Errors
     /// It cannot be written as JSON.
     pub fn pack(&self, object: &K) -> serde_json::Result<Packed> {
-        let bytes = serde_json::to_vec(object)?;
+        let json = serde_json::to_vec(object)?;
+        let content = self.hasher.hash_one(&json);
         let mut state = self.state();
-        state.sample(&bytes);
-        Ok(state.compressed(&bytes).unwrap_or(Packed { bytes, length: 0 }))
+        state.sample(&json);
+        let (bytes, length) = state.compressed(&json).unwrap_or((json, 0));
+        Ok(Packed {
+            bytes,
+            length,
+            content,
+        })
     }
 
     /// The object that was packed to `bytes`, of this `length`.

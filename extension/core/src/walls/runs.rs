@@ -11,31 +11,24 @@ use sluice_crds::{foreign::App, run::FirstSeenRun};
 
 use crate::proof::first_seen_run;
 
-/// Runs by name of the App, each with the number of lists that came before it was seen last.
+/// Runs by name of the App.
 #[derive(Debug, Default)]
 pub struct FirstSeenRuns {
-    runs: BTreeMap<String, (FirstSeenRun, u64)>,
-    lists: u64,
+    runs: BTreeMap<String, FirstSeenRun>,
 }
 
 impl FirstSeenRuns {
-    /// Takes in what a watch shows.
+    /// Takes in what a list or a watch shows.
     pub fn note(&mut self, app: &App) {
         let name = app.name_any();
         if let Some(run) = first_seen_run(self.get(&name), Some(app)) {
-            self.runs.insert(name, (run, self.lists));
+            self.runs.insert(name, run);
         }
     }
 
     /// Forgets an App that is gone.
     pub fn forget(&mut self, app: &App) {
         self.runs.remove(&app.name_any());
-    }
-
-    /// Every App of a list was noted. Those that it lacks are gone.
-    pub fn listed(&mut self) {
-        self.runs.retain(|_, (_, seen)| *seen == self.lists);
-        self.lists += 1;
     }
 
     /// Forgets all.
@@ -46,42 +39,6 @@ impl FirstSeenRuns {
     /// The run of an App.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&FirstSeenRun> {
-        self.runs.get(name).map(|(run, _)| run)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::core::ObjectMeta;
-    use sluice_crds::foreign::packaging::AppStatus;
-
-    use super::*;
-
-    #[test]
-    fn apps_that_are_listed_no_more_are_forgotten() {
-        let mut runs = FirstSeenRuns::default();
-        for list in 0..10 {
-            runs.note(&app(&format!("of-list-{list}")));
-            runs.note(&app("stays"));
-            runs.listed();
-        }
-        assert!(runs.get("stays").is_some());
-        assert_eq!(runs.runs.len(), 2, "of ten lists");
-    }
-
-    fn app(name: &str) -> App {
-        App {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                uid: Some("uid".to_owned()),
-                generation: Some(1),
-                ..ObjectMeta::default()
-            },
-            status: Some(AppStatus {
-                observed_generation: Some(1),
-                ..AppStatus::default()
-            }),
-            ..App::default()
-        }
+        self.runs.get(name)
     }
 }

@@ -46,7 +46,9 @@ fn management() -> ObjectServer {
 /// What passes over the configuration are made with.
 fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
     let clusters = Writer::new(Arc::default(), 0);
-    clusters.put(&cluster());
+    let mut cluster = cluster();
+    let packed = clusters.pack(&mut cluster);
+    clusters.put(&cluster, &packed);
     let (client, dependents) = (server.client(), Dependents::default());
     let context = Context {
         watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
