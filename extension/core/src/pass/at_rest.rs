@@ -9,7 +9,8 @@ use kube::ResourceExt as _;
 use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, PackageState, UpgradeRecord};
 
 use super::{
-    Known, effects::Effects, packages::Packages, plan::Planned, status::since_written, validate::Validated,
+    Known, effects::Effects, memory::PlannedFrom, packages::Packages, plan::Planned, status::since_written,
+    validate::Validated,
 };
 use crate::{
     bootstrap::packages,
@@ -20,20 +21,27 @@ use crate::{
 /// So long after its status was written a settled Cluster stays hot whose packages are deployed again: mostly they are proven soon.
 const HOT_FOR: Duration = Duration::from_mins(1);
 
-/// What the packages of a Cluster at rest are planned from, as a hash, except for what is read: values and what provides them. `None`
+/// What the packages of a Cluster at rest are planned from, except for what is read: values and what provides them. `None`
 /// where it may be on its way to something else.
-fn planned_from(known: &Known<'_>, validated: &Validated, bootstrap: &ClusterBootstrap) -> Option<u64> {
+fn planned_from(
+    known: &Known<'_>,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+) -> Option<PlannedFrom> {
     let facts = known.facts;
     let version = bootstrap.resource_version()?;
     if facts.bootstrap.as_ref()?.resource_version().as_ref() != Some(&version) {
         return None;
     }
-    let mut hasher = DefaultHasher::new();
-    (version, validated.progress.stage()).hash(&mut hasher);
+    let (mut own, mut catalogue) = (DefaultHasher::new(), DefaultHasher::new());
+    (version, validated.progress.stage()).hash(&mut own);
     for (_, package) in packages(&bootstrap.spec) {
-        facts.catalogue.get(&package.ref_name).hash(&mut hasher);
+        facts.catalogue.get(&package.ref_name).hash(&mut catalogue);
     }
-    Some(hasher.finish())
+    Some(PlannedFrom {
+        own: own.finish(),
+        catalogue: catalogue.finish(),
+    })
 }
 
 /// How long nothing is to be done for a Cluster at rest of which all that is known from memory is as it was when its values were read.

@@ -67,6 +67,7 @@ impl Memories {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pass::memory::PlannedFrom;
 
     fn owner() -> Owner {
         Owner {
@@ -80,9 +81,9 @@ mod tests {
     fn a_cluster_that_was_woken_does_not_rest() {
         let (mut memories, now) = (Memories::default(), Instant::now());
         let mut memory = memories.begin(&owner());
-        memory.rest(Some(1));
+        memory.rest(Some(PlannedFrom::default()));
         memories.keep("uid", memory);
-        let rests = |memories: &mut Memories| memories.begin(&owner()).rests(1, true);
+        let rests = |memories: &mut Memories| memories.begin(&owner()).rests(PlannedFrom::default(), true);
         assert!(rests(&mut memories));
         memories.woke("team-b", "one");
         assert!(rests(&mut memories), "another one was woken");

@@ -65,8 +65,17 @@ enum Rest {
     Unknown,
     /// Something may be.
     Awake,
-    /// Nothing, while it is planned from this, as a hash.
-    PlannedFrom(u64),
+    /// Nothing, while it is planned from this.
+    PlannedFrom(PlannedFrom),
+}
+
+/// What the packages of a Cluster at rest are planned from, as hashes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PlannedFrom {
+    /// Its own ClusterBootstrap, and how far its upgrade is.
+    pub(super) own: u64,
+    /// The Packages that it names.
+    pub(super) catalogue: u64,
 }
 
 /// In which version an App was seen last, and since when.
@@ -152,16 +161,19 @@ impl Memory {
     }
 
     /// Whether nothing is to be done before its next look for a Cluster that is `planned_from` this, and is settled by its record or
-    /// not.
-    pub(super) fn rests(&mut self, planned_from: u64, is_settled: bool) -> bool {
+    /// not. A settled one leaves Packages that were edited in place as they were until then.
+    pub(super) fn rests(&mut self, planned_from: PlannedFrom, is_settled: bool) -> bool {
         if self.rest == Rest::Unknown && is_settled {
             self.rest = Rest::PlannedFrom(planned_from);
         }
-        self.rest == Rest::PlannedFrom(planned_from)
+        let Rest::PlannedFrom(before) = self.rest else {
+            return false;
+        };
+        before.own == planned_from.own && (is_settled || before.catalogue == planned_from.catalogue)
     }
 
     /// Nothing is to be done before its next look for the Cluster, whose values were read.
-    pub(super) fn rest(&mut self, planned_from: Option<u64>) {
+    pub(super) fn rest(&mut self, planned_from: Option<PlannedFrom>) {
         self.rest = planned_from.map_or(Rest::Awake, Rest::PlannedFrom);
     }
 
@@ -305,17 +317,20 @@ mod tests {
     #[test]
     fn a_cluster_rests_until_a_change() {
         let mut memory = Memory::default();
-        assert!(!memory.rests(1, false), "never planned");
-        assert!(memory.rests(1, true), "settled by its record");
-        assert!(memory.rests(1, false));
-        assert!(!memory.rests(2, true), "planned from something else");
+        let from = |own, catalogue| PlannedFrom { own, catalogue };
+        assert!(!memory.rests(from(1, 1), false), "never planned");
+        assert!(memory.rests(from(1, 1), true), "settled by its record");
+        assert!(memory.rests(from(1, 1), false));
+        assert!(!memory.rests(from(2, 1), true), "planned from something else");
+        assert!(memory.rests(from(1, 2), true), "a Package was edited");
+        assert!(!memory.rests(from(1, 2), false), "and it is not settled");
         memory.wake();
-        assert!(!memory.rests(1, true), "woken");
-        memory.rest(Some(1));
-        assert!(memory.rests(1, true));
+        assert!(!memory.rests(from(1, 1), true), "woken");
+        memory.rest(Some(from(1, 1)));
+        assert!(memory.rests(from(1, 1), true));
         let mut woken = Memory::default();
         woken.wake();
-        assert!(!woken.rests(1, true), "woken before its first pass");
+        assert!(!woken.rests(from(1, 1), true), "woken before its first pass");
     }
 
     #[test]
