@@ -96,6 +96,7 @@ pub fn watch_panicked() {
 /// Counts passes over Clusters, and the panics of watches. Clones share the counters.
 #[derive(Clone, Debug, Default)]
 pub struct PassMetrics {
+    passes: Counter,
     panics: Counter,
     cut_off: Counter,
 }
@@ -103,6 +104,7 @@ pub struct PassMetrics {
 impl PassMetrics {
     /// Makes the counters visible.
     pub fn register(&self, registry: &mut Registry) {
+        registry.register("sluice_passes", "Passes over Clusters", self.passes.clone());
         registry.register(
             "sluice_pass_panics",
             "Passes over a Cluster or a configuration that ended in a panic",
@@ -118,6 +120,11 @@ impl PassMetrics {
             "Watches that ended in a panic and were begun again",
             WATCH_PANICS.clone(),
         );
+    }
+
+    /// A pass over a Cluster begins.
+    pub fn begun(&self) {
+        self.passes.inc();
     }
 
     /// A slow pass was cut off.

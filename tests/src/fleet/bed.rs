@@ -74,6 +74,8 @@ impl Bed {
             format!("--audit-log-path={}", audit.display()),
             "--audit-log-mode=batch".to_owned(),
             "--audit-log-batch-max-wait=500ms".to_owned(),
+            // Otherwise it begins another file after 100 MB.
+            "--audit-log-maxsize=10000".to_owned(),
             "--audit-log-batch-throttle-enable=false".to_owned(),
             "--audit-log-batch-buffer-size=100000".to_owned(),
         ];

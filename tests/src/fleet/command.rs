@@ -80,7 +80,7 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
     let rest = Duration::from_secs(arguments.rest);
     let setup = Setup {
         rest,
-        sync_period: sync_period(sizes.last().copied().unwrap_or_default(), rest),
+        sync_period: sync_period(rest),
         looks: !arguments.one_look,
         peer: if arguments.without_peer {
             None

@@ -1,6 +1,6 @@
 //! What Sluice takes for a fleet of one size: a leader and a standby, from their start to a change of the catalogue.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -10,7 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::MINORS;
 use super::audit::{Asked, Audit, What};
@@ -20,12 +20,21 @@ use super::command::say;
 use super::gauge::Gauge;
 use super::kinds::RELEASE;
 use super::peer::{self, Peer};
-use super::report::{Entry, Seen};
+use super::report::Entry;
 use crate::extension::Replica;
 use crate::wait;
 
+/// Longer than the requests of one look follow each other; shorter than the time between two looks at a cluster.
+const LOOK_LASTS: Duration = Duration::from_secs(10);
+
+/// How much later than in a sync period each cluster is looked at: those that wait for a slot, and the jitter.
+const PATIENCE: Duration = Duration::from_secs(45);
+
 /// Between two looks at the logs.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long the leader may take to list a large fleet.
+const LEADS: Duration = Duration::from_mins(6);
 
 /// How long a change of the catalogue is waited for.
 const SWEEP: Duration = Duration::from_secs(40);
@@ -35,9 +44,6 @@ const RELIST: Duration = Duration::from_secs(75);
 
 /// Stores of one replica that are listed at least once when all watches broke.
 const STORES: usize = 10;
-
-/// Part of a second that a process takes which is not idle.
-const BUSY: f64 = 0.1;
 
 /// What differs between runs.
 #[derive(Debug, Clone)]
@@ -92,10 +98,10 @@ pub(super) async fn measure<'a>(bed: &'a Bed, clusters: u32, setup: &Setup) -> R
         audit: bed.audit(),
         bed,
     };
-    let began = Timestamp::now();
     entry.start(&running, &leases).await?;
-    entry.sweep(&mut running, clusters, began).await?;
-    let requests = entry.rest(&mut running, setup.rest).await?;
+    let started = Mark::now(&running).await?;
+    entry.sweep(&mut running, clusters, &started).await?;
+    entry.rest(&mut running, clusters, setup.rest).await?;
     // The second look may begin while the peer runs.
     let since = Mark::now(&running).await?;
     if let Some(peer) = &setup.peer {
@@ -104,22 +110,19 @@ pub(super) async fn measure<'a>(bed: &'a Bed, clusters: u32, setup: &Setup) -> R
         entry.peer_rss_mb = Some(measured.rss_mb);
     }
     if setup.looks {
-        let rate = requests / setup.rest.as_secs_f64();
-        entry
-            .second_look(&mut running, clusters, rate, began, &since)
-            .await?;
+        entry.second_look(&mut running, clusters, &since).await?;
     }
     entry.catalogue(&mut running, clusters).await?;
     entry.relist(&mut running).await?;
-    let asked = running.audit.asked()?.iter().filter(|asked| asked.at >= began);
+    let asked = running.audit.asked()?.iter().filter(|asked| asked.at >= started.at);
     let writes = asked.filter(|asked| asked.what == What::Write).count();
     entry.writes = Some(writes);
     Ok((entry, running))
 }
 
-/// Long enough for a first look at every cluster, the rest and the peer; short enough for a second look in the time of the bench.
-pub(super) fn sync_period(clusters: u32, rest: Duration) -> Duration {
-    rest + Duration::from_secs(25 + u64::from(clusters) * 16 / 1000)
+/// Some clusters are looked at in the rest and some are not, and the bench has time for two looks at each.
+pub(super) fn sync_period(rest: Duration) -> Duration {
+    rest + Duration::from_secs(40)
 }
 
 impl Entry {
@@ -141,7 +144,7 @@ impl Entry {
         self.discovery_ms = Some(discovery);
         self.ready_s = Some(ready?);
         let holder = format!("leader_{}_", leader.id().await?);
-        wait::until("the leader to hold the lease", Duration::from_mins(3), || async {
+        wait::until("the leader to hold the lease", LEADS, || async {
             let lease = leases.get("sluice-leader").await?;
             let held_by = lease
                 .spec
@@ -165,25 +168,10 @@ impl Entry {
     }
 
     /// The first look at every cluster.
-    async fn sweep(&mut self, running: &mut Running<'_>, clusters: u32, began: Timestamp) -> Result<()> {
-        let patience = Duration::from_mins(1) + Duration::from_millis(u64::from(clusters) * 25);
-        let seen = running.all_seen(clusters, began, patience).await?;
-        self.first_sweep_s = Some(Timestamp::now().duration_since(began).as_secs_f64());
-        let quiet = async {
-            let mut before = usize::MAX;
-            loop {
-                let now = running.audit.asked()?.len() + running.bed.workloads.asked().len();
-                if now == before {
-                    return anyhow::Ok(());
-                }
-                before = now;
-                sleep(2 * LOOK).await;
-            }
-        };
-        // Where it is never quiet, the rest says so.
-        if let Ok(failed) = timeout(10 * LOOK, quiet).await {
-            failed?;
-        }
+    async fn sweep(&mut self, running: &mut Running<'_>, clusters: u32, since: &Mark) -> Result<()> {
+        let patience = Duration::from_secs_f64(self.sync_period_s) + PATIENCE;
+        let seen = running.all_looked_at(clusters, since.instant, patience).await?;
+        self.first_sweep_s = Some(since.instant.elapsed().as_secs_f64());
         say(format_args!(
             "first look at {seen} of {clusters} clusters within {:.0} s",
             self.first_sweep_s.unwrap_or_default()
@@ -191,70 +179,59 @@ impl Entry {
         Ok(())
     }
 
-    /// The time between looks. Returns the requests in it.
-    async fn rest(&mut self, running: &mut Running<'_>, rest: Duration) -> Result<f64> {
+    /// The time between looks.
+    async fn rest(&mut self, running: &mut Running<'_>, clusters: u32, rest: Duration) -> Result<()> {
         let (leader, standby) = (
             Gauge::of(running.leader.id().await?),
             Gauge::of(running.standby.id().await?),
         );
-        let (began, from) = (Timestamp::now(), Instant::now());
-        let before = leader.seconds()?;
+        let since = Mark::now(running).await?;
         sleep(rest).await;
-        let took = from.elapsed().as_secs_f64();
-        let percent = (leader.seconds()? - before) / took * 100.0;
+        let took = since.instant.elapsed().as_secs_f64();
+        let percent = (leader.seconds()? - since.seconds) / took * 100.0;
         // The log is written in batches.
         sleep(LOOK).await;
-        let (management, workload) = running.requests(began, from, |_| true)?;
+        let looked_at = running.looked_at(since.instant - LOOK_LASTS);
+        let (requests, _) = running.requests(&since, |asked| {
+            asked.cluster.is_none_or(|cluster| !looked_at.contains(&cluster))
+        })?;
+        let between = clusters.saturating_sub(u32::try_from(looked_at.len())?);
         self.idle_cpu_percent = Some(percent);
-        self.requests_between_looks = Some(as_f64(management + workload));
+        self.requests_between_looks = Some(as_f64(requests));
+        self.clusters_between_looks = Some(between);
         self.rss_mb_leader = Some(leader.resident()?);
         self.rss_mb_standby = Some(standby.resident()?);
         self.pss_mb_leader = Some(leader.proportional()?);
         self.pss_mb_standby = Some(standby.proportional()?);
         say(format_args!(
-            "after {took:.0} s of rest: leader {:.1} MB, standby {:.1} MB, {percent:.2} % of a core, {management} requests to the \
-             management API server, {workload} to workloads",
+            "after {took:.0} s of rest: leader {:.1} MB, standby {:.1} MB, {percent:.2} % of a core, {requests} requests for {between} \
+             clusters that were not looked at",
             leader.resident()?,
             standby.resident()?
         ));
-        Ok(as_f64(management + workload))
+        Ok(())
     }
 
-    /// The second look at every cluster, some time `since` then. `rate` requests a second are none of it.
-    async fn second_look(
-        &mut self,
-        running: &mut Running<'_>,
-        clusters: u32,
-        rate: f64,
-        started: Timestamp,
-        since: &Mark,
-    ) -> Result<()> {
-        let sync_period = Duration::from_secs_f64(self.sync_period_s);
-        let &Mark {
-            at: began,
-            instant: from,
-            seconds: before,
-        } = since;
-        let leader = Gauge::of(running.leader.id().await?);
-        let since_start = Duration::try_from(Timestamp::now().duration_since(started)).unwrap_or_default();
-        // Jitter, and as long as the first look took.
-        let patience = (sync_period.mul_f64(1.3)
-            + Duration::from_secs_f64(2.0 * self.first_sweep_s.unwrap_or_default()))
-        .saturating_sub(since_start)
-            + 10 * LOOK;
-        let seen = running.all_seen(clusters, began, patience).await?;
+    /// The second look at every cluster, `since` the end of the rest.
+    async fn second_look(&mut self, running: &mut Running<'_>, clusters: u32, since: &Mark) -> Result<()> {
+        let patience = Duration::from_secs_f64(self.sync_period_s) + PATIENCE;
+        let seen = running
+            .all_looked_at(clusters, since.instant, patience)
+            .await?;
         sleep(3 * LOOK).await;
-        let took = from.elapsed().as_secs_f64();
-        let (management, workload) = running.requests(began, from, |asked| asked.what != What::List)?;
+        let took = since.instant.elapsed().as_secs_f64();
+        let seconds = Gauge::of(running.leader.id().await?).seconds()? - since.seconds;
+        let (management, workload) = running.requests(since, |asked| asked.what != What::List)?;
+        let looks = running.looks(since.instant);
         self.seen_twice = Some(seen);
-        if seen > 0 {
-            self.requests_per_look_management =
-                Some(((as_f64(management) - rate * took) / f64::from(seen)).max(0.0));
-            self.requests_per_look_workload = Some(as_f64(workload) / f64::from(seen));
-            self.cpu_ms_per_look = Some((leader.seconds()? - before) / f64::from(seen) * 1e3);
+        if looks > 0 {
+            let each = |requests: usize| Some(as_f64(requests) / as_f64(looks));
+            self.requests_per_look_management = each(management);
+            self.requests_per_look_workload = each(workload);
+            self.cpu_ms_per_look = Some(seconds / as_f64(looks) * 1e3);
         }
         say(format_args!(
-            "second look at {seen} of {clusters} clusters within {took:.0} s: {management} requests to the management API server, \
+            "{looks} more looks at {seen} of {clusters} clusters within {took:.0} s: {management} requests to the management API server, \
              {workload} to workloads"
         ));
         Ok(())
@@ -265,41 +242,24 @@ impl Entry {
         let release = release_name(MINORS[0], 1);
         let objects = running.bed.objects();
         let path = RELEASE.of_the_cluster(&release);
-        let leader = Gauge::of(running.leader.id().await?);
-        let passes = passes(&running.leader).await?;
-        let shows = self.requests_between_looks == Some(0.0);
-        let (began, from) = (Timestamp::now(), Instant::now());
+        let passes_before = passes(&running.leader).await?;
+        let since = Mark::now(running).await?;
         let packages = [MINORS[0], MINORS[1]].map(|minor| json!({"name": package_name("pinniped", minor)}));
         let change = json!({"spec": {"bootstrapPackages": packages}});
         objects.merge(&path, "kubectl", &change).await?;
-        let (mut busy_until, mut before) = (0.0, leader.seconds()?);
-        while from.elapsed() < SWEEP {
-            sleep(LOOK).await;
-            let seconds = leader.seconds()?;
-            if seconds - before > BUSY * LOOK.as_secs_f64() {
-                busy_until = from.elapsed().as_secs_f64();
-            }
-            before = seconds;
-            let now = self::passes(&running.leader).await?;
-            let counted = passes.zip(now).map(|(before, now)| now - before);
-            // What is asked all the time says nothing.
-            let seen = shows && running.seen(clusters, began, from)? == clusters;
-            if counted.is_some_and(|counted| counted >= f64::from(clusters)) || seen {
-                self.sweep_seconds_after_catalogue_change = Some(from.elapsed().as_secs_f64());
-                self.sweep_seen_by = Some(if seen { Seen::Requests } else { Seen::Metrics });
+        while since.instant.elapsed() < SWEEP {
+            if passes(&running.leader).await? - passes_before >= f64::from(clusters) {
+                self.sweep_seconds_after_catalogue_change = Some(since.instant.elapsed().as_secs_f64());
                 break;
             }
+            sleep(LOOK / 4).await;
         }
-        self.busy_s_after_catalogue_change = Some(busy_until);
-        let requests = running
-            .audit
-            .asked()?
-            .iter()
-            .filter(|asked| asked.at >= began)
-            .count();
+        // The log is written in batches.
+        sleep(LOOK).await;
+        let (requests, _) = running.requests(&since, |_| true)?;
         self.requests_after_catalogue_change = Some(requests);
         say(format_args!(
-            "after a change of the release: sweep {:?} s, the leader was busy until {busy_until:.0} s, {requests} requests",
+            "after a change of the release: sweep {:?} s, {requests} requests",
             self.sweep_seconds_after_catalogue_change
         ));
         Ok(())
@@ -334,55 +294,44 @@ impl Entry {
 
 impl Running<'_> {
     /// How many requests to the management API server since then are `counted`, and how many there were to workloads.
-    fn requests(
-        &mut self,
-        since: Timestamp,
-        from: Instant,
-        counted: impl Fn(&Asked) -> bool,
-    ) -> Result<(usize, usize)> {
+    fn requests(&mut self, since: &Mark, counted: impl Fn(&Asked) -> bool) -> Result<(usize, usize)> {
         let management = self.audit.asked()?.iter();
         let management = management
-            .filter(|asked| asked.at >= since && counted(asked))
+            .filter(|asked| asked.at >= since.at && counted(asked))
             .count();
         let workloads = self.bed.workloads.asked();
-        let workload = workloads.iter().filter(|(_, at)| *at >= from).count();
+        let workload = workloads
+            .iter()
+            .filter(|(_, at)| *at >= since.instant)
+            .count();
         Ok((management, workload))
     }
 
-    /// How many clusters were asked about since then.
-    fn seen(&mut self, clusters: u32, since: Timestamp, from: Instant) -> Result<u32> {
-        let management = self
-            .audit
-            .asked()?
-            .iter()
-            .rev()
-            .take_while(|asked| asked.at >= since);
-        let mut seen: HashSet<u32> = management.filter_map(|asked| asked.cluster).collect();
-        let workloads = self.bed.workloads.asked();
-        seen.extend(
-            workloads
-                .iter()
-                .rev()
-                .take_while(|(_, at)| *at >= from)
-                .map(|(number, _)| *number),
-        );
-        seen.retain(|number| *number < clusters);
-        u32::try_from(seen.len()).context("count clusters")
+    /// The clusters whose workloads were asked since then, as in every look.
+    fn looked_at(&self, from: Instant) -> HashSet<u32> {
+        let asked = self.bed.workloads.asked();
+        let since = asked.iter().rev().take_while(|(_, at)| *at >= from);
+        since.map(|(number, _)| *number).collect()
     }
 
-    /// Waits until every cluster was asked about since then. Returns how many were when that, or the patience, was over.
-    pub(super) async fn all_seen(
-        &mut self,
-        clusters: u32,
-        since: Timestamp,
-        patience: Duration,
-    ) -> Result<u32> {
+    /// How many looks began since then: the requests of one follow each other.
+    fn looks(&self, from: Instant) -> usize {
+        let (mut last, mut looks) = (HashMap::new(), 0);
+        for &(number, at) in self.bed.workloads.asked().iter() {
+            let before = last.insert(number, at);
+            if at >= from && before.is_none_or(|before| at.duration_since(before) > LOOK_LASTS) {
+                looks += 1;
+            }
+        }
+        looks
+    }
+
+    /// Waits until every cluster was looked at since then. Returns how many were when that, or the patience, was over.
+    async fn all_looked_at(&self, clusters: u32, from: Instant, patience: Duration) -> Result<u32> {
         let began = Instant::now();
-        let ago = Duration::try_from(Timestamp::now().duration_since(since)).unwrap_or_default();
-        let from = began.checked_sub(ago).unwrap_or(began);
         loop {
-            let seen = self.seen(clusters, since, from)?;
-            if seen == clusters || began.elapsed() >= patience {
+            let seen = u32::try_from(self.looked_at(from).len())?;
+            if seen >= clusters || began.elapsed() >= patience {
                 return Ok(seen);
             }
             sleep(LOOK).await;
@@ -396,34 +345,17 @@ impl Running<'_> {
     }
 }
 
-/// Passes over Clusters so far, if the leader counts them.
-async fn passes(leader: &Replica) -> Result<Option<f64>> {
+/// Passes over Clusters so far.
+async fn passes(leader: &Replica) -> Result<f64> {
     let metrics = leader.metrics().await?;
-    let of = |name: &str| {
-        let line = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        line.trim().parse().ok()
-    };
-    Ok(["sluice_passes_total", "sluice_looks_total"]
-        .into_iter()
-        .find_map(of))
+    let counted = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("sluice_passes_total "));
+    Ok(counted.context("the leader counts its passes")?.trim().parse()?)
 }
 
 /// Counts are far below what this cannot tell apart.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^52")]
 pub(super) fn as_f64(count: usize) -> f64 {
     count as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_is_time_for_a_look_at_every_cluster_before_the_next_one() {
-        let rest = Duration::from_mins(1);
-        assert_eq!(sync_period(100, rest), Duration::from_secs(86));
-        assert_eq!(sync_period(10_000, rest), Duration::from_secs(245));
-    }
 }

@@ -39,12 +39,11 @@ pub(super) struct Entry {
     pub(super) leads_s: Option<f64>,
     pub(super) sync_period_s: f64,
     pub(super) first_sweep_s: Option<f64>,
+    /// Clusters that were not looked at in the rest; requests between looks are those for them, and for none.
+    pub(super) clusters_between_looks: Option<u32>,
     /// Clusters that were looked at twice.
     pub(super) seen_twice: Option<u32>,
     pub(super) cpu_ms_per_look: Option<f64>,
-    /// How the end of the sweep was seen.
-    pub(super) sweep_seen_by: Option<Seen>,
-    pub(super) busy_s_after_catalogue_change: Option<f64>,
     pub(super) requests_after_catalogue_change: Option<usize>,
     /// Lists of stores, of both replicas, after all watches broke.
     pub(super) relists: Option<usize>,
@@ -52,14 +51,6 @@ pub(super) struct Entry {
     pub(super) writes: Option<usize>,
     pub(super) peer_rss_mb: Option<f64>,
     pub(super) peer_ready_s: Option<f64>,
-}
-
-/// What showed that every cluster was looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Seen {
-    Requests,
-    Metrics,
 }
 
 /// A figure, and how large it may be. Goals are for the largest size.

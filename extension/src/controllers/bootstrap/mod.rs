@@ -161,6 +161,7 @@ fn failed(cluster: &Cluster, error: &Error, ctx: &Context) -> Duration {
 
 /// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
 async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
+    ctx.metrics.begun();
     let uid = cluster.uid().unwrap_or_default();
     let slot = match ctx.slots.turn(&uid) {
         Ok(slot) => slot,
