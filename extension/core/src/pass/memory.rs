@@ -272,7 +272,7 @@ impl Memory {
 }
 
 /// Up to a quarter less than `longest`, as the UID says.
-fn spread_back(uid: &str, longest: Duration) -> Duration {
+pub(super) fn spread_back(uid: &str, longest: Duration) -> Duration {
     longest * 3 / 4 + spread(uid, longest / 4)
 }
 

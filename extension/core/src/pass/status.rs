@@ -12,6 +12,7 @@ use super::{
     effects::{Effects, Event},
     install::tidy,
     known::typed,
+    memory::spread_back,
     opening::{opens_a_gate, rests_on_a_new_proof},
     packages::{Packages, PeriodicLook},
     validate::Validated,
@@ -105,6 +106,8 @@ pub(super) fn status(
         {
             unwatched(known)
         }
+        // Only Cluster API can go on, and its watch shows that.
+        (None, _) if !found.may_be_reached() => spread_back(&found.owner.uid, found.settings.sync_period),
         _ => effects.memory.wait(&found.owner.uid, known.began.instant),
     };
     if packages.connected {
