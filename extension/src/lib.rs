@@ -31,3 +31,4 @@ pub mod watch;
 mod clock;
 mod layer;
 mod lock;
+mod pool;

@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use sluice::{cli::Args, run, telemetry::Log};
 
+/// It gives memory back that a list or a burst of requests has taken, see docs/decisions/0017.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,

@@ -35,6 +35,7 @@ use crate::{
     leadership::Leadership,
     metrics::{HookMetrics, PassMetrics},
     news::News,
+    pool,
     remote::Remotes,
     retrigger,
     serve::{self, CertificateFiles, Limits, Server, TlsConfig},
@@ -56,6 +57,9 @@ pub(crate) const REQUEST: Bounds = Bounds {
     page: 0,
     pace: usize::MAX,
 };
+
+/// Connections to the management API server that are kept while nothing uses them, beside those of watches.
+const IDLE: usize = 8;
 
 /// How long the management API server may send nothing while something is waited for.
 const SILENCE: Duration = Duration::from_secs(75);
@@ -392,7 +396,7 @@ async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     config.default_retry = false;
     // Longer than any watch or list lasts: a connection on which nothing arrives any more is given up.
     config.read_timeout = Some(SILENCE);
-    Client::try_from(config).context("connect to the management cluster")
+    pool::client(config, IDLE).context("connect to the management cluster")
 }
 
 fn election(args: &Args) -> leader::Config {

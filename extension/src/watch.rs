@@ -28,6 +28,9 @@ use crate::{
     store::{Store, Writer},
 };
 
+/// Objects in a page of a list: all of a page are in memory, whole, until they are packed.
+const PAGE: u32 = 50;
+
 /// A kind that a store can hold: each that is kept and that kube can list and watch.
 pub trait Followed:
     Kept + Resource<DynamicType: Eq + Hash + Clone> + Clone + Debug + Send + Sync + 'static
@@ -156,7 +159,7 @@ pub fn follow<K: Followed>(
     let store = writer.store();
     let following = Following {
         api,
-        config: config.timeout(seconds),
+        config: config.timeout(seconds).page_size(PAGE),
         writer,
         followed,
         on,

@@ -8,7 +8,10 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::json;
 use sluice_core::kubeconfig::{Credentials, WorkloadKubeconfig};
 
-use crate::bounded::{Bounds, bounded};
+use crate::{
+    bounded::{Bounds, bounded},
+    pool,
+};
 
 /// What a request to a workload API server may take. Objects are of 1.5 MiB at most there, and 500 are on a page: real ones have some
 /// KiB, so that these bounds are far from what PackageInstalls and Apps of one namespace need.
@@ -23,6 +26,9 @@ pub(super) const BOUNDS: Bounds = Bounds {
 
 /// A connection on which nothing arrives for this long while something is waited for is given up. Longer than a watch lasts.
 const SILENCE: Duration = Duration::from_secs(45);
+
+/// Connections to one workload cluster that are kept while nothing uses them, beside those of its two watches.
+const IDLE: usize = 1;
 
 /// Why no client can be made of a kubeconfig. Carries field names only, never content.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +67,7 @@ pub fn connect(kubeconfig: &WorkloadKubeconfig) -> Result<Client, Error> {
     // serve its API yet. The next pass tries again.
     config.default_retry = false;
     config.auth_info = auth(&kubeconfig.credentials)?;
-    let client = Client::try_from(config).map_err(|_| Error::Identity)?;
+    let client = pool::client(config, IDLE).map_err(|_| Error::Identity)?;
     Ok(bounded(client, BOUNDS))
 }
 
