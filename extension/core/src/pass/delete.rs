@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Done, Known, Server, Step, Stop, UNWATCHED,
+    Done, Known, Server, Step, Stop,
     ask::{Ask, Key},
     effects::Effects,
     known::typed,
@@ -38,7 +38,8 @@ pub(super) fn delete(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     };
     status::deleting(known, effects, bootstrap, waiting.as_ref())?;
     Ok(if waiting.is_some() {
-        Done::RequeueAfter(UNWATCHED)
+        // Watches of the workload show what goes.
+        Done::RequeueAfter(effects.memory.wait(&facts.owner.uid, known.began.instant))
     } else {
         Done::Forget
     })

@@ -5,7 +5,7 @@ use sluice_crds::{labels::annotation, run::Hook};
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, CLUSTER, KUBECONFIG, PACKAGES, World, kubeconfig_secret, package_of,
+    BOOTSTRAP, CLUSTER, KUBECONFIG, PACKAGES, World, cluster, kubeconfig_secret, package_of,
 };
 
 const METRICS: &str = "metrics.example.com.1.9.0";
@@ -102,4 +102,27 @@ async fn a_deletion_after_an_upgrade_waits_for_a_package_that(
         "{:?}",
         world.record()
     );
+}
+
+/// Its watches wake it at once. Thousands may be deleted at the same time, and one of their packages may not go for long.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_waits_is_looked_at_ever_later() {
+    let world = deleted().await;
+    let mut going = world.workload.get(INSTALL).unwrap();
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    world.workload.put(INSTALL, going);
+    Box::pin(world.leader()).await;
+    let leader = Box::pin(world.leader()).await;
+    let again = async || {
+        let Done::RequeueAfter(time) = one_pass(&cluster(&leader), &leader).await.unwrap() else {
+            panic!("it is not waited for");
+        };
+        time.as_millis()
+    };
+    let first = again().await;
+    assert!((7_500..=10_000).contains(&first), "{first}");
+    sleep(Duration::from_mins(20)).await;
+    let later = again().await;
+    assert!((45_000..=60_000).contains(&later), "{later}");
+    assert!(!leader.remotes.is_empty(), "watches wake it");
 }
