@@ -1,5 +1,7 @@
 //! What belongs to one package, in the order in which it is written.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt};
 use serde::{Serialize, de::DeserializeOwned};
@@ -18,8 +20,8 @@ use crate::build::{self, Identity, Repair};
 /// Makes sure of all that `planned` needs, and of its PackageInstall. Sets `altered` where its Package or its values are not what the
 /// PackageInstall, as it is, asks for, also if what follows fails.
 ///
-/// What the PackageInstall needs is looked at for as long as there is a `need`: kapp-controller cannot do without, and nothing else
-/// restores what is deleted or edited by hand.
+/// What the PackageInstall needs is looked at again and again, more often while there is a `need`: kapp-controller cannot do without, and
+/// nothing else restores what is deleted or edited by hand.
 pub(super) fn install(
     known: &Known<'_>,
     memory: &mut Memory,
@@ -69,7 +71,7 @@ fn ensured(
     mend: impl FnOnce(&dyn Fn() -> Step<bool>) -> Step<bool>,
 ) -> Step<bool> {
     let now = known.began.instant;
-    if !memory.is_due(thing, content, need, now) {
+    if !memory.is_due(thing, content, look_every(known, need), now) {
         return Ok(false);
     }
     let right = match are_right(known, needed) {
@@ -89,6 +91,10 @@ fn ensured(
         memory.looked(thing, content, now);
     }
     Ok(altered)
+}
+
+fn look_every(known: &Known<'_>, need: Need) -> Duration {
+    need.look_every(known.facts.settings.sync_period)
 }
 
 /// The identity that packages are installed with.
@@ -133,7 +139,7 @@ fn ensured_copy(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need:
     // Changes at least as often as the content, which may be large and is looked at in each pass.
     let content = source.resource_version().unwrap_or_default();
     let thing = format!("Package {}", planned.package_name);
-    if !memory.is_due(&thing, &content, need, known.began.instant) {
+    if !memory.is_due(&thing, &content, look_every(known, need), known.began.instant) {
         return Ok(false);
     }
     let copy = build::package(source, &known.facts.settings.system_namespace);

@@ -98,6 +98,16 @@ pub(super) enum Need {
     Nothing,
 }
 
+impl Need {
+    /// How often what is needed so is looked at where the sync period is `period`.
+    pub(super) fn look_every(self, period: Duration) -> Duration {
+        match self {
+            Self::Proof | Self::OpenGate => LOOK_EVERY,
+            Self::Nothing => period.max(LOOK_EVERY),
+        }
+    }
+}
+
 /// When each thing that a package needs was last made sure of, and with which content.
 #[derive(Debug, Clone, Default)]
 struct Looks {
@@ -236,10 +246,9 @@ impl Memory {
         now.duration_since(since) < OPENING
     }
 
-    /// Whether `thing` has to be looked at: it never was with this `content`, or it is needed and the last look is some time ago.
-    pub(super) fn is_due(&self, thing: &str, content: &str, need: Need, now: Instant) -> bool {
-        let age = self.age(thing, content, now);
-        age.is_none_or(|age| need != Need::Nothing && age >= LOOK_EVERY)
+    /// Whether `thing` has to be looked at: it never was with this `content`, or not for as long as `every` says.
+    pub(super) fn is_due(&self, thing: &str, content: &str, every: Duration, now: Instant) -> bool {
+        self.age(thing, content, now).is_none_or(|age| age >= every)
     }
 
     /// Whether `thing` is believed to have this `content` although it cannot be looked at. What is still to be proven is not.
@@ -339,27 +348,22 @@ mod tests {
         let (mut memory, began) = (Memory::default(), Instant::now());
         let at = |seconds| began + Duration::from_secs(seconds);
         memory.use_connection(1);
-        assert!(
-            memory.is_due("Secret one", "a", Nothing, at(0)),
-            "never looked at"
-        );
+        assert!(memory.is_due("Secret one", "a", OVER, at(0)), "never looked at");
         memory.looked("Secret one", "a", at(0));
-        let due = |need, second| memory.is_due("Secret one", "a", need, at(second));
+        let due = |need: Need, second| memory.is_due("Secret one", "a", need.look_every(OVER), at(second));
         assert!(!due(Proof, 1), "in the same burst");
         assert!(due(Proof, 10), "at the next look");
         assert!(due(OpenGate, 10), "at the next look");
-        assert!(!due(Nothing, 10), "not needed");
-        assert!(
-            memory.is_due("Secret one", "b", Nothing, at(1)),
-            "of other content"
-        );
-        assert!(memory.is_due("Secret two", "a", Nothing, at(1)), "another one");
+        assert!(!due(Nothing, 599), "not needed");
+        assert!(due(Nothing, 600), "once in each period");
+        assert!(memory.is_due("Secret one", "b", OVER, at(1)), "of other content");
+        assert!(memory.is_due("Secret two", "a", OVER, at(1)), "another one");
     }
 
     #[test]
     fn what_was_looked_at_is_forgotten_with_its_connection() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        let is_due = |memory: &Memory| memory.is_due("Secret one", "a", Need::Nothing, now);
+        let is_due = |memory: &Memory| memory.is_due("Secret one", "a", OVER, now);
         memory.use_connection(1);
         memory.looked("Secret one", "a", now);
         memory.use_connection(1);

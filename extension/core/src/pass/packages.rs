@@ -183,6 +183,8 @@ impl Packages {
             Looked::ToRecord => effects.memory.seen(),
             Looked::Differs(what) => {
                 effects.memory.seen();
+                // What this connection has seen before is not as it was.
+                effects.memory.forget_looks();
                 self.periodic_look = PeriodicLook::Not;
                 let event = what.map(|what| Event::Said("DriftFound", what));
                 effects.events.extend(event);
