@@ -155,3 +155,78 @@ pub(crate) async fn given(cluster: &Cluster, release: &Release, short: &str) -> 
     let values = echoed["values"].take();
     Ok(serde_json::from_str(values.as_str().context("no values")?)?)
 }
+
+/// Waits until the record says that the upgrade is completed.
+pub(crate) async fn is_completed(cluster: &Cluster) -> Result<()> {
+    let what = format!("the record of {} to be complete", cluster.name());
+    cluster
+        .bootstrap_until(what, PATIENCE, |bootstrap| {
+            let record = &bootstrap["status"]["upgrade"];
+            if record["outcome"] == "Completed" {
+                Ok(())
+            } else {
+                sluice_tests::wait::not_yet(record)
+            }
+        })
+        .await
+}
+
+/// Whether kapp-controller has finished with an App as it is.
+pub(crate) fn is_deployed(app: &Value) -> bool {
+    let status = &app["status"];
+    let conditions = status["conditions"].as_array();
+    let succeeded =
+        |condition: &Value| condition["type"] == "ReconcileSucceeded" && condition["status"] == "True";
+    status["observedGeneration"] == app["metadata"]["generation"]
+        && conditions.into_iter().flatten().any(succeeded)
+}
+
+/// What an API server says of a request that a [`Refusal`] refuses.
+pub(crate) const REFUSED: &str = "refused by the scenario";
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
+/// Has an API server refuse an operation, from a moment after its objects are there until its binding is deleted.
+pub(crate) struct Refusal<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) operation: &'a str,
+    /// Group and name of each kind.
+    pub(crate) resources: &'a [(&'a str, &'a str)],
+}
+
+impl Refusal<'_> {
+    /// A policy and its binding.
+    pub(crate) fn objects(&self) -> [Value; 2] {
+        let rule = |(group, resource): &(&str, &str)| {
+            json!({
+                "apiGroups": [group],
+                "apiVersions": ["*"],
+                "operations": [self.operation],
+                "resources": [resource],
+            })
+        };
+        let rules: Vec<Value> = self.resources.iter().map(rule).collect();
+        let object = |kind: &str, spec: Value| json!({"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": self.name}, "spec": spec});
+        [
+            object(
+                "ValidatingAdmissionPolicy",
+                json!({
+                    "matchConstraints": {"resourceRules": rules},
+                    "validations": [{"expression": "false", "message": REFUSED}],
+                }),
+            ),
+            object(
+                "ValidatingAdmissionPolicyBinding",
+                json!({"policyName": self.name, "validationActions": ["Deny"]}),
+            ),
+        ]
+    }
+
+    /// The path of the binding.
+    pub(crate) fn binding(&self) -> String {
+        format!(
+            "/apis/{ADMISSION}/validatingadmissionpolicybindings/{}",
+            self.name
+        )
+    }
+}

@@ -10,6 +10,7 @@ mod configured;
 mod create;
 mod deaths;
 mod deletion;
+mod drift;
 mod false_ready;
 mod frozen_leader;
 mod harness_installs;
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
         leader_lost::scenario(),
         started_without::scenario(),
         deaths::scenario(),
+        drift::scenario(),
         twenty::scenario(),
     ])
 }

@@ -19,10 +19,7 @@ use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use crate::common::{MidHold, metrics, record_says, releases};
-
-const ADMISSION: &str = "admissionregistration.k8s.io/v1";
-const REFUSAL: &str = "no-writes-of-kapp-controller";
+use crate::common::{MidHold, REFUSED, Refusal, is_completed, is_deployed, metrics, record_says, releases};
 
 pub(crate) fn settled() -> Scenario {
     Scenario::new(
@@ -36,17 +33,7 @@ pub(crate) fn settled() -> Scenario {
 async fn run_settled(scene: Scene) -> Result<()> {
     let (old, _) = releases(&scene).await?;
     let cluster = scene.cluster("one").create_settled(&old).await?;
-    let outcome = format!("the record of {} to be complete", cluster.name());
-    cluster
-        .bootstrap_until(outcome, PATIENCE, |bootstrap| {
-            let record = &bootstrap["status"]["upgrade"];
-            if record["outcome"] == "Completed" {
-                Ok(())
-            } else {
-                wait::not_yet(record)
-            }
-        })
-        .await?;
+    is_completed(&cluster).await?;
     // Within a sync period, so with an extension whose period is short.
     let world = scene.world();
     world.extension()?.kill().await?;
@@ -158,12 +145,12 @@ async fn run_on_the_workload(scene: Scene) -> Result<()> {
     record_says(&cluster, "metrics", "Ready").await?;
     // kapp-controller cannot act on the Package that is put back, nor say so.
     let workload = cluster.workload()?.api.admin_client();
-    apply_all(&workload, &refusal()).await?;
+    apply_all(&workload, &REFUSAL.objects()).await?;
     let touched = json!({"metadata": {"labels": {"harness.test/touched": "yes"}}});
     wait::until("writes of Apps to be refused", PATIENCE, || async {
         match objects.merge(&app, &touched).await {
             Ok(()) => wait::not_yet("allowed"),
-            Err(refused) if format!("{refused:#}").contains("refused by the scenario") => Ok(()),
+            Err(refused) if format!("{refused:#}").contains(REFUSED) => Ok(()),
             Err(other) => wait::not_yet(format!("{other:#}")),
         }
     })
@@ -171,8 +158,7 @@ async fn run_on_the_workload(scene: Scene) -> Result<()> {
     go_on(&cluster).await?;
     is_to_be_deployed_again(&cluster).await?;
     cluster.control_plane_is_untouched(before).await?;
-    let binding = format!("/apis/{ADMISSION}/validatingadmissionpolicybindings/{REFUSAL}");
-    objects.delete(&binding).await?;
+    objects.delete(&REFUSAL.binding()).await?;
 
     let opened = format!("the gate of {} to open", cluster.name());
     cluster
@@ -229,44 +215,14 @@ async fn is_to_be_deployed_again(cluster: &Cluster) -> Result<()> {
 }
 
 /// Lets kapp-controller write no App, and no status of a PackageInstall.
-fn refusal() -> [Value; 2] {
-    let rule = |group: &str, resource: &str| {
-        json!({
-            "apiGroups": [group],
-            "apiVersions": ["*"],
-            "operations": ["UPDATE"],
-            "resources": [resource],
-        })
-    };
-    let rules = [
-        rule("kappctrl.k14s.io", "apps"),
-        rule("packaging.carvel.dev", "packageinstalls/status"),
-    ];
-    let object = |kind: &str, spec: Value| json!({"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": REFUSAL}, "spec": spec});
-    [
-        object(
-            "ValidatingAdmissionPolicy",
-            json!({
-                "matchConstraints": {"resourceRules": rules},
-                "validations": [{"expression": "false", "message": "refused by the scenario"}],
-            }),
-        ),
-        object(
-            "ValidatingAdmissionPolicyBinding",
-            json!({"policyName": REFUSAL, "validationActions": ["Deny"]}),
-        ),
-    ]
-}
-
-/// Whether kapp-controller has finished with an App as it is.
-fn is_deployed(app: &Value) -> bool {
-    let status = &app["status"];
-    let conditions = status["conditions"].as_array();
-    let succeeded =
-        |condition: &Value| condition["type"] == "ReconcileSucceeded" && condition["status"] == "True";
-    status["observedGeneration"] == app["metadata"]["generation"]
-        && conditions.into_iter().flatten().any(succeeded)
-}
+const REFUSAL: Refusal<'_> = Refusal {
+    name: "no-writes-of-kapp-controller",
+    operation: "UPDATE",
+    resources: &[
+        ("kappctrl.k14s.io", "apps"),
+        ("packaging.carvel.dev", "packageinstalls/status"),
+    ],
+};
 
 /// Waits until the edited Package is written and has no proof.
 async fn is_waited_for(cluster: &Cluster) -> Result<()> {
