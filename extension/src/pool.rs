@@ -33,7 +33,7 @@ pub(crate) fn client(config: Config, idle: usize) -> kube::Result<Client> {
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
-    let http = legacy::Client::builder(TokioExecutor::new())
+    let http = legacy::Builder::new(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(idle)

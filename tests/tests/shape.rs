@@ -14,13 +14,12 @@ const EDGE: &str = "reads, watches, writes, reports";
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 5] = [
     (EDGE, &[
-        "contract", "control_plane", "controllers", "events", "freshness", "index", "kind_watch", "news", "retrigger", "remote", "runner", "stores",
-        "triggers", "watch",
+        "contract", "control_plane", "controllers", "events", "freshness", "index", "kind_watch", "retrigger", "remote", "runner", "stores", "watch",
     ]),
     ("serves", &["health", "metrics", "serve", "telemetry"]),
-    ("keeps in memory, and gives turns", &["queue", "store", "sweep"]),
+    ("keeps in memory, and gives turns", &["news", "queue", "store", "sweep", "triggers"]),
     ("leads", &["fence", "leader", "leadership"]),
-    ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "run"]),
+    ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "pool", "run"]),
 ];
 
 /// The crates without I/O, by the beginning of their paths.

@@ -114,7 +114,11 @@ pub(super) async fn measure<'a>(bed: &'a Bed, clusters: u32, setup: &Setup) -> R
     }
     entry.catalogue(&mut running, clusters).await?;
     entry.relist(&mut running).await?;
-    let asked = running.audit.asked()?.iter().filter(|asked| asked.at >= started.at);
+    let asked = running
+        .audit
+        .asked()?
+        .iter()
+        .filter(|asked| asked.at >= started.at);
     let writes = asked.filter(|asked| asked.what == What::Write).count();
     entry.writes = Some(writes);
     Ok((entry, running))
@@ -191,7 +195,7 @@ impl Entry {
         let percent = (leader.seconds()? - since.seconds) / took * 100.0;
         // The log is written in batches.
         sleep(LOOK).await;
-        let looked_at = running.looked_at(since.instant - LOOK_LASTS);
+        let looked_at = running.looked_at(since.instant.checked_sub(LOOK_LASTS).unwrap_or(since.instant));
         let (requests, _) = running.requests(&since, |asked| {
             asked.cluster.is_none_or(|cluster| !looked_at.contains(&cluster))
         })?;
@@ -215,9 +219,7 @@ impl Entry {
     /// The second look at every cluster, `since` the end of the rest.
     async fn second_look(&mut self, running: &mut Running<'_>, clusters: u32, since: &Mark) -> Result<()> {
         let patience = Duration::from_secs_f64(self.sync_period_s) + PATIENCE;
-        let seen = running
-            .all_looked_at(clusters, since.instant, patience)
-            .await?;
+        let seen = running.all_looked_at(clusters, since.instant, patience).await?;
         sleep(3 * LOOK).await;
         let took = since.instant.elapsed().as_secs_f64();
         let seconds = Gauge::of(running.leader.id().await?).seconds()? - since.seconds;
@@ -300,10 +302,7 @@ impl Running<'_> {
             .filter(|asked| asked.at >= since.at && counted(asked))
             .count();
         let workloads = self.bed.workloads.asked();
-        let workload = workloads
-            .iter()
-            .filter(|(_, at)| *at >= since.instant)
-            .count();
+        let workload = workloads.iter().filter(|(_, at)| *at >= since.instant).count();
         Ok((management, workload))
     }
 

@@ -1,9 +1,7 @@
 //! What a Cluster costs that waits.
 
 use super::*;
-use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, CLUSTER, KUBECONFIG, VALUES, VERSION, World, cluster,
-};
+use crate::controllers::bootstrap::world::{BOOTSTRAP, CLUSTER, KUBECONFIG, VALUES, VERSION, World, cluster};
 
 /// When a Cluster is looked at again that has waited for so long, in milliseconds.
 fn again(done: &Done) -> u128 {
