@@ -1,10 +1,14 @@
-//! When Cluster API asks again.
+//! When Cluster API asks again, and when Clusters are looked at again.
 
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
 use crate::stuck::STUCK_AFTER;
+
+/// The time between two looks at what waits for something that no watch shows.
+const SHORTEST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// Seconds after which Cluster API may ask again; at least one.
 ///
@@ -126,6 +130,17 @@ impl Default for RetryPolicy {
 pub fn spread(uid: &str, over: Duration) -> Duration {
     let milliseconds = u32::try_from(over.as_millis()).unwrap_or(u32::MAX);
     Duration::from_millis(bucket(uid, milliseconds.max(1)).into())
+}
+
+/// Up to a quarter less than `longest`, as the UID says.
+pub(crate) fn spread_back(uid: &str, longest: Duration) -> Duration {
+    longest * 3 / 4 + spread(uid, longest / 4)
+}
+
+/// When the Cluster with this UID, or a configuration of it, is looked at again that has `waited` so long for what no watch shows: the
+/// longer, the later. Not all that wait for the same are looked at at once.
+pub(crate) fn wait(uid: &str, waited: Duration) -> Duration {
+    spread_back(uid, (waited / 10).clamp(SHORTEST_WAIT, LONGEST_WAIT))
 }
 
 fn bucket(uid: &str, buckets: u32) -> u32 {

@@ -11,7 +11,10 @@ use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
 use super::{Clock, WITH_PROBLEM};
-use crate::{proof::last_moved, retry::spread};
+use crate::{
+    proof::last_moved,
+    retry::{spread, spread_back, wait},
+};
 
 /// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.
 const LOOK_EVERY: Duration = Duration::from_secs(9);
@@ -30,10 +33,6 @@ const STALLED_BEFORE: Duration = Duration::from_secs(10);
 /// For so long stores of new connections that were not filled yet say nothing of what was proven. A workload without the kinds of
 /// kapp-controller never fills them.
 const OPENING: Duration = Duration::from_secs(10);
-
-/// The time between two looks at a Cluster that waits for what no watch shows.
-const SHORTEST_WAIT: Duration = Duration::from_secs(10);
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// What is remembered of one Cluster.
 #[derive(Debug, Clone, Default)]
@@ -148,11 +147,10 @@ impl Memory {
         self.periodic_look = None;
     }
 
-    /// When the Cluster with this UID is looked at again, which waits for what no watch shows: the longer it has waited, the later. Not
-    /// all that wait for the same are looked at at once.
+    /// When the Cluster with this UID is looked at again, which waits for what no watch shows.
     pub(super) fn wait(&mut self, uid: &str, now: Instant) -> Duration {
         let waited = now.duration_since(*self.waits_since.get_or_insert(now));
-        spread_back(uid, (waited / 10).clamp(SHORTEST_WAIT, LONGEST_WAIT))
+        wait(uid, waited)
     }
 
     /// The Cluster waits no more.
@@ -278,11 +276,6 @@ impl Memory {
     pub(super) fn forget_looks(&mut self) {
         self.looks.things.clear();
     }
-}
-
-/// Up to a quarter less than `longest`, as the UID says.
-pub(super) fn spread_back(uid: &str, longest: Duration) -> Duration {
-    longest * 3 / 4 + spread(uid, longest / 4)
 }
 
 #[cfg(test)]

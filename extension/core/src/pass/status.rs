@@ -12,7 +12,6 @@ use super::{
     effects::{Effects, Event},
     install::tidy,
     known::typed,
-    memory::spread_back,
     opening::{opens_a_gate, rests_on_a_new_proof},
     packages::{Packages, PeriodicLook},
     validate::Validated,
@@ -27,6 +26,7 @@ use crate::{
         BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
         of_cluster,
     },
+    retry::spread_back,
 };
 
 /// Progress that changes no answer is written at most this often.
