@@ -39,7 +39,7 @@ impl News {
             Presence::There => lock(&self.uncalled).saw(&reference, cluster),
             Presence::Gone => lock(&self.uncalled).gone(&reference),
         }
-        self.dependents.cluster_changed(cluster);
+        self.dependents.cluster_changed(&reference);
         lock(&self.uncounted).one(reference.clone());
         self.triggers.wake(reference);
     }

@@ -268,11 +268,18 @@ async fn lead(
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
     let (wakes, changes) = (triggers.listen(), sweeps.listen());
     let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
+    let remotes = Arc::new(Remotes::new(
+        args.system_namespace.clone(),
+        triggers.clone(),
+        dependents.clone(),
+        fence,
+    ));
     let providers = Arc::new(providers::Context {
         client: client.clone(),
         clusters: stores.clusters.clone(),
         watches: providers::Watches::new(contract, dependents.clone()),
         dependents,
+        remotes: Arc::clone(&remotes),
         configurations: parts.configurations,
         triggers: triggers.clone(),
         events: Notifier::new(client.clone()),
@@ -289,7 +296,7 @@ async fn lead(
             triggers.clone(),
             args.control_plane_groups.clone(),
         ),
-        remotes: Remotes::new(args.system_namespace.clone(), triggers.clone(), fence),
+        remotes,
         index: parts.index,
         events: Notifier::new(client.clone()),
         metrics: parts.passes,
@@ -298,11 +305,6 @@ async fn lead(
     });
     info!("Reconciling");
     let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
-    // The controller finishes what it has begun, but a request that hangs must not keep the process.
-    let patience = async {
-        stop.cancelled().await;
-        tokio::time::sleep(RECONCILE_GRACE).await;
-    };
     let reconciling = async {
         let controllers = async {
             tokio::join!(
@@ -314,7 +316,7 @@ async fn lead(
             _ = controllers => {}
             () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
             () = sweep::run(stores.clone(), changes, triggers) => {}
-            () = patience => {}
+            () = patience(stop) => {}
         }
     };
     match elector {
@@ -335,6 +337,12 @@ async fn lead(
         }
     }
     Ok(())
+}
+
+/// The controller finishes what it has begun, but a request that hangs must not keep the process.
+async fn patience(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(RECONCILE_GRACE).await;
 }
 
 fn settings(args: &Args) -> Settings {

@@ -21,6 +21,7 @@ use connection::Packers;
 use pace::Pace;
 
 use crate::{
+    controllers::providers::Dependents,
     fence::Fence,
     lock::lock,
     triggers::{ClusterRef, Triggers},
@@ -30,6 +31,8 @@ use crate::{
 pub struct Remotes {
     system_namespace: String,
     triggers: Triggers,
+    /// Configurations read what no watch shows more often while their Cluster is connected.
+    dependents: Dependents,
     fence: Fence,
     live: Mutex<HashMap<String, Arc<Remote>>>,
     /// They outlive connections: a server that makes its connection be opened again and again has only one.
@@ -41,10 +44,11 @@ impl Remotes {
     /// No connections yet. PackageInstalls are watched in `system_namespace` of each workload cluster, and nothing is
     /// written there while `fence` is closed.
     #[must_use]
-    pub fn new(system_namespace: String, triggers: Triggers, fence: Fence) -> Self {
+    pub fn new(system_namespace: String, triggers: Triggers, dependents: Dependents, fence: Fence) -> Self {
         Self {
             system_namespace,
             triggers,
+            dependents,
             fence,
             live: Mutex::default(),
             paces: Mutex::default(),
@@ -97,7 +101,13 @@ impl Remotes {
         drop(live);
         // What it holds may be large.
         drop(before);
+        self.dependents.cluster_changed(cluster);
         Ok(remote)
+    }
+
+    /// Whether there is a connection of the Cluster with this UID.
+    pub(crate) fn is_open(&self, cluster_uid: &str) -> bool {
+        lock(&self.live).contains_key(cluster_uid)
     }
 
     fn connected(

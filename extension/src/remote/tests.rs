@@ -31,9 +31,8 @@ impl Remotes {
         digest: &str,
         client: &Client,
     ) -> Arc<Remote> {
-        let remote = self.connected(client, cluster_uid, cluster, digest);
-        lock(&self.live).insert(cluster_uid.to_owned(), Arc::clone(&remote));
-        remote
+        let made = || Ok(client.clone());
+        self.open_with(cluster_uid, cluster, digest, made).unwrap()
     }
 
     /// How many connections are open.
@@ -120,7 +119,12 @@ fn remotes() -> (Remotes, impl Stream<Item = crate::triggers::Trigger>) {
     let triggers = Triggers::default();
     let woken = triggers.listen();
     (
-        Remotes::new("tkg-system".to_owned(), triggers, Fence::open()),
+        Remotes::new(
+            "tkg-system".to_owned(),
+            triggers,
+            Dependents::default(),
+            Fence::open(),
+        ),
         woken,
     )
 }

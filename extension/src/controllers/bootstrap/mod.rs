@@ -59,7 +59,7 @@ pub struct Context {
     /// Control planes of every kind in use.
     pub(crate) control_planes: ControlPlanes,
     /// Connections to workload clusters.
-    pub(crate) remotes: Remotes,
+    pub(crate) remotes: Arc<Remotes>,
     /// What hooks are answered from. Holds of Clusters without a record are noted there.
     pub(crate) index: Index,
     /// Events for people.

@@ -60,7 +60,12 @@ pub(crate) fn context(
         },
         stores,
         control_planes: ControlPlanes::new(client.clone(), triggers.clone(), Vec::new()),
-        remotes: Remotes::new(SYSTEM.to_owned(), triggers.clone(), fence.clone()),
+        remotes: Arc::new(Remotes::new(
+            SYSTEM.to_owned(),
+            triggers.clone(),
+            news.dependents,
+            fence.clone(),
+        )),
         index: Index::new(SYSTEM.to_owned(), Duration::from_mins(10), news.uncounted),
         events: Notifier::new(client),
         metrics: PassMetrics::default(),

@@ -6,9 +6,7 @@ use std::{
 };
 
 use futures::{Stream, channel::mpsc};
-use kube::ResourceExt;
 use sluice_core::providers::{ConfigRef, Dependencies, Source};
-use sluice_crds::foreign::Cluster;
 
 use crate::{lock::lock, triggers::ClusterRef};
 
@@ -33,9 +31,8 @@ impl Inner {
 
 impl Dependents {
     /// Wakes whatever depends on a Cluster.
-    pub fn cluster_changed(&self, cluster: &Cluster) {
-        let namespace = cluster.namespace().unwrap_or_default();
-        self.changed(&[Source::cluster(&namespace, &cluster.name_any())]);
+    pub fn cluster_changed(&self, cluster: &ClusterRef) {
+        self.changed(&[Source::cluster(cluster.namespace(), cluster.name())]);
     }
 
     /// Wakes whatever depends on one of these.

@@ -16,7 +16,7 @@ use kube::{Api, Client, Resource as _, ResourceExt, core::DynamicObject, runtime
 use sluice_core::{
     chain::chain,
     events::Notice,
-    providers::{ConfigRef, Configuration, Effects, Kind},
+    providers::{ConfigRef, Configuration, Effects, Kind, Source},
     step::{Answer, Ask, Done, Failure, Server},
     walls::{Again, FollowedStore, Retries},
 };
@@ -34,6 +34,7 @@ use crate::{
     lock::lock,
     metrics::PassMetrics,
     queue,
+    remote::Remotes,
     runner::{self, Error, PassError, again, isolated},
     store::Store,
     triggers::{ClusterRef, Triggers},
@@ -51,6 +52,8 @@ pub struct Context {
     pub clusters: Store<Cluster>,
     /// Which configurations depend on what.
     pub dependents: Dependents,
+    /// Connections to workload clusters.
+    pub remotes: Arc<Remotes>,
     /// What configurations depend on.
     pub watches: Watches,
     /// Configurations by the reason of their condition.
@@ -171,6 +174,7 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> 
         kind: ctx.kind.clone(),
         object: Arc::clone(config),
         sync_period: shared.sync_period,
+        is_hot: is_hot(config, &reference, shared),
     };
     let host = Host {
         ctx,
@@ -182,6 +186,16 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> 
     shared.dependents.set(&reference, &effects.sources);
     publish(ctx, config, effects).await;
     outcome
+}
+
+/// Whether the Cluster that owns a configuration is connected. One without an owner is given it by its first pass.
+fn is_hot(config: &DynamicObject, reference: &ConfigRef, shared: &Context) -> bool {
+    config.owner_references().iter().any(|owner| {
+        let cluster = Source::cluster(reference.object.namespace(), &owner.name);
+        // Before that is asked, so that no connection is opened between.
+        shared.dependents.add(reference, &cluster);
+        shared.remotes.is_open(&owner.uid)
+    })
 }
 
 /// Publishes what is wrong with a configuration.

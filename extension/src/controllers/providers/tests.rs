@@ -4,13 +4,18 @@ use sluice_core::{
     providers::kinds,
     step::{Failure, Server},
 };
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::{
-    contract::Contract, controllers::bootstrap::object_server::ObjectServer, store::Writer, triggers::Trigger,
+    contract::Contract, controllers::bootstrap::object_server::ObjectServer, fence::Fence, store::Writer,
+    triggers::Trigger,
 };
 
 const CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/calicoconfigs/one-calico";
+const ORACLE: &str = "/apis/cpi.tanzu.vmware.com/v1alpha1/namespaces/team-a/oraclecpiconfigs/one-oracle";
+const CREDENTIALS: &str = "/api/v1/namespaces/cluster-api-provider-oci-system/secrets/capoci-auth-config";
 const SECRET: &str = "/api/v1/namespaces/team-a/secrets/one-calico-data-values";
 
 fn cluster() -> Cluster {
@@ -45,12 +50,23 @@ fn management() -> ObjectServer {
 
 /// What passes over the configuration are made with.
 fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
+    of(server, triggers, "CalicoConfig")
+}
+
+/// What passes over configurations of a kind are made with.
+fn of(server: &ObjectServer, triggers: &Triggers, kind: &str) -> OfKind {
     let clusters = Writer::new(Arc::default(), 0);
     let mut cluster = cluster();
     let packed = clusters.pack(&mut cluster);
     clusters.put(&cluster, &packed);
     let (client, dependents) = (server.client(), Dependents::default());
     let context = Context {
+        remotes: Arc::new(Remotes::new(
+            String::new(),
+            triggers.clone(),
+            dependents.clone(),
+            Fence::open(),
+        )),
         watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
         events: Notifier::new(client.clone()),
         client,
@@ -62,13 +78,12 @@ fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
         retries: Mutex::default(),
         metrics: PassMetrics::default(),
     };
-    let calico = kinds()
-        .into_iter()
-        .find(|kind| kind.resource.kind == "CalicoConfig");
+    let mut kinds = kinds().into_iter();
+    let found = kinds.find(|found| found.resource.kind == kind);
     OfKind {
         shared: Arc::new(context),
-        kind: calico.unwrap(),
-        name: "CalicoConfig".into(),
+        kind: found.unwrap(),
+        name: kind.into(),
     }
 }
 
@@ -138,6 +153,66 @@ async fn values_that_appear_after_they_were_found_missing_stay() {
     server.put_later(SECRET, newer.clone());
     assert_eq!(passes(&server).await, Err(409));
     assert_eq!(server.get(SECRET).unwrap()["data"], newer["data"]);
+}
+
+fn credentials(region: &str) -> Value {
+    let data =
+        json!({"region": region, "tenancy": "dA==", "user": "dQ==", "key": "aw==", "fingerprint": "Zg=="});
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": data})
+}
+
+/// Passes over a configuration with credentials are made when they are due.
+#[tokio::test(start_paused = true)]
+async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_and_else_once_in_a_period() {
+    let (server, minute) = (management(), Duration::from_mins(1));
+    let mut config = server.get(CONFIG).unwrap();
+    config["apiVersion"] = json!("cpi.tanzu.vmware.com/v1alpha1");
+    config["kind"] = json!("OracleCPIConfig");
+    config["spec"] = json!({"compartment": "c", "vcn": "v"});
+    server.put(ORACLE, config);
+    server.put(CREDENTIALS, credentials("cg=="));
+    let ctx = Arc::new(of(&server, &Triggers::default(), "OracleCPIConfig"));
+    let (wakes, passes) = (ctx.shared.dependents.wakes(&ctx.name), Arc::clone(&ctx));
+    let management = server.clone();
+    let _passes = AbortOnDropHandle::new(tokio::spawn(async move {
+        queue::run(wakes, 1, &CancellationToken::new(), |_| {
+            let (ctx, config) = (Arc::clone(&passes), management.get(ORACLE).unwrap());
+            let config = Arc::new(serde_json::from_value(config).unwrap());
+            async move { again(reconcile(&config, &ctx).await.unwrap()) }
+        })
+        .await;
+    }));
+    let (one, oracle) = (
+        ClusterRef::new("team-a", "one"),
+        ClusterRef::new("team-a", "one-oracle"),
+    );
+    let written = || {
+        server
+            .get("/api/v1/namespaces/team-a/secrets/one-oracle-cpi-data-values")
+            .unwrap()
+    };
+    let requests_within = async |time| {
+        let before = server.requests();
+        sleep(time).await;
+        server.requests() - before
+    };
+
+    ctx.shared.dependents.wake(&ctx.reference(oracle));
+    sleep(minute).await;
+    let first = written();
+    assert_eq!(requests_within(6 * minute).await, 0, "it is cold");
+    assert_ne!(requests_within(4 * minute).await, 0, "its period is over");
+
+    let workload = ObjectServer::default().client();
+    let _connection = ctx.shared.remotes.adopt("uid", &one, "digest", &workload);
+    sleep(minute).await;
+    server.put(CREDENTIALS, credentials("b3RoZXI="));
+    sleep(Duration::from_secs(11)).await;
+    assert_ne!(written()["data"], first["data"], "it is hot");
+
+    ctx.shared.remotes.close("uid");
+    sleep(minute).await;
+    assert_eq!(requests_within(6 * minute).await, 0, "it is cold again");
 }
 
 /// How often the Cluster was woken to read its values.

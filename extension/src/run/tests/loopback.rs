@@ -106,6 +106,6 @@ impl Loopback {
             news,
         };
         let stop = stop.clone();
-        tokio::spawn(async move { control(&args, parts, &stop).await })
+        tokio::spawn(async move { Box::pin(control(&args, parts, &stop)).await })
     }
 }

@@ -16,12 +16,15 @@ use sluice_crds::{foreign::Cluster, labels::annotation};
 pub(super) use status::reason;
 
 use super::{Kind, Problem, Source};
-use crate::step::{
-    self, Done, Key, Server, Subject,
-    stop::{in_order, together},
+use crate::{
+    retry::{spread_back, wait},
+    step::{
+        self, Done, Key, Server, Subject,
+        stop::{in_order, together},
+    },
 };
 
-/// How soon a configuration is looked at again whose result depends on what no watch shows: Secrets are read by name.
+/// How soon a configuration of a hot Cluster is looked at again whose result depends on what no watch shows: Secrets are read by name.
 const UNWATCHED: Duration = Duration::from_secs(10);
 
 /// One configuration.
@@ -32,6 +35,8 @@ pub struct Configuration {
     pub object: Arc<DynamicObject>,
     /// How often it is looked at when nothing happens.
     pub sync_period: Duration,
+    /// Whether its Cluster has a connection with watches to its workload.
+    pub is_hot: bool,
 }
 
 /// What a pass leaves.
@@ -104,17 +109,21 @@ impl Subject for Configuration {
 /// What has to be read or written before it goes on; or why it cannot.
 pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let Configuration {
-        object, sync_period, ..
+        object,
+        sync_period,
+        is_hot,
+        ..
     } = known.facts;
     let is_template = object.annotations().contains_key(annotation::TEMPLATE_CONFIG);
     if is_template || object.metadata.deletion_timestamp.is_some() {
         return Ok(Done::Forget);
     }
     effects.sources = known.sources().collect();
-    let mut unwatched = false;
+    let (mut uid, mut unwatched) = (object.uid(), false);
     let outcome = match owner::cluster(known) {
         Ok(found) if owner::is_at_rest(found) => return Ok(Done::AwaitChange),
         Ok(found) => {
+            uid = found.uid();
             effects.cluster = Some((found.namespace().unwrap_or_default(), found.name_any()));
             written(known, found, &mut unwatched)
         }
@@ -126,10 +135,11 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     };
     effects.problem = Some(problem.clone());
     status::write(known, secret, problem.as_ref())?;
-    Ok(Done::RequeueAfter(if unwatched {
-        UNWATCHED
-    } else {
-        *sync_period
+    let uid = uid.unwrap_or_default();
+    Ok(Done::RequeueAfter(match problem {
+        _ if unwatched && *is_hot => UNWATCHED,
+        Some(_) if unwatched => wait(&uid, status::not_ready_for(known)),
+        _ => spread_back(&uid, *sync_period),
     }))
 }
 

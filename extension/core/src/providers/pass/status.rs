@@ -1,5 +1,7 @@
 //! What came of a configuration, in one write, and only when something differs.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use sluice_crds::{ConfigStatus, run::Condition};
@@ -28,12 +30,29 @@ pub(in crate::providers) fn reason(config: &Value) -> Option<&'static str> {
     })
 }
 
+/// How long the configuration has not been ready, by its status.
+pub(super) fn not_ready_for(known: &Known<'_>) -> Duration {
+    let status = read(&known.facts.object.data);
+    let is_it = |condition: &&Condition| condition.type_ == READY && condition.status == "False";
+    let lasted = status.conditions.iter().find(is_it).map(|ready| {
+        let since = ready.last_transition_time.0;
+        Duration::try_from(known.began.now.duration_since(since)).unwrap_or_default()
+    });
+    lasted.unwrap_or_default()
+}
+
+/// The status of a configuration; none where it cannot be read.
+fn read(config: &Value) -> ConfigStatus {
+    let status = config.get("status").cloned().unwrap_or_default();
+    serde_json::from_value(status).unwrap_or_default()
+}
+
 /// Writes the status, if it is another one.
 pub(super) fn write(known: &Known<'_>, secret: Option<String>, problem: Option<&Problem>) -> Step<()> {
     let config = known.facts;
     let (key, metadata) = (config.key(), &config.object.metadata);
     let current = config.object.data.get("status").cloned().unwrap_or_default();
-    let read: ConfigStatus = serde_json::from_value(current.clone()).unwrap_or_default();
+    let read = read(&config.object.data);
     let status = ConfigStatus {
         conditions: conditions(&read.conditions, secret.as_deref(), problem, known.began),
         // Values that were written once stay in use until there are new ones.

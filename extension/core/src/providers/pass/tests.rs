@@ -2,13 +2,18 @@
 
 mod server;
 
+use std::ops::RangeInclusive;
+
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
 use server::{ACCOUNT, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, owner};
 
-const SYNC: Done = Done::RequeueAfter(Duration::from_mins(10));
+/// Up to a quarter less than the period.
+const SYNC: RangeInclusive<Duration> = Duration::from_secs(450)..=Duration::from_mins(10);
+const SOON: RangeInclusive<Duration> = UNWATCHED..=UNWATCHED;
 
 /// A configuration that asks for everything, of which nothing is there yet but a Secret.
 fn everything() -> World {
@@ -23,6 +28,14 @@ fn everything() -> World {
 
 fn passes(world: &mut World) -> (Outcome, Effects) {
     world.pass().unwrap()
+}
+
+/// When the next pass is made.
+fn after(outcome: &Outcome) -> Duration {
+    let Ok(Done::RequeueAfter(after)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    *after
 }
 
 fn text(world: &World) -> String {
@@ -77,10 +90,41 @@ fn everything_is_written_once_and_in_order() {
 #[test]
 fn a_configuration_that_depends_on_no_secret_is_looked_at_rarely() {
     let mut world = World::new(&json!({"text": "a"}));
-    assert_eq!(passes(&mut world).0, Ok(SYNC));
-    assert_eq!(passes(&mut world).0, Ok(SYNC));
+    assert!(SYNC.contains(&after(&passes(&mut world).0)));
+    assert!(SYNC.contains(&after(&passes(&mut world).0)));
     assert_eq!(world.read, ["Secret one-made-up-data-values"]);
     assert_eq!(world.written, Vec::<String>::new());
+}
+
+/// Nothing rests on the credentials of a cold Cluster before it is looked at.
+#[test]
+fn what_no_watch_shows_is_read_soon_only_while_the_cluster_is_hot() {
+    let mut world = everything();
+    for (is_cold, then) in [(false, SOON), (true, SYNC), (false, SOON)] {
+        world.is_cold = is_cold;
+        let next = after(&passes(&mut world).0);
+        assert!(then.contains(&next), "{next:?}");
+    }
+}
+
+/// A user waits for what the credentials of a new Cluster come to, and no watch shows them.
+#[rstest]
+#[case::at_first(0, 7_500..=10_000)]
+#[case::after_five_minutes(300, 22_500..=30_000)]
+#[case::after_an_hour(3_600, 45_000..=60_000)]
+fn missing_credentials_of_a_cold_cluster_are_asked_for_ever_more_rarely(
+    #[case] seconds: i64,
+    #[case] milliseconds: RangeInclusive<u128>,
+) {
+    let mut world = World::new(&json!({"text": "a", "login": "missing"}));
+    world.is_cold = true;
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.reason(), Some("CredentialsNotFound"));
+    world.now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
+    let next = after(&passes(&mut world).0);
+    assert!(milliseconds.contains(&next.as_millis()), "{next:?}");
+    world.is_cold = false;
+    assert_eq!(passes(&mut world).0, Ok(Done::RequeueAfter(UNWATCHED)));
 }
 
 #[test]
@@ -219,7 +263,7 @@ fn a_crash_after_any_write_converges() {
 }), "ClusterNotFound", SYNC)]
 #[case::no_credentials(|world: &mut World| world.edit(CONFIG, |config| {
     config["spec"]["login"] = json!("missing");
-}), "CredentialsNotFound", Done::RequeueAfter(UNWATCHED))]
+}), "CredentialsNotFound", SOON)]
 #[case::a_spec_of_another_release(|world: &mut World| world.edit(CONFIG, |config| {
     config["spec"] = json!({});
 }), "ConfigUnreadable", SYNC)]
@@ -230,14 +274,14 @@ fn a_crash_after_any_write_converges() {
 fn what_is_wrong_is_said_and_values_stay(
     #[case] wrong: fn(&mut World),
     #[case] reason: &str,
-    #[case] then: Done,
+    #[case] then: RangeInclusive<Duration>,
 ) {
     let mut world = everything();
     passes(&mut world).0.unwrap();
     wrong(&mut world);
-    let (outcome, after) = passes(&mut world);
-    assert_eq!(outcome, Ok(then));
-    let problem = after.problem.flatten().unwrap();
+    let (outcome, effects) = passes(&mut world);
+    assert!(then.contains(&after(&outcome)), "{outcome:?}");
+    let problem = effects.problem.flatten().unwrap();
     assert_eq!(problem.reason.as_str(), reason);
     assert_eq!(world.written, ["PatchStatus CalicoConfig one"]);
     assert_eq!(world.reason(), Some(reason));
@@ -300,6 +344,7 @@ fn a_configuration_does_not_show_what_it_holds() {
         kind: super::super::kinds().remove(0),
         object: Arc::new(serde_json::from_value(config).unwrap()),
         sync_period: Duration::ZERO,
+        is_hot: false,
     };
     assert!(!format!("{config:?}").contains("canary"));
 }

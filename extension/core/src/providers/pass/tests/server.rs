@@ -111,6 +111,9 @@ pub(super) struct World {
     pub(super) unserved: Option<&'static str>,
     /// What another one writes as soon as an object was read.
     pub(super) later: Option<(Place, Value)>,
+    /// Its Cluster has no connection to its workload.
+    pub(super) is_cold: bool,
+    pub(super) now: Timestamp,
     /// The process ends after so many writes.
     pub(super) ends_after: Option<usize>,
 }
@@ -184,9 +187,10 @@ impl World {
             kind: Kind::of::<MadeUp>(),
             object: Arc::new(serde_json::from_value(self.get(CONFIG).unwrap().clone()).unwrap()),
             sync_period: Duration::from_mins(10),
+            is_hot: !self.is_cold,
         };
         let began = Clock {
-            now: Timestamp::UNIX_EPOCH,
+            now: self.now,
             instant: Instant::now(),
         };
         self.written.clear();
