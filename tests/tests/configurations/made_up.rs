@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use sluice::contract::Contract;
 use sluice::controllers::providers::{self, Configurations, Context, Watches};
 use sluice::events::Notifier;
+use sluice::fence::Fence;
 use sluice::metrics::PassMetrics;
 use sluice::news::News;
+use sluice::remote::Remotes;
 use sluice::stores::Stores;
 use sluice_core::providers::Kind;
 use sluice_tests::objects::definition;
@@ -29,11 +31,14 @@ pub(crate) fn start(client: &Client) -> JoinSet<()> {
     let news = News::default();
     let (stores, following) = Stores::open(client, "tkg-system", &news);
     let contract = Contract::new(client.clone(), Vec::new());
+    let (triggers, dependents) = (news.triggers.clone(), news.dependents.clone());
+    let remotes = Remotes::new("tkg-system".to_owned(), triggers, dependents, Fence::open());
     let context = Arc::new(Context {
         client: client.clone(),
         clusters: stores.clusters.clone(),
         watches: Watches::new(contract, news.dependents.clone()),
         dependents: news.dependents,
+        remotes: Arc::new(remotes),
         configurations: Configurations::default(),
         triggers: news.triggers,
         events: Notifier::new(client.clone()),

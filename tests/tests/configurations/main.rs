@@ -30,8 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Time that a change of an object that is watched gets to reach the Secret.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// The same for a Secret: it is read again every ten seconds.
+/// The same for a Secret: that of a Cluster without a connection is read again once in each sync period.
 const CREDENTIALS: Duration = Duration::from_secs(15);
+
+/// `--sync-period`.
+const SYNC_PERIOD: &str = "10s";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configurations_become_values() -> Result<()> {
@@ -40,7 +43,11 @@ async fn configurations_become_values() -> Result<()> {
         .chain(around::definitions())
         .chain([made_up::definition()]);
     let stack = Stack::start(Options::new("providers").crds(definitions)).await?;
-    let extension = Extension::start(&stack, Settings::new("sluice")).await?;
+    let settings = Settings {
+        sync_period: SYNC_PERIOD.to_owned(),
+        ..Settings::new("sluice")
+    };
+    let extension = Extension::start(&stack, settings).await?;
     let client = stack.client();
     let _made_up = made_up::start(&client);
 
