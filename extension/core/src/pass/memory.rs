@@ -168,6 +168,26 @@ impl Memory {
         self.unseen_since = None;
     }
 
+    /// When a settled Cluster is looked at again whose workload looks have not reached for so long: soon after the first of them, then at
+    /// most twice in a period, whatever wakes it. Each takes a slot for as long as an answer is waited for, and after an outage of many
+    /// workloads other Clusters would wait for these.
+    pub(super) fn look_again(
+        &mut self,
+        uid: &str,
+        unseen: Duration,
+        period: Duration,
+        now: Instant,
+    ) -> Duration {
+        let longest = (unseen / 10).clamp(period / 2, period).max(WITH_PROBLEM);
+        let next = if unseen.is_zero() {
+            WITH_PROBLEM
+        } else {
+            spread_back(uid, longest)
+        };
+        self.look_made(next, now);
+        next
+    }
+
     /// Whether nothing is to be done before its next look for a Cluster that is `planned_from` this, and is settled by its record or
     /// not. A settled one leaves Packages that were edited in place as they were until then.
     pub(super) fn rests(&mut self, planned_from: PlannedFrom, is_settled: bool) -> bool {

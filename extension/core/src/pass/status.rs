@@ -92,9 +92,12 @@ pub(super) fn status(
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first => UNWATCHED,
         _ if packages.periodic_look == PeriodicLook::Seen => packages.after_look(known, effects),
-        _ if let PeriodicLook::Unseen(time) = packages.periodic_look => {
-            (time / 10).clamp(WITH_PROBLEM, found.settings.sync_period.max(WITH_PROBLEM))
-        }
+        _ if let PeriodicLook::Unseen(time) = packages.periodic_look => effects.memory.look_again(
+            &found.owner.uid,
+            time,
+            found.settings.sync_period,
+            known.began.instant,
+        ),
         (None, true) if !packages.conflict && was_completed => lately(known, HOT, WITH_PROBLEM),
         (None, true) if !packages.conflict => HOT,
         // What is wrong may concern every cluster of a release, and the stores wake those that they know of.
