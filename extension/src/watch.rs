@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Objects in a page of a list: all of a page are in memory, whole, until they are packed.
-const PAGE: u32 = 50;
+const PAGE: u32 = 250;
 
 /// A kind that a store can hold: each that is kept and that kube can list and watch.
 pub trait Followed:
@@ -260,8 +260,7 @@ where
             Brought::Gone(object) => self.writer.remove(object),
             Brought::Filled => listed = Some(self.writer.listed()),
         }
-        self.followed().took(&brought, now());
-        match (brought, change) {
+        match (&brought, change) {
             (Brought::Listed(object) | Brought::Touched(object), Some(Change::Changed)) => {
                 (self.on)(&Seen::Touched(object));
             }
@@ -274,6 +273,8 @@ where
             let store = &self.writer.store();
             (self.on)(&Seen::Synced(Changes { store, listed }));
         }
+        // Last: what is kept beside the store, as all releases are, is no older than its age says.
+        self.followed().took(&brought, now());
         Ok(())
     }
 

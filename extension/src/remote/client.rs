@@ -13,7 +13,7 @@ use crate::{
     pool,
 };
 
-/// What a request to a workload API server may take. Objects are of 1.5 MiB at most there, and 500 are on a page: real ones have some
+/// What a request to a workload API server may take. Objects are of 1.5 MiB at most there, and 250 are on a page: real ones have some
 /// KiB, so that these bounds are far from what PackageInstalls and Apps of one namespace need.
 pub(super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(10),
