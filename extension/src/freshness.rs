@@ -12,20 +12,24 @@ use http_body_util::{BodyExt, StreamBody};
 use kube::client::{Body, Client};
 use sluice_core::walls::{FollowedStore, WatchAnswer};
 
-use crate::{clock::now, layer::over, lock::lock};
+use crate::{clock::now, layer::over, lock::lock, streamed::streams_list};
 
-/// The client that a dated store is to be watched with: it notes watches that end in good order.
+/// The client that a dated store is to be watched with: it notes when a list is asked for, and watches that end in good order.
 pub(crate) fn dating(client: Client, followed: &Arc<Mutex<FollowedStore>>) -> Client {
     let followed = Arc::clone(followed);
     noting(client, move |answer| lock(&followed).watch(answer, now()))
 }
 
-/// `client` that notes what becomes of watches that are answered with success.
+/// `client` that notes lists that come as watches, and what becomes of other watches that are answered with success.
 pub(crate) fn noting(client: Client, note: impl Fn(WatchAnswer) + Clone + Send + Sync + 'static) -> Client {
     over(client, move |client, request| {
         let note = note.clone();
         async move {
-            let (asked, watch) = (now(), is_watch(&request));
+            let (asked, lists) = (now(), streams_list(&request));
+            if lists {
+                note(WatchAnswer::Lists);
+            }
+            let watch = is_watch(&request) && !lists;
             let answer = client.send(request).await?;
             let note = Some(note).filter(|_| watch && answer.status().is_success());
             if let Some(note) = &note {

@@ -31,6 +31,7 @@ use crate::{
     lock::lock,
     metrics::watch_panicked,
     store::Store,
+    streamed::streaming,
     watch::{Followed, Seen, follow},
 };
 
@@ -122,7 +123,7 @@ fn scope<K>(client: Client, named: &NamedKind, resource: &ApiResource) -> (Api<K
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    let everything = watcher::Config::default();
+    let everything = watcher::Config::default().streaming_lists();
     let Some((namespace, name)) = &named.single else {
         return (Api::all_with(client, resource), everything);
     };
@@ -164,7 +165,7 @@ where
         news: Notify::new(),
     });
     let noted = Arc::clone(&following);
-    let client = noting(client, move |answer| {
+    let client = noting(streaming(client), move |answer| {
         noted.note(|kind, now| kind.watch(answer, now));
     });
     let (api, config) = scope(client, named, &resource);

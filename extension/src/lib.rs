@@ -32,3 +32,4 @@ mod clock;
 mod layer;
 mod lock;
 mod pool;
+mod streamed;

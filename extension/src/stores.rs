@@ -26,6 +26,7 @@ use crate::{
     lock::lock,
     news::News,
     store::Store,
+    streamed::streaming,
     watch::{Followed, Presence, Seen, follow, reporting},
 };
 
@@ -73,13 +74,14 @@ impl Stores {
         let ages: Ages = ["Cluster", "ClusterBootstrap", "TanzuKubernetesRelease"]
             .map(|kind| (kind, Arc::new(Mutex::new(FollowedStore::dated()))));
         let [(_, of_clusters), (_, of_bootstraps), (_, of_releases)] = &ages;
+        let client = streaming(client.clone());
         let mut opening = Opening {
-            client,
+            client: &client,
             news,
             followed: Vec::new(),
             filled: Vec::new(),
         };
-        let topology = || watcher::Config::default().labels(label::TOPOLOGY_OWNED);
+        let topology = || all().labels(label::TOPOLOGY_OWNED);
         let (system, whole) = (Some(system_namespace), Arc::<Mutex<Whole>>::default());
         let _only_for_what_changes = opening.follow(
             Api::all(dating(client.clone(), of_releases)),
@@ -266,7 +268,7 @@ fn taking_in<K: Kept>(
 }
 
 fn all() -> watcher::Config {
-    watcher::Config::default()
+    watcher::Config::default().streaming_lists()
 }
 
 #[cfg(test)]

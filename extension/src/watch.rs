@@ -11,7 +11,7 @@ use std::{
 use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
 use kube::{
     Api, Resource,
-    runtime::watcher::{self, Event, watcher},
+    runtime::watcher::{self, Event, InitialListStrategy, watcher},
 };
 use sluice_core::{
     compact::{Change, Kept, Listed, Packed, Packer},
@@ -26,10 +26,11 @@ use crate::{
     lock::lock,
     metrics::watch_panicked,
     store::{Store, Writer},
+    streamed,
 };
 
-/// Objects in a page of a list: all of a page are in memory, whole, until they are packed.
-const PAGE: u32 = 250;
+/// Objects in a page of a list that is not streamed: all of a page are in memory, whole, until they are packed.
+const PAGE: u32 = 100;
 
 /// A kind that a store can hold: each that is kept and that kube can list and watch.
 pub trait Followed:
@@ -144,7 +145,8 @@ pub(crate) fn reporting<K: Kept>(
 }
 
 /// A store that follows `api` as `followed` says, and the future that keeps it up to date for as long as it is polled. The age of a
-/// dated one is known only if it is watched with a client that notes it, see [`crate::freshness`].
+/// dated one is known only if it is watched with a client that notes it, see [`crate::freshness`]. Lists are streamed only to the client of
+/// [`crate::streamed`].
 ///
 /// `on` is called after the store was changed, so a task that it wakes reads at least that state.
 pub fn follow<K: Followed>(
@@ -230,6 +232,10 @@ where
                         return Some(exceeded);
                     }
                 }
+                Err(error) if self.streams() && streamed::is_unknown(&error) => {
+                    self.config.initial_list_strategy = InitialListStrategy::ListWatch;
+                    events = self.list();
+                }
                 Err(error) => {
                     self.followed().failed(now());
                     (self.on)(&Seen::Failed(&error));
@@ -240,6 +246,10 @@ where
                 }
             }
         }
+    }
+
+    fn streams(&self) -> bool {
+        self.config.initial_list_strategy == InitialListStrategy::StreamingList
     }
 
     /// What comes from now on, beginning with a list.

@@ -19,7 +19,7 @@ const PARTS: [(&str, &[&str]); 5] = [
     ("serves", &["health", "metrics", "serve", "telemetry"]),
     ("keeps in memory, and gives turns", &["news", "queue", "store", "sweep", "triggers"]),
     ("leads", &["fence", "leader", "leadership"]),
-    ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "pool", "run"]),
+    ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "pool", "run", "streamed"]),
 ];
 
 /// The crates without I/O, by the beginning of their paths.

@@ -129,7 +129,7 @@ impl Frozen {
     }
 
     /// Lists answer with what `items` says of the path, watches bring nothing and end after the time that is asked for.
-    /// Nothing of either arrives while the network is frozen.
+    /// Nothing of either arrives while the network is frozen. Lists are not streamed.
     pub(crate) fn client(
         &self,
         items: impl Fn(&str) -> Vec<serde_json::Value> + Send + Sync + Clone + 'static,
@@ -140,15 +140,20 @@ impl Frozen {
             async move {
                 let path = request.uri().path().to_owned();
                 frozen.thawed(&path).await;
-                let watch = is_watch(&request);
-                if !watch {
+                let streams = streams_list(&request);
+                let watch = is_watch(&request) && !streams;
+                if !watch && !streams {
                     sleep(frozen.list_takes).await;
                 }
-                let list = json!({
-                    "apiVersion": "v1", "kind": "List",
-                    "metadata": {"resourceVersion": "1"},
-                    "items": items(request.uri().path()),
-                });
+                let list = if streams {
+                    json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": ""})
+                } else {
+                    json!({
+                        "apiVersion": "v1", "kind": "List",
+                        "metadata": {"resourceVersion": "1"},
+                        "items": items(request.uri().path()),
+                    })
+                };
                 let seconds = request
                     .uri()
                     .query()
@@ -169,7 +174,8 @@ impl Frozen {
                         None
                     }
                 });
-                Ok::<_, Infallible>(http::Response::new(StreamBody::new(frames)).map(infallible))
+                let answer = http::Response::builder().status(if streams { 422 } else { 200 });
+                Ok::<_, Infallible>(answer.body(infallible(StreamBody::new(frames))).unwrap())
             }
         });
         Client::new(service, "default")

@@ -22,9 +22,14 @@ const LIST_SILENCE: Duration = Duration::from_secs(70);
 /// reader is too slow, and then not all was delivered.
 const COMPLETE: Duration = Duration::from_secs(9);
 
+/// For how long the API server is asked to keep a watch that begins with a list, and ends behind it.
+pub const LIST_SECONDS: u32 = 600;
+
 /// What becomes of a watch that the API server has answered with success.
 #[derive(Clone, Copy, Debug)]
 pub enum WatchAnswer {
+    /// It is only now asked for, and brings a list.
+    Lists,
     /// It has begun.
     Begun,
     /// It was asked for then and has ended as the server ends it. kube-runtime reads on only when all that it has read is in the
@@ -60,6 +65,14 @@ impl Age {
     /// A list is asked for.
     pub fn list(&mut self, now: Instant) {
         (self.filling, self.heard) = (Some(now), Some(now));
+    }
+
+    /// A list begins, which may have been asked for before.
+    pub fn list_begins(&mut self, now: Instant) {
+        if self.filling.is_none_or(|asked| self.is_doubted(asked)) {
+            self.filling = Some(now);
+        }
+        self.heard = Some(now);
     }
 
     /// All of the list is in the store.
@@ -101,9 +114,13 @@ impl Age {
 
     /// All that happened before `asked` is in the store.
     fn prove(&mut self, asked: Instant) {
-        if self.doubted.is_none_or(|doubted| doubted < asked) {
+        if !self.is_doubted(asked) {
             self.proven = self.proven.max(Some(asked));
         }
+    }
+
+    fn is_doubted(&self, asked: Instant) -> bool {
+        self.doubted.is_some_and(|doubted| doubted >= asked)
     }
 }
 
@@ -137,6 +154,21 @@ mod tests {
         assert_eq!(age.proven(), None);
         age.watch_ended(at(0), at(9));
         assert_eq!(age.proven(), Some(at(0)));
+    }
+
+    /// A server begins to answer after it has read how new the list is.
+    #[test]
+    fn a_list_that_has_begun_is_as_old_as_its_question() {
+        let (mut age, at) = (Age::default(), seconds());
+        age.list(at(0));
+        age.list_begins(at(5));
+        age.filled(at(6));
+        assert_eq!(age.proven(), Some(at(0)));
+        age.list(at(10));
+        age.failed(at(11));
+        age.list_begins(at(12));
+        age.filled(at(13));
+        assert_eq!(age.proven(), Some(at(12)), "another one, after that has failed");
     }
 
     #[test]

@@ -149,8 +149,10 @@ impl FollowedStore {
 
     /// What became of a watch.
     pub fn watch(&mut self, answer: WatchAnswer, now: Instant) {
-        if let WatchAnswer::Ended { asked } = answer {
-            self.age.watch_ended(asked, now);
+        match answer {
+            WatchAnswer::Lists => self.age.list(now),
+            WatchAnswer::Begun => {}
+            WatchAnswer::Ended { asked } => self.age.watch_ended(asked, now),
         }
     }
 
@@ -175,8 +177,8 @@ impl FollowedStore {
     /// The store has taken what was brought. To be said only then: those who ask for its age look into it next.
     pub fn took<K>(&mut self, brought: &Brought<'_, K>, now: Instant) {
         match brought {
-            // kube-runtime says so before it asks for the list.
-            Brought::List => self.age.list(now),
+            // kube-runtime says so before it asks for a page, and when the API server has begun to stream.
+            Brought::List => self.age.list_begins(now),
             Brought::Filled => self.age.filled(now),
             Brought::Listed(_) | Brought::Touched(_) | Brought::Gone(_) => self.age.heard(now),
         }

@@ -17,7 +17,7 @@ mod runs;
 mod sign;
 
 pub use again::{Again, Retries};
-pub use age::{Age, RELIST_AFTER, WATCH_SECONDS, WatchAnswer};
+pub use age::{Age, LIST_SECONDS, RELIST_AFTER, WATCH_SECONDS, WatchAnswer};
 pub use backoff::Backoff;
 pub use breaker::Breaker;
 pub use cap::{Cap, GivenUp, memory_of};

@@ -15,7 +15,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::freshness::is_watch;
+use crate::{freshness::is_watch, streamed::streams_list};
 
 /// Clones share the objects.
 #[derive(Clone, Default)]
@@ -163,6 +163,10 @@ impl ObjectServer {
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
             async move {
+                if streams_list(&request) {
+                    let invalid = Full::from(status(422).1.to_string()).boxed_unsync();
+                    return Ok(Response::builder().status(422).body(invalid).unwrap());
+                }
                 if is_watch(&request) {
                     let never = stream::pending::<Result<Frame<Bytes>, Infallible>>().boxed();
                     return Ok::<_, Infallible>(Response::new(StreamBody::new(never).boxed_unsync()));

@@ -1,0 +1,139 @@
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use http::Response;
+use kube::Api;
+use rstest::rstest;
+use serde_json::{Value, json};
+use sluice_core::walls::FollowedStore;
+use sluice_crds::foreign::App;
+use tokio::time::sleep;
+use tower::service_fn;
+
+use super::*;
+use crate::{
+    clock::now,
+    freshness::{dating, is_watch},
+    lock::lock,
+    store::Store,
+    watch::{Seen, follow},
+};
+
+fn app(name: &str, annotation: &str) -> Value {
+    let meta = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "3", "annotations": {annotation: "true"}});
+    json!({"apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App", "metadata": meta, "spec": {}})
+}
+
+/// The lines in which a list comes. An object bears the annotation of the bookmark.
+fn lines() -> String {
+    let bookmark = json!({
+        "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App",
+        "metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}},
+    });
+    let added = |object| format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n");
+    format!(
+        "{}{}{{\"type\":\"BOOKMARK\",\"object\":{bookmark}}}\n",
+        added(app("a", "k8s.io/initial-events-end")),
+        added(app("b", "{\"type\":\"BOOKMARK\"")),
+    )
+}
+
+/// It answers each request after a second with what `answer` says of its query, in chunks of `size`, and remembers the query. An answer to a
+/// watch goes on for ever.
+fn server(
+    answer: impl Fn(&str) -> (u16, String) + Send + Clone + 'static,
+    size: usize,
+) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let remembered = Arc::clone(&asked);
+    let service = service_fn(move |request: Request<Body>| {
+        let (answer, asked) = (answer.clone(), Arc::clone(&asked));
+        async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let (status, text) = answer(&query);
+            lock(&asked).push(query);
+            sleep(Duration::from_secs(1)).await;
+            let chunks: Vec<_> = text.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
+            let goes_on = stream::pending().take(usize::from(status == 200 && is_watch(&request)));
+            let chunks = stream::iter(chunks).chain(goes_on);
+            let body = StreamBody::new(chunks.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk))));
+            Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
+        }
+    });
+    (Client::new(service, "default"), remembered)
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_list_ends_behind_its_bookmark(#[values(1, 7, 100_000)] size: usize) {
+    let (client, asked) = server(|_| (200, lines() + "{\"type\":\"ADDED\"}\n"), size);
+    let request = Request::get(
+        "/apis?&watch=true&timeoutSeconds=10&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0",
+    );
+    let answer = streaming(client).send(request.body(Body::empty()).unwrap()).await;
+    let body = answer.unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, lines().as_bytes());
+    assert_eq!(
+        *lock(&asked),
+        ["&watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=600"],
+        "the newest objects, and time for all of them"
+    );
+}
+
+/// Follows Apps as stores of the management API server do, until they are there. Returns their names, and the age of the store.
+async fn follow_until_filled(client: Client) -> (Store<App>, Option<Duration>) {
+    let followed = Arc::new(Mutex::new(FollowedStore::dated()));
+    let (store, run) = follow::<App>(
+        Api::all(dating(streaming(client), &followed)),
+        watcher::Config::default().streaming_lists(),
+        Arc::default(),
+        Arc::clone(&followed),
+        |seen| assert!(!matches!(seen, Seen::Failed(_)), "{seen:?}"),
+    );
+    let filled = tokio::time::timeout(Duration::from_secs(5), store.filled());
+    tokio::select! {
+        filled = filled => filled.unwrap(),
+        () = run => unreachable!("it goes on"),
+    }
+    let age = lock(&followed).age(now());
+    (store, age)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_is_as_old_as_the_question_for_its_list() {
+    let (client, _) = server(|_| (200, lines()), 100);
+    let (store, age) = follow_until_filled(client).await;
+    assert_eq!(store.names().len(), 2);
+    assert_eq!(
+        age,
+        Some(Duration::from_secs(1)),
+        "the answer has taken that long"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_stream_is_asked_for_pages() {
+    let page = json!({"metadata": {"resourceVersion": "9"}, "items": [app("a", "a")]});
+    let invalid = json!({"kind": "Status", "status": "Failure", "message": "forbidden", "reason": "Invalid", "code": 422});
+    let (client, asked) = server(
+        move |query| {
+            if query.contains("sendInitialEvents") {
+                (422, invalid.to_string())
+            } else {
+                (200, page.to_string())
+            }
+        },
+        100,
+    );
+    let (store, age) = follow_until_filled(client).await;
+    assert_eq!((store.names().len(), age), (1, Some(Duration::from_secs(1))));
+    let pages = lock(&asked)
+        .iter()
+        .filter(|query| query.contains("limit="))
+        .count();
+    assert_eq!(pages, 1);
+}
