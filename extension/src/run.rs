@@ -15,7 +15,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::registry::Registry;
-use sluice_core::{pass::Settings, providers::kinds};
+use sluice_core::{pass::Settings, providers::kinds, retry::SyncPeriod};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -24,6 +24,7 @@ use self::serving::Serving;
 use crate::{
     bounded::{Bounds, bounded, paced},
     cli::{Args, WebhookArgs},
+    clock::clock,
     contract::Contract,
     control_plane::ControlPlanes,
     controllers::{bootstrap, providers},
@@ -283,7 +284,7 @@ async fn lead(
         configurations: parts.configurations,
         triggers: triggers.clone(),
         events: Notifier::new(client.clone()),
-        sync_period: args.sync_period,
+        sync_period: SyncPeriod::of_day(args.sync_period, clock()),
         retries: Mutex::default(),
         metrics: parts.passes.clone(),
     });
@@ -348,7 +349,7 @@ async fn patience(stop: &CancellationToken) {
 fn settings(args: &Args) -> Settings {
     Settings {
         system_namespace: args.system_namespace.clone(),
-        sync_period: args.sync_period,
+        sync_period: SyncPeriod::of_day(args.sync_period, clock()),
     }
 }
 

@@ -1,10 +1,10 @@
 //! When Cluster API asks again, and when Clusters are looked at again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::stuck::STUCK_AFTER;
+use crate::{step::Clock, stuck::STUCK_AFTER};
 
 /// The time between two looks at what waits for something that no watch shows.
 const SHORTEST_WAIT: Duration = Duration::from_secs(10);
@@ -115,6 +115,43 @@ impl RetryPolicy {
         let seconds = in_proportion.max(of_all).max(of_moving).clamp(shortest, longest);
         let room = (seconds / 4).min(seconds - shortest);
         RetryAfter(seconds - bucket(uid, room + 1))
+    }
+}
+
+/// When settled Clusters and their configurations are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncPeriod {
+    /// Each is looked at once in it.
+    pub length: Duration,
+    /// The beginning of one. Where this follows from the time of day, all replicas look at the same times.
+    pub since: Instant,
+}
+
+impl SyncPeriod {
+    /// The next one where they follow each other since 1970.
+    #[must_use]
+    pub fn of_day(length: Duration, now: Clock) -> Self {
+        let milliseconds = u64::try_from(now.now.as_millisecond()).unwrap_or_default();
+        let over = milliseconds % u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
+        let left = length.saturating_sub(Duration::from_millis(over));
+        Self {
+            length,
+            since: now.instant + left,
+        }
+    }
+
+    /// How long it is from `now` until the Cluster with this UID, or a configuration of it, is looked at next: never zero. Both have the
+    /// same time, so that one look is made at them.
+    #[must_use]
+    pub fn until_look(self, uid: &str, now: Instant) -> Duration {
+        let length = self.length.max(Duration::from_millis(1));
+        let (first, length) = (self.since + spread(uid, length), length.as_nanos());
+        let over = match now.checked_duration_since(first) {
+            Some(since) => since.as_nanos() % length,
+            None => (length - first.duration_since(now).as_nanos() % length) % length,
+        };
+        let left = length - over;
+        Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX))
     }
 }
 
@@ -242,6 +279,28 @@ mod tests {
             "{minutes:?}"
         );
         assert_eq!(spread("uid", Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_look_is_made_at_the_same_time_of_each_period() {
+        let (length, since) = (Duration::from_mins(10), Instant::now());
+        let period = SyncPeriod { length, since };
+        let first = since + period.until_look("uid", since);
+        assert!(first <= since + length);
+        for later in [Duration::from_secs(7), Duration::from_hours(500)] {
+            let at = since + later + period.until_look("uid", since + later);
+            assert_eq!((at - first).as_nanos() % length.as_nanos(), 0);
+            assert_eq!(period.until_look("uid", at), length, "it is made now");
+        }
+        let before = SyncPeriod {
+            length,
+            since: since + length,
+        };
+        assert_eq!(
+            since + before.until_look("uid", since),
+            first,
+            "a beginning that is still to come"
+        );
     }
 
     proptest! {

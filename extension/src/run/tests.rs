@@ -91,7 +91,7 @@ fn what_flags_ask_of_the_reconciler_reaches_it() {
     ]);
     let settings = settings(&args);
     assert_eq!(args.cluster_concurrency, 3);
-    assert_eq!(settings.sync_period, Duration::from_mins(7));
+    assert_eq!(settings.sync_period.length, Duration::from_mins(7));
     assert_eq!(settings.system_namespace, "elsewhere");
 }
 

@@ -191,13 +191,13 @@ impl Entry {
         );
         let since = Mark::now(running).await?;
         sleep(rest).await;
-        let took = since.instant.elapsed().as_secs_f64();
+        let (took, until) = (since.instant.elapsed().as_secs_f64(), Timestamp::now());
         let percent = (leader.seconds()? - since.seconds) / took * 100.0;
         // The log is written in batches.
         sleep(LOOK).await;
         let looked_at = running.looked_at(since.instant.checked_sub(LOOK_LASTS).unwrap_or(since.instant));
         let (requests, _) = running.requests(&since, |asked| {
-            asked.cluster.is_none_or(|cluster| !looked_at.contains(&cluster))
+            asked.at <= until && asked.cluster.is_none_or(|cluster| !looked_at.contains(&cluster))
         })?;
         let between = clusters.saturating_sub(u32::try_from(looked_at.len())?);
         self.idle_cpu_percent = Some(percent);

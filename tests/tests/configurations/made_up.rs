@@ -1,7 +1,7 @@
 //! A kind that does not exist, added to Sluice by one file, one line and its cases: here on a real API server.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use sluice::news::News;
 use sluice::remote::Remotes;
 use sluice::stores::Stores;
 use sluice_core::providers::Kind;
+use sluice_core::retry::SyncPeriod;
 use sluice_tests::objects::definition;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -42,7 +43,10 @@ pub(crate) fn start(client: &Client) -> JoinSet<()> {
         configurations: Configurations::default(),
         triggers: news.triggers,
         events: Notifier::new(client.clone()),
-        sync_period: Duration::from_mins(10),
+        sync_period: SyncPeriod {
+            length: Duration::from_mins(10),
+            since: Instant::now(),
+        },
         retries: Mutex::default(),
         metrics: PassMetrics::default(),
     });

@@ -1,6 +1,6 @@
 //! What is known of one Cluster from memory when a pass begins.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use sluice_crds::{
@@ -19,6 +19,7 @@ use crate::{
     hold::{GateReason, Hold},
     hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
     record::{ClusterFacts, of_cluster},
+    retry::SyncPeriod,
     stores::{Releases, Stored, Stores},
 };
 
@@ -28,7 +29,7 @@ pub struct Settings {
     /// Namespace of templates and Packages, and of PackageInstalls in workload clusters.
     pub system_namespace: String,
     /// How often kapp-controller looks at a package again, and a pass at a settled cluster.
-    pub sync_period: Duration,
+    pub sync_period: SyncPeriod,
 }
 
 /// Why nothing is known of a control plane.
@@ -195,6 +196,8 @@ fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -205,7 +208,10 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             system_namespace: "tkg-system".to_owned(),
-            sync_period: Duration::from_mins(10),
+            sync_period: SyncPeriod {
+                length: Duration::from_mins(10),
+                since: Instant::now(),
+            },
         }
     }
 

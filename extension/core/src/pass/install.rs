@@ -94,7 +94,7 @@ fn ensured(
 }
 
 fn look_every(known: &Known<'_>, need: Need) -> Duration {
-    need.look_every(known.facts.settings.sync_period)
+    need.look_every(known.facts.settings.sync_period.length)
 }
 
 /// The identity that packages are installed with.

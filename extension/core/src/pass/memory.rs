@@ -13,7 +13,7 @@ use sluice_crds::{foreign::App, run::Hook};
 use super::{Clock, WITH_PROBLEM};
 use crate::{
     proof::last_moved,
-    retry::{spread, spread_back, wait},
+    retry::{SyncPeriod, spread_back, wait},
 };
 
 /// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.
@@ -117,11 +117,11 @@ struct Looks {
 
 impl Memory {
     /// How long it is until the settled Cluster with this UID is looked at, which is once in each `period`; `None` once its time has
-    /// come. The first look follows from the UID, so that Clusters are looked at one after the other.
-    pub(super) fn until_look(&mut self, uid: &str, period: Duration, now: Instant) -> Option<Duration> {
+    /// come. Its time follows from the UID, so that Clusters are looked at one after the other.
+    pub(super) fn until_look(&mut self, uid: &str, period: SyncPeriod, now: Instant) -> Option<Duration> {
         let at = *self
             .periodic_look
-            .get_or_insert_with(|| now + spread(uid, period));
+            .get_or_insert_with(|| now + period.until_look(uid, now));
         let left = at.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
@@ -133,13 +133,22 @@ impl Memory {
 
     /// When the settled Cluster with this UID is looked at next, after a look `now` that has found all its packages proven, or not: the
     /// longer they are not, the later. Not all whose packages fail for the same reason are looked at at once.
-    pub(super) fn next_look(&mut self, uid: &str, proven: bool, period: Duration, now: Instant) -> Duration {
+    pub(super) fn next_look(
+        &mut self,
+        uid: &str,
+        proven: bool,
+        period: SyncPeriod,
+        now: Instant,
+    ) -> Duration {
         if proven {
             self.unproven_since = None;
-            return period;
+            return period.until_look(uid, now);
         }
         let lasted = now.duration_since(*self.unproven_since.get_or_insert(now));
-        spread_back(uid, (lasted / 10).clamp(WITH_PROBLEM, period.max(WITH_PROBLEM)))
+        spread_back(
+            uid,
+            (lasted / 10).clamp(WITH_PROBLEM, period.length.max(WITH_PROBLEM)),
+        )
     }
 
     /// The Cluster is not settled.
@@ -303,14 +312,19 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::retry::spread;
 
     const OVER: Duration = Duration::from_mins(10);
 
     #[test]
     fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
         let (mut memory, began) = (Memory::default(), Instant::now());
+        let period = SyncPeriod {
+            length: OVER,
+            since: began,
+        };
         let time = spread("uid", OVER);
-        let left = |memory: &mut Memory, at| memory.until_look("uid", OVER, at);
+        let left = |memory: &mut Memory, at| memory.until_look("uid", period, at);
         assert_eq!(left(&mut memory, began), Some(time));
         let nearly = began + time.saturating_sub(Duration::from_millis(1));
         assert_eq!(left(&mut memory, nearly), Some(Duration::from_millis(1)));

@@ -171,7 +171,7 @@ pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, inputs: Diges
         };
         match one(
             &facts.owner,
-            facts.settings.sync_period,
+            facts.settings.sync_period.length,
             (role, package),
             spec.upgrade_policy.as_ref(),
             (&facts.catalogue, facts.record()),

@@ -26,7 +26,6 @@ use crate::{
         BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
         of_cluster,
     },
-    retry::spread_back,
 };
 
 /// Progress that changes no answer is written at most this often.
@@ -95,7 +94,7 @@ pub(super) fn status(
         _ if let PeriodicLook::Unseen(time) = packages.periodic_look => effects.memory.look_again(
             &found.owner.uid,
             time,
-            found.settings.sync_period,
+            found.settings.sync_period.length,
             known.began.instant,
         ),
         (None, true) if !packages.conflict && was_completed => lately(known, HOT, WITH_PROBLEM),
@@ -110,7 +109,10 @@ pub(super) fn status(
             unwatched(known)
         }
         // Only Cluster API can go on, and its watch shows that.
-        (None, _) if !found.may_be_reached() => spread_back(&found.owner.uid, found.settings.sync_period),
+        (None, _) if !found.may_be_reached() => found
+            .settings
+            .sync_period
+            .until_look(&found.owner.uid, known.began.instant),
         _ => effects.memory.wait(&found.owner.uid, known.began.instant),
     };
     if packages.connected {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::{build::Owner, hop::Plan};
+use crate::{build::Owner, hop::Plan, retry::SyncPeriod};
 
 pub(super) fn clock() -> Clock {
     Clock {
@@ -26,7 +26,10 @@ pub(super) fn facts() -> Facts {
     Facts {
         settings: Settings {
             system_namespace: "system".to_owned(),
-            sync_period: Duration::from_mins(10),
+            sync_period: SyncPeriod {
+                length: Duration::from_mins(10),
+                since: Instant::now(),
+            },
         },
         owner: Owner {
             name: "one".to_owned(),

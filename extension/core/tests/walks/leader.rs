@@ -19,6 +19,7 @@ use sluice_core::{
         Answer, Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, Server, Settings, Stop,
         Verb, Watched, Write, pass,
     },
+    retry::SyncPeriod,
 };
 use sluice_crds::{
     foreign::{Cluster, MachineDeployment},
@@ -323,7 +324,9 @@ impl Leader {
     }
 
     fn begin(&mut self, around: &Surroundings<'_>) {
-        let Some(facts) = self.facts() else { return };
+        let Some(facts) = self.facts(around.epoch) else {
+            return;
+        };
         self.began = around.now;
         if self.search.is_some() {
             self.read_by = BTreeSet::from([(String::new(), digest(&self.seen))]);
@@ -352,7 +355,7 @@ impl Leader {
         })
     }
 
-    fn facts(&self) -> Option<Facts> {
+    fn facts(&self, epoch: Instant) -> Option<Facts> {
         let cluster: Cluster = self.object(&cluster())?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let plane = self.seen.get(&control_plane())?;
@@ -363,7 +366,10 @@ impl Leader {
         Some(Facts {
             settings: Settings {
                 system_namespace: SYSTEM.to_owned(),
-                sync_period: SYNC_PERIOD,
+                sync_period: SyncPeriod {
+                    length: SYNC_PERIOD,
+                    since: epoch,
+                },
             },
             owner: Owner {
                 name: "one".to_owned(),

@@ -13,6 +13,7 @@ use sluice_core::{
     hold::GateReason,
     kubeconfig,
     pass::{Done, Settings},
+    retry::SyncPeriod,
 };
 use sluice_crds::{
     foreign::Cluster,
@@ -23,6 +24,7 @@ use tokio::time::sleep;
 
 use super::{Context, Slots, object_server::ObjectServer, one_pass};
 use crate::{
+    clock::now,
     control_plane::ControlPlanes,
     events::Notifier,
     fence::Fence,
@@ -56,7 +58,10 @@ pub(crate) fn context(
         client: client.clone(),
         settings: Settings {
             system_namespace: SYSTEM.to_owned(),
-            sync_period: Duration::from_mins(10),
+            sync_period: SyncPeriod {
+                length: Duration::from_mins(10),
+                since: now(),
+            },
         },
         stores,
         control_planes: ControlPlanes::new(client.clone(), triggers.clone(), Vec::new()),

@@ -17,6 +17,7 @@ use sluice_core::{
     chain::chain,
     events::Notice,
     providers::{ConfigRef, Configuration, Effects, Kind, Source},
+    retry::SyncPeriod,
     step::{Answer, Ask, Done, Failure, Server},
     walls::{Again, FollowedStore, Retries},
 };
@@ -37,6 +38,7 @@ use crate::{
     remote::Remotes,
     runner::{self, Error, PassError, again, isolated},
     store::Store,
+    streamed::streaming,
     triggers::{ClusterRef, Triggers},
     watch::{follow, reporting},
 };
@@ -63,7 +65,7 @@ pub struct Context {
     /// Events for people.
     pub events: Notifier,
     /// How often a configuration is looked at when nothing happens.
-    pub sync_period: Duration,
+    pub sync_period: SyncPeriod,
     /// Of the configurations of which the last pass failed.
     pub retries: Mutex<Retries<ConfigRef>>,
     /// What is counted.
@@ -103,7 +105,7 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
 async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
     let shared = &ctx.shared;
     let wakes = shared.dependents.wakes(&ctx.name);
-    let configs = Api::<DynamicObject>::all_with(shared.client.clone(), &ctx.kind.resource);
+    let configs = Api::<DynamicObject>::all_with(streaming(shared.client.clone()), &ctx.kind.resource);
     let changed = reporting(
         &*ctx.name,
         "Watching configurations",
@@ -115,7 +117,7 @@ async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
     let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
     let (store, following) = follow(
         configs,
-        watcher::Config::default(),
+        watcher::Config::default().streaming_lists(),
         Arc::default(),
         followed,
         changed,

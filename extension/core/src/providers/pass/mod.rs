@@ -17,7 +17,7 @@ pub(super) use status::reason;
 
 use super::{Kind, Problem, Source};
 use crate::{
-    retry::{spread_back, wait},
+    retry::{SyncPeriod, wait},
     step::{
         self, Done, Key, Server, Subject,
         stop::{in_order, together},
@@ -34,7 +34,7 @@ pub struct Configuration {
     /// The configuration itself.
     pub object: Arc<DynamicObject>,
     /// How often it is looked at when nothing happens.
-    pub sync_period: Duration,
+    pub sync_period: SyncPeriod,
     /// Whether its Cluster has a connection with watches to its workload.
     pub is_hot: bool,
 }
@@ -139,7 +139,8 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     Ok(Done::RequeueAfter(match problem {
         _ if unwatched && *is_hot => UNWATCHED,
         Some(_) if unwatched => wait(&uid, status::not_ready_for(known)),
-        _ => spread_back(&uid, *sync_period),
+        // With its Cluster, whose look finds what this pass has written.
+        _ => sync_period.until_look(&uid, known.began.instant),
     }))
 }
 

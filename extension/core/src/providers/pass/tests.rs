@@ -2,7 +2,7 @@
 
 mod server;
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, time::Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::*;
 use server::{ACCOUNT, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, owner};
 
-/// Up to a quarter less than the period.
-const SYNC: RangeInclusive<Duration> = Duration::from_secs(450)..=Duration::from_mins(10);
+/// At the time of the Cluster.
+const SYNC: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_mins(10);
 const SOON: RangeInclusive<Duration> = UNWATCHED..=UNWATCHED;
 
 /// A configuration that asks for everything, of which nothing is there yet but a Secret.
@@ -343,7 +343,10 @@ fn a_configuration_does_not_show_what_it_holds() {
     let config = Configuration {
         kind: super::super::kinds().remove(0),
         object: Arc::new(serde_json::from_value(config).unwrap()),
-        sync_period: Duration::ZERO,
+        sync_period: SyncPeriod {
+            length: Duration::ZERO,
+            since: Instant::now(),
+        },
         is_hot: false,
     };
     assert!(!format!("{config:?}").contains("canary"));

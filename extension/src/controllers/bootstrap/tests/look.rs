@@ -5,6 +5,7 @@ use sluice_core::{retry::spread, slots::Turn};
 use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;
+use crate::clock::now;
 use crate::controllers::bootstrap::world::{
     BOOTSTRAP, CLUSTER, KUBE_SYSTEM, PACKAGES, RELEASE, TEMPLATES, VERSION, World, change, cluster,
     package_of, put_release, values,
@@ -12,6 +13,9 @@ use crate::controllers::bootstrap::world::{
 
 /// `--sync-period` of the world.
 const PERIOD: Duration = Duration::from_mins(10);
+
+/// How long a leader of the world takes until its first pass.
+const BEGINS: Duration = Duration::from_secs(1);
 
 /// A completed Cluster and a leader that is about to look at it.
 struct Due {
@@ -41,6 +45,11 @@ impl Due {
     async fn connected(&self) {
         self.world.connect(&self.leader);
         sleep(Duration::from_secs(1)).await;
+    }
+
+    /// Nothing is to be done before it.
+    fn next_look(&self) -> Done {
+        Done::RequeueAfter(self.leader.settings.sync_period.until_look("uid", now()))
     }
 
     async fn pass(&self) -> Done {
@@ -105,7 +114,7 @@ async fn a_look_that_finds_everything_as_it_is_recorded_writes_nothing() {
     let due = Due::completed().await;
     let before = due.writes();
     let read = due.world.workload.requests();
-    assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert_eq!(due.pass().await, due.next_look());
     assert!(due.world.workload.requests() > read, "the workload was looked at");
     assert_eq!(due.writes(), before);
     assert!(due.leader.remotes.is_empty(), "the connection is closed");
@@ -155,7 +164,7 @@ async fn a_look_at_eight_packages_costs_few_requests() {
     let due = Due::of(with_extra(7).complete().await).await;
     let count = || (due.world.management.requests(), due.world.workload.requests());
     let before = count();
-    assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert_eq!(due.pass().await, due.next_look());
     let after = count();
     assert_eq!(due.world.record().packages.len(), 8);
     assert!(
@@ -294,7 +303,7 @@ async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
 
     due.say(succeed).await;
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert_eq!(due.pass().await, due.next_look());
     assert!(due.leader.remotes.is_empty(), "the connection is closed");
     assert_eq!(due.world.record().packages, before.packages);
     assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
@@ -321,7 +330,10 @@ async fn a_package_that_stays_failed_is_looked_at_ever_later() {
 async fn a_leader_that_begins_looks_at_a_failed_package_at_the_time_of_its_cluster() {
     let due = Due::failed().await;
     let read = [&due.world.management, &due.world.workload].map(secrets_read);
-    assert_eq!(due.world.pass().await, Done::RequeueAfter(spread("uid", PERIOD)));
+    assert_eq!(
+        due.world.pass().await,
+        Done::RequeueAfter(spread("uid", PERIOD).saturating_sub(BEGINS))
+    );
     assert_eq!(
         [&due.world.management, &due.world.workload].map(secrets_read),
         read
@@ -383,7 +395,7 @@ async fn a_workload_that_cannot_be_looked_at_is_said_if_it_lasts() {
     due.world.workload.refuse("/nothing", 503);
     sleep(later).await;
     let due = due.shown().await;
-    assert_eq!(due.pass().await, Done::RequeueAfter(PERIOD));
+    assert_eq!(due.pass().await, due.next_look());
     assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
     assert_eq!(due.world.record(), record);
 }

@@ -5,6 +5,7 @@ use rstest::rstest;
 use sluice_core::retry::spread;
 
 use super::*;
+use crate::clock::now;
 use crate::controllers::bootstrap::world::{
     BOOTSTRAP, CLUSTER, CONTROL_PLANE, PACKAGE, PACKAGES, VALUES, World, cluster, package,
 };
@@ -12,12 +13,18 @@ use crate::controllers::bootstrap::world::{
 /// `--sync-period` of the world.
 const PERIOD: Duration = Duration::from_mins(10);
 
+/// How long a leader of the world takes until its first pass.
+const BEGINS: Duration = Duration::from_secs(1);
+
 #[tokio::test(start_paused = true)]
 async fn a_completed_upgrade_is_left_alone() {
     let world = World::completed().await;
     let before = (world.writes_of_bootstrap(), world.workload.asked_to_write());
     let action = world.pass().await;
-    assert_eq!(action, Done::RequeueAfter(spread("uid", PERIOD)));
+    assert_eq!(
+        action,
+        Done::RequeueAfter(spread("uid", PERIOD).saturating_sub(BEGINS))
+    );
     let after = (world.writes_of_bootstrap(), world.workload.asked_to_write());
     assert_eq!(after, before);
 }
@@ -105,13 +112,16 @@ async fn a_cluster_at_rest_asks_for_nothing_until_its_periodic_look() {
     sleep(PERIOD).await;
     world.connect(&leader);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(pass().await, Done::RequeueAfter(PERIOD), "a look");
+    let next = pass().await;
+    let period = leader.settings.sync_period;
+    let next_look = period.until_look("uid", now());
+    assert_eq!(next, Done::RequeueAfter(next_look), "a look");
     sleep(Duration::from_mins(1)).await;
     let read = requests(&world);
     let again = pass().await;
     assert_eq!(
         again,
-        Done::RequeueAfter(Duration::from_mins(9)),
+        Done::RequeueAfter(next_look.saturating_sub(Duration::from_mins(1))),
         "the look is not put off"
     );
     assert_eq!(requests(&world), read, "at rest");

@@ -186,7 +186,10 @@ impl World {
         let configuration = Configuration {
             kind: Kind::of::<MadeUp>(),
             object: Arc::new(serde_json::from_value(self.get(CONFIG).unwrap().clone()).unwrap()),
-            sync_period: Duration::from_mins(10),
+            sync_period: SyncPeriod {
+                length: Duration::from_mins(10),
+                since: Instant::now(),
+            },
             is_hot: !self.is_cold,
         };
         let began = Clock {
