@@ -9,11 +9,12 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 
 use super::bed::Bed;
+use super::bump::{self, Figures};
 use super::kinds::{BOOTSTRAP, CLUSTER};
 use super::measure::{Setup, measure, sync_period};
 use super::peer::Peer;
 use super::report::{self, Entry};
-use super::{bump, plot, seed};
+use super::{plot, seed};
 use crate::processes::notice;
 
 /// A number that no name of a cluster at rest has.
@@ -78,20 +79,31 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
     );
     let began = Instant::now();
     let rest = Duration::from_secs(arguments.rest);
-    let setup = Setup {
-        rest,
-        sync_period: sync_period(rest),
-        looks: !arguments.one_look,
-        peer: if arguments.without_peer {
-            None
-        } else {
-            Some(Peer::build()?)
-        },
+    let peer = if arguments.without_peer {
+        None
+    } else {
+        Some(Peer::build()?)
     };
-    let bed = Bed::make().await?;
-    let outcome = grow(&bed, arguments, &setup).await;
-    bed.core.directory().close().await?;
-    let entries = outcome?;
+    let mut setup = Setup {
+        rest,
+        sync_period: rest,
+        looks: !arguments.one_look,
+        peer,
+    };
+    let (mut entries, mut figures) = (Vec::new(), None);
+    // The sync period stands in PackageInstalls, so that each has a fleet of its own.
+    for sizes in sizes.chunk_by(|one, next| sync_period(rest, *one) == sync_period(rest, *next)) {
+        setup.sync_period = sync_period(rest, sizes[0]);
+        let bed = Bed::make().await?;
+        let outcome = grow(&bed, sizes, arguments.hot, &setup, &mut entries, figures).await;
+        bed.core.directory().close().await?;
+        figures = outcome?;
+    }
+    say(format_args!(
+        "{}\n{}",
+        report::path().display(),
+        report::table(&entries)
+    ));
     say(format_args!("{:.0} s in all", began.elapsed().as_secs_f64()));
     let missing = report::missing(&entries);
     ensure!(
@@ -103,7 +115,14 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
 }
 
 /// Grows the fleet from size to size, and measures each.
-async fn grow(bed: &Bed, arguments: &Arguments, setup: &Setup) -> Result<Vec<Entry>> {
+async fn grow(
+    bed: &Bed,
+    sizes: &[u32],
+    hot: u32,
+    setup: &Setup,
+    entries: &mut Vec<Entry>,
+    mut figures: Option<Figures>,
+) -> Result<Option<Figures>> {
     let forms = seed::grow(bed, setup.sync_period).await?;
     seed::check(&forms)?;
     say(format_args!(
@@ -117,8 +136,8 @@ async fn grow(bed: &Bed, arguments: &Arguments, setup: &Setup) -> Result<Vec<Ent
     store
         .delete(&forms.waiting, &bed.workloads, &[seed::WAITING], 6)
         .await?;
-    let (mut entries, mut figures, mut there) = (Vec::new(), None, 1);
-    for size in &arguments.sizes {
+    let mut there = 1;
+    for size in sizes {
         let began = Instant::now();
         let more: Vec<u32> = (there..*size).collect();
         store.write(&forms.cold, &bed.workloads, &more).await?;
@@ -129,8 +148,8 @@ async fn grow(bed: &Bed, arguments: &Arguments, setup: &Setup) -> Result<Vec<Ent
         ));
         let (entry, mut running) = measure(bed, *size, setup).await?;
         entries.push(entry);
-        if arguments.hot > 0 && entries.len() == 1 {
-            match bump::measure(&mut running, &forms, arguments.hot).await {
+        if hot > 0 && entries.len() == 1 {
+            match bump::measure(&mut running, &forms, hot).await {
                 Ok(measured) => figures = Some(measured),
                 // The sizes that follow can be measured all the same.
                 Err(error) => say(format_args!(
@@ -139,16 +158,11 @@ async fn grow(bed: &Bed, arguments: &Arguments, setup: &Setup) -> Result<Vec<Ent
             }
         }
         running.end().await?;
-        report::complete(&mut entries, figures);
+        report::complete(entries, figures);
         // After each size, so that a run that is broken off leaves something.
-        report::write(&entries)?;
+        report::write(entries)?;
     }
-    say(format_args!(
-        "{}\n{}",
-        report::path().display(),
-        report::table(&entries)
-    ));
-    Ok(entries)
+    Ok(figures)
 }
 
 fn drawn() -> Result<()> {

@@ -16,7 +16,7 @@ use crate::processes::process::{Launch, Process};
 use crate::wait;
 
 /// How long it may take to list everything.
-const READY: Duration = Duration::from_mins(3);
+const READY: Duration = Duration::from_mins(5);
 
 /// How long its memory may settle.
 const REST: Duration = Duration::from_secs(10);

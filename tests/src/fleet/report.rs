@@ -103,9 +103,10 @@ pub(super) fn complete(entries: &mut [Entry], figures: Option<Figures>) {
     let cold = per_cold_cluster(entries);
     for entry in entries {
         entry.kib_per_cold_cluster = cold;
-        entry.kib_per_hot_cluster = figures.map(|figures| figures.kib_per_hot_cluster);
-        entry.waiting_requests_per_cluster_minute =
-            figures.map(|figures| figures.waiting_requests_per_cluster_minute);
+        if let Some(figures) = figures {
+            entry.kib_per_hot_cluster = Some(figures.kib_per_hot_cluster);
+            entry.waiting_requests_per_cluster_minute = Some(figures.waiting_requests_per_cluster_minute);
+        }
     }
 }
 
