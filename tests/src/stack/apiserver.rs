@@ -122,9 +122,12 @@ impl ApiServer {
 
     async fn signal(&self, signal: Signal) -> Result<()> {
         let slot = self.process.lock().await;
-        slot.as_ref()
-            .context("the API server does not run")?
-            .signal(signal)
+        running(slot.as_ref())?.signal(signal)
+    }
+
+    /// The id of its process.
+    pub async fn id(&self) -> Result<u32> {
+        Ok(running(self.process.lock().await.as_ref())?.id())
     }
 
     /// Starts the server again after [`Self::kill`], in the version that it had.
@@ -241,6 +244,10 @@ pub async fn client(kubeconfig: &str) -> Result<Client> {
     // Everything is on loopback, whatever the environment of the tests says about proxies.
     config.proxy_url = None;
     once_more::client(config).context("make a client")
+}
+
+fn running(process: Option<&Process>) -> Result<&Process> {
+    process.context("the API server does not run")
 }
 
 fn url(port: &Port) -> String {
