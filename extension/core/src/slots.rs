@@ -45,6 +45,26 @@ pub struct Troubles {
     waiting: Queue,
     unfinished: HashMap<String, Unfinished>,
     free: usize,
+    looks: Looks,
+}
+
+/// What the last look at a workload came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Last {
+    /// It was answered, or there was none.
+    Answered,
+    /// It was not.
+    Unanswered,
+}
+
+/// The slots that are left for looks at settled Clusters. A workload that does not answer keeps one for seconds, and a partition may
+/// silence thousands.
+#[derive(Debug)]
+struct Looks {
+    /// Of half of all slots.
+    free: usize,
+    /// Of these, for workloads that did not answer the last look: of a quarter of all.
+    unanswered: usize,
 }
 
 #[derive(Debug)]
@@ -85,7 +105,29 @@ impl Troubles {
             waiting: Queue::default(),
             unfinished: HashMap::new(),
             free: usize::from(concurrency / 2).max(1),
+            looks: Looks {
+                free: usize::from(concurrency / 2).max(1),
+                unanswered: usize::from(concurrency / 4).max(1),
+            },
         }
+    }
+
+    /// A pass asks whether it may look at a workload; see [`Troubles::look_over`].
+    pub fn look(&mut self, last: Last) -> bool {
+        let looks = &mut self.looks;
+        let unanswered = usize::from(last == Last::Unanswered);
+        let may = looks.free > 0 && looks.unanswered >= unanswered;
+        if may {
+            looks.free -= 1;
+            looks.unanswered -= unanswered;
+        }
+        may
+    }
+
+    /// A pass that might look at a workload is over.
+    pub fn look_over(&mut self, last: Last) {
+        self.looks.free += 1;
+        self.looks.unanswered += usize::from(last == Last::Unanswered);
     }
 
     /// The Cluster with this UID asks for a pass.

@@ -14,6 +14,7 @@ use super::{Clock, WITH_PROBLEM};
 use crate::{
     proof::last_moved,
     retry::{SyncPeriod, spread_back, wait},
+    slots::Last,
 };
 
 /// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.
@@ -165,6 +166,11 @@ impl Memory {
     /// The Cluster waits no more.
     pub(super) fn waited(&mut self) {
         self.waits_since = None;
+    }
+
+    /// What the last look came to.
+    pub(super) fn last_look(&self) -> Last {
+        self.unseen_since.map_or(Last::Answered, |_| Last::Unanswered)
     }
 
     /// How long looks at the settled Cluster have not reached its workload, the one of `now` included.

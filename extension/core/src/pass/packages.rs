@@ -28,7 +28,11 @@ use crate::{
     hold::{GateReason, Hold},
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
     record::latch,
+    retry::spread_back,
 };
+
+/// How soon a look is asked for again for which there was no slot.
+const WITHOUT_TURN: Duration = Duration::from_secs(2);
 
 /// PackageInstall and App of one package.
 type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
@@ -173,6 +177,11 @@ impl Packages {
         bootstrap: &ClusterBootstrap,
     ) -> Step<()> {
         let now = known.began.instant;
+        // Looks of other Clusters have all the slots that they may have.
+        if !known.may_look(effects.memory.last_look())? {
+            self.next_look = Some(spread_back(&known.facts.owner.uid, WITHOUT_TURN));
+            return Ok(());
+        }
         match look(known, validated, bootstrap, self)? {
             Looked::AsRecorded => {
                 effects.memory.seen();

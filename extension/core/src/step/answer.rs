@@ -62,6 +62,8 @@ pub enum Answer {
     NotConnected(String),
     /// How the workload answers.
     Contact(Contact),
+    /// Whether it may be looked at now.
+    Turn(bool),
 }
 
 impl Answer {

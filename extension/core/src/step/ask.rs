@@ -11,7 +11,7 @@ use sluice_crds::{
 };
 
 use super::{Failure, Source};
-use crate::kubeconfig::WorkloadKubeconfig;
+use crate::{kubeconfig::WorkloadKubeconfig, slots::Last};
 
 /// Which API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -144,6 +144,8 @@ pub enum Ask {
     Connection(Box<ParsedKubeconfig>),
     /// The same without watches, for this pass alone.
     LookConnection(Box<ParsedKubeconfig>),
+    /// Whether the workload may be looked at now.
+    LookTurn(Last),
     /// How the workload answers.
     Contact(Moment),
     /// All PackageInstalls of the workload.
@@ -179,6 +181,7 @@ impl Ask {
             | Self::Source(_)
             | Self::Served { .. } => Server::Management,
             Self::Connection(_)
+            | Self::LookTurn(_)
             | Self::LookConnection(_)
             | Self::Contact(_)
             | Self::Installs

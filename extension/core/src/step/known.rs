@@ -18,6 +18,7 @@ use super::{
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
+use crate::slots::Last;
 
 /// About how many bytes the answers of a workload may take that one pass knows: as many as a single one may.
 const LARGEST: usize = 32 * 1024 * 1024;
@@ -220,6 +221,13 @@ impl<'a, S: Subject> Known<'a, S> {
     pub(crate) fn contact(&self, moment: Moment) -> Step<&Contact, S::Hold> {
         match self.answer(Ask::Contact(moment))? {
             Answer::Contact(contact) => Ok(contact),
+            _ => Err(unexpected(Server::Workload)),
+        }
+    }
+
+    pub(crate) fn may_look(&self, last: Last) -> Step<bool, S::Hold> {
+        match self.answer(Ask::LookTurn(last))? {
+            Answer::Turn(granted) => Ok(*granted),
             _ => Err(unexpected(Server::Workload)),
         }
     }

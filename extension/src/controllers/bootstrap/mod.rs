@@ -267,6 +267,7 @@ async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> 
         facts: &facts,
         remote: OnceLock::new(),
         looking: OnceLock::new(),
+        look: OnceLock::new(),
     };
     let (outcome, effects) = runner::run(&host, &facts, &before).await;
     apply(ctx, &facts, effects).await;

@@ -10,9 +10,10 @@ use sluice_core::{
     build::FIELD_MANAGER,
     compact::Kept,
     pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},
+    slots::Last,
 };
 
-use super::Context;
+use super::{Context, troubles::LookSlot};
 use crate::{
     remote::Remote,
     runner::{self, reads::failure},
@@ -32,6 +33,8 @@ pub(super) struct Host<'a> {
     pub(super) remote: OnceLock<Arc<Remote>>,
     /// A client of the workload for this pass alone, once the pass has asked for it.
     pub(super) looking: OnceLock<Client>,
+    /// The slot of its look, once the pass has asked for it.
+    pub(super) look: OnceLock<LookSlot>,
 }
 
 impl runner::Host<Facts> for Host<'_> {
@@ -64,6 +67,7 @@ impl runner::Host<Facts> for Host<'_> {
             Ask::Watched(server, name) => Answer::Watched(Box::new(self.watched(*server, name))),
             Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
             Ask::Contact(_) => Answer::Contact(self.remote()?.contact().await),
+            Ask::LookTurn(last) => Answer::Turn(self.may_look(*last)),
             Ask::LookConnection(by) => {
                 let client = self.ctx.remotes.client(&self.facts.owner.uid, by);
                 Answer::of_connection(client.map(|client| {
@@ -92,6 +96,11 @@ impl Host<'_> {
     fn remote(&self) -> Result<&Remote, Failure> {
         let unconnected = || Failure::other(Server::Workload, "there is no connection to the workload");
         self.remote.get().map(AsRef::as_ref).ok_or_else(unconnected)
+    }
+
+    fn may_look(&self, last: Last) -> bool {
+        let slot = self.ctx.slots.look(last);
+        slot.is_some_and(|slot| self.look.set(slot).is_ok())
     }
 
     async fn connect(&self, kubeconfig: &ParsedKubeconfig) -> Answer {

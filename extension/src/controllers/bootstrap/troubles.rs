@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sluice_core::slots::{SLOW, Troubles, Turn};
+use sluice_core::slots::{Last, SLOW, Troubles, Turn};
 use tokio::time::timeout;
 
 use crate::{clock::now, lock::lock};
@@ -25,7 +25,22 @@ impl Drop for Slot {
     }
 }
 
+/// The slot of a look, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct LookSlot(Slots, Last);
+
+impl Drop for LookSlot {
+    fn drop(&mut self) {
+        self.0.troubles().look_over(self.1);
+    }
+}
+
 impl Slots {
+    /// A slot for a look at a workload whose last one came to this, if there is one.
+    pub(super) fn look(&self, last: Last) -> Option<LookSlot> {
+        self.troubles().look(last).then(|| LookSlot(self.clone(), last))
+    }
+
     /// All slots are free. `concurrency` passes run at once.
     pub(crate) fn new(concurrency: u16) -> Self {
         Self(Arc::new(Mutex::new(Troubles::new(concurrency))))

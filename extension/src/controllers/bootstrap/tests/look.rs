@@ -1,7 +1,12 @@
 //! The periodic look at a Cluster whose upgrade is completed.
 
+use std::iter;
+
 use rstest::rstest;
-use sluice_core::{retry::spread, slots::Turn};
+use sluice_core::{
+    retry::spread,
+    slots::{Last, Turn},
+};
 use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;
@@ -504,4 +509,30 @@ async fn drift_of_another_package_is_healed_within_a_period_while_one_has_no_val
     sleep(PERIOD).await;
     due.pass().await;
     assert_eq!(due.repairs("antrea"), 1);
+}
+
+/// A partition may silence thousands of workloads at once.
+#[tokio::test(start_paused = true)]
+async fn looks_that_are_not_answered_leave_slots_for_others() {
+    let due = Due::completed().await;
+    let (slots, read) = (&due.leader.slots, due.world.workload.requests());
+    let others: Vec<_> = iter::from_fn(|| slots.look(Last::Answered)).collect();
+    assert_eq!(others.len(), usize::from(CONCURRENCY / 2));
+    let Done::RequeueAfter(next) = due.pass().await else {
+        panic!("it is never looked at again");
+    };
+    assert!(next <= Duration::from_secs(2), "{next:?}");
+    assert_eq!(due.world.workload.requests(), read);
+    drop(others);
+    due.connected().await;
+    assert_eq!(due.pass().await, due.next_look());
+    assert!(due.world.workload.requests() > read);
+
+    let slots = Slots::new(16);
+    let silent: Vec<_> = iter::from_fn(|| slots.look(Last::Unanswered)).collect();
+    assert_eq!(silent.len(), 4);
+    assert!(
+        slots.look(Last::Answered).is_some(),
+        "one that answered the last time"
+    );
 }
