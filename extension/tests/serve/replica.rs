@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use futures::stream;
-use http::{Request, Uri};
+use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -264,8 +264,16 @@ async fn serve(api: Api) -> SocketAddr {
     address
 }
 
-/// Lists are empty, watches bring nothing.
+/// Lists are empty and come in pages, watches bring nothing.
 fn empty(uri: &Uri) -> Response {
+    if uri
+        .query()
+        .is_some_and(|query| query.contains("sendInitialEvents=true"))
+    {
+        let status =
+            json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": ""});
+        return (StatusCode::UNPROCESSABLE_ENTITY, status.to_string()).into_response();
+    }
     if uri.query().is_some_and(|query| query.contains("watch=true")) {
         return Response::new(Body::from_stream(stream::pending::<
             Result<bytes::Bytes, Infallible>,
