@@ -16,12 +16,16 @@ use crate::{contract::code, layer::over};
 
 /// What the line of a watch begins with that ends the list. kube-apiserver encodes the fields in this order, and sends no other
 /// bookmark before. An object cannot imitate it: its own text comes later in its line.
-const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK""#;
+const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","#;
+
+/// What the line of an object begins with that is gone.
+const DELETED: &[u8] = br#"{"type":"DELETED","#;
 
 /// The client that a watch is to be made with whose configuration asks for streaming lists.
 ///
 /// kube-runtime asks for objects that are as old as the API server likes. This one asks for the newest, gives the list time of its own,
-/// and ends the answer behind it: a watch that is short proves an age, and one that begins with a list does not say when it began.
+/// and ends the answer behind it: a watch that is short proves an age, and one that begins with a list does not say when it began. And kube-runtime
+/// does not see an object that is deleted while the list is being sent, so this one has it deleted behind the list.
 pub(crate) fn streaming(client: Client) -> Client {
     over(client, |client, mut request| async move {
         let streams = streams_list(&request);
@@ -29,7 +33,7 @@ pub(crate) fn streaming(client: Client) -> Client {
             *request.uri_mut() = newest(request.uri())?;
         }
         let answer = client.send(request).await?;
-        let list = (streams && answer.status().is_success()).then(Line::default);
+        let list = (streams && answer.status().is_success()).then(Lines::default);
         Ok(answer.map(|body| until_bookmark(body, list)))
     })
 }
@@ -60,47 +64,52 @@ fn newest(uri: &Uri) -> Result<Uri, http::Error> {
 /// The body up to the end of `list`, or all of it if it is none.
 fn until_bookmark(
     body: Body,
-    list: Option<Line>,
+    list: Option<Lines>,
 ) -> impl hyper::body::Body<Data = Bytes, Error = kube::Error> + Send + 'static {
     StreamBody::new(stream::unfold(Some((body, list)), |rest| async move {
         let (mut body, mut list) = rest?;
-        let frame = match body.frame().await?.map(Frame::into_data) {
-            Ok(Ok(mut chunk)) => {
-                if let Some(end) = list.as_mut().and_then(|line| line.end_of_bookmark(&chunk)) {
-                    chunk.truncate(end);
-                    return Some((Ok(Frame::data(chunk)), None));
-                }
-                Ok(Frame::data(chunk))
-            }
-            Ok(Err(trailers)) => Ok(trailers),
-            Err(error) => Err(error),
+        let frame = body.frame().await?;
+        let (Some(lines), Ok(Some(chunk))) = (&mut list, frame.as_ref().map(Frame::data_ref)) else {
+            return Some((frame, Some((body, list))));
         };
-        Some((frame, Some((body, list))))
+        let (read, is_over) = lines.read(chunk);
+        let rest = (!is_over).then_some((body, list));
+        Some((Ok(Frame::data(read.into())), rest))
     }))
 }
 
-/// How the line begins that has not ended yet.
+/// The lines of a list.
 #[derive(Default)]
-struct Line(Vec<u8>);
+struct Lines {
+    /// How the line begins that has not ended yet.
+    begun: Vec<u8>,
+    /// All from the first one on that says that an object is gone.
+    held_back: Vec<u8>,
+}
 
-impl Line {
-    /// Where the bookmark ends, if it ends in `chunk`.
-    fn end_of_bookmark(&mut self, chunk: &[u8]) -> Option<usize> {
-        let mut from = 0;
-        loop {
-            let end = chunk[from..]
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .map(|end| from + end);
-            let part = &chunk[from..end.unwrap_or(chunk.len())];
-            self.0.extend(part.iter().take(BOOKMARK.len() - self.0.len()));
-            from = end? + 1;
-            let is_bookmark = self.0 == BOOKMARK;
-            self.0.clear();
-            if is_bookmark {
-                return Some(from);
+impl Lines {
+    /// The lines that end in `chunk`, without those that are held back until the list is over, and whether it is.
+    fn read(&mut self, chunk: &[u8]) -> (Vec<u8>, bool) {
+        let mut lines = Vec::with_capacity(self.begun.len() + chunk.len());
+        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(part);
+            if !part.ends_with(b"\n") {
+                break;
             }
+            if self.begun.starts_with(BOOKMARK) {
+                lines.append(&mut self.begun);
+                lines.append(&mut self.held_back);
+                return (lines, true);
+            }
+            let is_held_back = !self.held_back.is_empty() || self.begun.starts_with(DELETED);
+            let lines = if is_held_back {
+                &mut self.held_back
+            } else {
+                &mut lines
+            };
+            lines.append(&mut self.begun);
         }
+        (lines, false)
     }
 }
 

@@ -1,5 +1,6 @@
 use std::{
     convert::Infallible,
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -9,9 +10,9 @@ use http::Response;
 use kube::Api;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::walls::FollowedStore;
+use sluice_core::{cluster::ClusterRef, walls::FollowedStore};
 use sluice_crds::foreign::App;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tower::service_fn;
 
 use super::*;
@@ -94,12 +95,13 @@ async fn follow_until_filled(client: Client) -> (Store<App>, Option<Duration>) {
         Arc::clone(&followed),
         |seen| assert!(!matches!(seen, Seen::Failed(_)), "{seen:?}"),
     );
-    let filled = tokio::time::timeout(Duration::from_secs(5), store.filled());
+    let (mut run, filled) = (pin!(run), timeout(Duration::from_secs(5), store.filled()));
     tokio::select! {
         filled = filled => filled.unwrap(),
-        () = run => unreachable!("it goes on"),
+        () = &mut run => unreachable!("it goes on"),
     }
     let age = lock(&followed).age(now());
+    let _goes_on = timeout(Duration::from_millis(1), run).await;
     (store, age)
 }
 
@@ -113,6 +115,32 @@ async fn a_store_is_as_old_as_the_question_for_its_list() {
         Some(Duration::from_secs(1)),
         "the answer has taken that long"
     );
+}
+
+/// A server tells of changes while it sends the list, and says only then that the list is over.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn what_changes_in_the_middle_of_a_list_is_taken_in(#[values(1, 100_000)] size: usize) {
+    let event = |type_: &str, object| format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n");
+    let changes = [
+        event("DELETED", app("a", "was there")),
+        event("DELETED", app("b", "was there")),
+        event("ADDED", app("b", "is there again")),
+    ];
+    let bookmark = lines().rfind("{\"type\":\"BOOKMARK\",\"object").unwrap();
+    let mut list = lines();
+    list.insert_str(bookmark, &changes.concat());
+    let answer = move |query: &str| {
+        if query.contains("sendInitialEvents") {
+            list.clone()
+        } else {
+            String::new()
+        }
+    };
+    let (client, _) = server(move |query| (200, answer(query)), size);
+    let (store, _) = follow_until_filled(client).await;
+    let names = store.names();
+    assert_eq!(names.iter().map(ClusterRef::name).collect::<Vec<_>>(), ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
