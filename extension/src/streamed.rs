@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use kube::{
     client::{Body, Client},
-    runtime::watcher,
+    runtime::watcher::{self, Event, InitialListStrategy},
 };
 use sluice_core::walls::LIST_SECONDS;
 
@@ -17,6 +17,12 @@ use crate::{contract::code, layer::over};
 /// What the line of a watch begins with that ends the list. kube-apiserver encodes the fields in this order, and sends no other
 /// bookmark before. An object cannot imitate it: its own text comes later in its line.
 const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","#;
+
+/// The annotation in that line.
+const END: &[u8] = b"\"k8s.io/initial-events-end\"";
+
+/// What the line begins with that says what is wrong.
+const ERROR: &[u8] = br#"{"type":"ERROR","#;
 
 /// What the line of an object begins with that is gone.
 const DELETED: &[u8] = br#"{"type":"DELETED","#;
@@ -44,9 +50,72 @@ pub(crate) fn streams_list(request: &Request<Body>) -> bool {
     query.split('&').any(|pair| pair == "sendInitialEvents=true")
 }
 
-/// Whether an API server cannot stream lists: it says that the request is invalid.
-pub(crate) fn is_unknown(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(error) if code(error) == Some(422))
+/// How the lists of one watch come: streamed, if that is asked for. Where one cannot be, the next one comes in pages, whatever the reason:
+/// that one says what the matter is, or fills the store. The one after it is streamed again.
+pub(crate) struct Lists {
+    wanted: InitialListStrategy,
+    strategy: InitialListStrategy,
+    listing: Listing,
+}
+
+/// How far a list is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listing {
+    Asked,
+    Begun,
+    Over,
+}
+
+impl Lists {
+    pub(crate) fn of(config: &watcher::Config) -> Self {
+        Self {
+            wanted: config.initial_list_strategy.clone(),
+            strategy: config.initial_list_strategy.clone(),
+            listing: Listing::Over,
+        }
+    }
+
+    /// A list is asked for, so.
+    pub(crate) fn ask(&mut self, config: &watcher::Config) -> watcher::Config {
+        self.listing = Listing::Asked;
+        watcher::Config {
+            initial_list_strategy: self.strategy.clone(),
+            ..config.clone()
+        }
+    }
+
+    /// Takes in `event`. Says whether kube-runtime begins a list again, as it does without a word where nothing has come for a while.
+    pub(crate) fn begins_again<K>(&mut self, event: &Event<K>) -> bool {
+        match event {
+            Event::Init if self.listing == Listing::Begun => return self.breaks_off(),
+            Event::Init => self.listing = Listing::Begun,
+            Event::InitDone => {
+                self.listing = Listing::Over;
+                self.strategy = self.wanted.clone();
+            }
+            Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
+        }
+        false
+    }
+
+    /// Whether the API server says that the request for a stream is invalid, as one does that has none.
+    pub(crate) fn cannot_be_streamed(&mut self, error: &watcher::Error) -> bool {
+        let invalid = matches!(error, watcher::Error::WatchStartFailed(error) if code(error) == Some(422));
+        invalid && self.in_pages()
+    }
+
+    /// Something failed. Says whether that was a list that was streamed: kube-runtime would go on behind an object that it cannot read, and
+    /// take the list for complete.
+    pub(crate) fn breaks_off(&mut self) -> bool {
+        self.listing != Listing::Over && self.in_pages()
+    }
+
+    /// Says whether lists were streamed until now.
+    fn in_pages(&mut self) -> bool {
+        let streams = self.strategy == InitialListStrategy::StreamingList;
+        self.strategy = InitialListStrategy::ListWatch;
+        streams
+    }
 }
 
 /// The same request for the newest objects, with time for all of them.
@@ -68,7 +137,15 @@ fn until_bookmark(
 ) -> impl hyper::body::Body<Data = Bytes, Error = kube::Error> + Send + 'static {
     StreamBody::new(stream::unfold(Some((body, list)), |rest| async move {
         let (mut body, mut list) = rest?;
-        let frame = body.frame().await?;
+        let Some(frame) = body.frame().await else {
+            // kube-runtime would ask again at once, and say nothing.
+            return list.map(|_| {
+                (
+                    Err(kube::Error::Service("the list ended before its end".into())),
+                    None,
+                )
+            });
+        };
         let (Some(lines), Ok(Some(chunk))) = (&mut list, frame.as_ref().map(Frame::data_ref)) else {
             return Some((frame, Some((body, list))));
         };
@@ -96,12 +173,13 @@ impl Lines {
             if !part.ends_with(b"\n") {
                 break;
             }
-            if self.begun.starts_with(BOOKMARK) {
+            if self.begun.starts_with(BOOKMARK) && self.begun.windows(END.len()).any(|text| text == END) {
                 lines.append(&mut self.begun);
                 lines.append(&mut self.held_back);
                 return (lines, true);
             }
-            let is_held_back = !self.held_back.is_empty() || self.begun.starts_with(DELETED);
+            let deletes = !self.held_back.is_empty() || self.begun.starts_with(DELETED);
+            let is_held_back = deletes && !self.begun.starts_with(ERROR);
             let lines = if is_held_back {
                 &mut self.held_back
             } else {

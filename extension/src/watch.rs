@@ -11,7 +11,7 @@ use std::{
 use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
 use kube::{
     Api, Resource,
-    runtime::watcher::{self, Event, InitialListStrategy, watcher},
+    runtime::watcher::{self, Event, watcher},
 };
 use sluice_core::{
     compact::{Change, Kept, Listed, Packed, Packer},
@@ -26,7 +26,7 @@ use crate::{
     lock::lock,
     metrics::watch_panicked,
     store::{Store, Writer},
-    streamed,
+    streamed::Lists,
 };
 
 /// Objects in a page of a list that is not streamed: all of a page are in memory, whole, until they are packed.
@@ -161,6 +161,7 @@ pub fn follow<K: Followed>(
     let store = writer.store();
     let following = Following {
         api,
+        lists: Lists::of(&config),
         config: config.timeout(seconds).page_size(PAGE),
         writer,
         followed,
@@ -173,6 +174,7 @@ pub fn follow<K: Followed>(
 struct Following<K: Followed, F> {
     api: Api<K>,
     config: watcher::Config,
+    lists: Lists,
     writer: Writer<K>,
     followed: Arc<Mutex<FollowedStore>>,
     on: F,
@@ -225,6 +227,10 @@ where
                 }
             };
             match event {
+                Ok(event) if self.lists.begins_again(&event) => {
+                    self.followed().failed(now());
+                    events = self.list();
+                }
                 Ok(event) => {
                     let mut packed = None;
                     let event = event.modify(|object| packed = Some(self.writer.pack(object)));
@@ -232,14 +238,11 @@ where
                         return Some(exceeded);
                     }
                 }
-                Err(error) if self.streams() && streamed::is_unknown(&error) => {
-                    self.config.initial_list_strategy = InitialListStrategy::ListWatch;
-                    events = self.list();
-                }
+                Err(error) if self.lists.cannot_be_streamed(&error) => events = self.list(),
                 Err(error) => {
                     self.followed().failed(now());
                     (self.on)(&Seen::Failed(&error));
-                    if is_too_long(&error) {
+                    if self.lists.breaks_off() || is_too_long(&error) {
                         // What it has brought so far fills the store. A list says what of it is there.
                         events = self.list();
                     }
@@ -248,14 +251,10 @@ where
         }
     }
 
-    fn streams(&self) -> bool {
-        self.config.initial_list_strategy == InitialListStrategy::StreamingList
-    }
-
     /// What comes from now on, beginning with a list.
-    fn list(&self) -> BoxStream<'static, watcher::Result<Event<K>>> {
+    fn list(&mut self) -> BoxStream<'static, watcher::Result<Event<K>>> {
         self.followed().list(now());
-        watcher(self.api.clone(), self.config.clone()).boxed()
+        watcher(self.api.clone(), self.lists.ask(&self.config)).boxed()
     }
 
     fn take_in(&mut self, event: &Event<K>, packed: Option<&Packed>) -> Result<(), GivenUp> {

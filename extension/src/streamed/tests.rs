@@ -59,7 +59,8 @@ fn server(
             lock(&asked).push(query);
             sleep(Duration::from_secs(1)).await;
             let chunks: Vec<_> = text.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
-            let goes_on = stream::pending().take(usize::from(status == 200 && is_watch(&request)));
+            let ends = !text.contains("BOOKMARK\",\"object") && text.contains("ADDED");
+            let goes_on = stream::pending().take(usize::from(status == 200 && is_watch(&request) && !ends));
             let chunks = stream::iter(chunks).chain(goes_on);
             let body = StreamBody::new(chunks.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk))));
             Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
@@ -141,6 +142,57 @@ async fn what_changes_in_the_middle_of_a_list_is_taken_in(#[values(1, 100_000)] 
     let (store, _) = follow_until_filled(client).await;
     let names = store.names();
     assert_eq!(names.iter().map(ClusterRef::name).collect::<Vec<_>>(), ["b"]);
+}
+
+/// A store that took such a list for complete would say that objects are gone.
+#[rstest]
+#[case::an_error(
+    r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":500,"reason":"","message":""}}"#
+)]
+#[case::an_object_that_cannot_be_read(r#"{"type":"ADDED","object":{"metadata":7}}"#)]
+#[case::an_error_behind_a_deletion(concat!(
+    r#"{"type":"DELETED","object":{"metadata":{"name":"b","namespace":"ns"}}}"#,
+    "\n",
+    r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"","message":""}}"#,
+))]
+#[case::its_end("")]
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_streamed_comes_in_pages(#[case] line: &'static str) {
+    let page = json!({"metadata": {"resourceVersion": "9"}, "items": [app("a", "a"), app("c", "c")]});
+    let streamed = lines();
+    let (objects, bookmark) = streamed.split_at(streamed.rfind("{\"type\":\"BOOKMARK\",\"object").unwrap());
+    let bookmark = if line.is_empty() { "" } else { bookmark };
+    let streamed = format!("{objects}{line}\n{bookmark}");
+    let (client, asked) = server(
+        move |query| {
+            let streams = query.contains("sendInitialEvents");
+            (
+                200,
+                if streams {
+                    streamed.clone()
+                } else {
+                    page.to_string()
+                },
+            )
+        },
+        100,
+    );
+    let followed = Arc::new(Mutex::new(FollowedStore::dated()));
+    let (store, run) = follow::<App>(
+        Api::all(dating(streaming(client), &followed)),
+        watcher::Config::default().streaming_lists(),
+        Arc::default(),
+        Arc::clone(&followed),
+        |_| {},
+    );
+    let _goes_on = timeout(Duration::from_secs(8), run).await;
+    assert!(store.is_filled());
+    let mut names = store.names();
+    names.sort();
+    assert_eq!(names.iter().map(ClusterRef::name).collect::<Vec<_>>(), ["a", "c"]);
+    let asked = lock(&asked);
+    let streams = asked.iter().filter(|query| query.contains("sendInitialEvents"));
+    assert_eq!(streams.count(), 1, "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -152,7 +152,8 @@ impl<K: Kept> Objects<K> {
             .is_some_and(|there| there.content == packed.content);
         let placed = Placed { own, cluster, entry };
         match &mut self.aside {
-            Some(aside) if !is_same => {
+            // A list that is streamed may bring an object again, as it is known.
+            Some(aside) if !is_same || aside.iter().any(|before| before.own == own) => {
                 aside.push(placed);
                 return Change::SetAside;
             }

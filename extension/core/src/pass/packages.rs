@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Known, Server, Step, Stop,
+    Known, Server, Step, Stop, WITH_PROBLEM,
     ask::{Ask, Moment},
     at_rest::AtRest,
     effects::{Effects, Event},
@@ -29,10 +29,19 @@ use crate::{
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
     record::latch,
     retry::spread_back,
+    slots::Last,
 };
 
-/// How soon a look is asked for again for which there was no slot.
-const WITHOUT_TURN: Duration = Duration::from_secs(2);
+/// The shortest time after which a look is asked for again.
+const SHORTEST: Duration = Duration::from_secs(10);
+
+/// How soon a look is asked for again for which there was no slot. Thousands may ask, and each of them reads values first.
+fn without_slot(last: Last, period: Duration) -> Duration {
+    match last {
+        Last::Answered => (period / 10).max(SHORTEST),
+        Last::Unanswered => (period / 4).max(WITH_PROBLEM),
+    }
+}
 
 /// PackageInstall and App of one package.
 type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
@@ -178,8 +187,12 @@ impl Packages {
     ) -> Step<()> {
         let now = known.began.instant;
         // Looks of other Clusters have all the slots that they may have.
-        if !known.may_look(effects.memory.last_look())? {
-            self.next_look = Some(spread_back(&known.facts.owner.uid, WITHOUT_TURN));
+        let last = effects.memory.last_look();
+        if !known.may_look(last)? {
+            let (uid, period) = (&known.facts.owner.uid, known.facts.settings.sync_period.length);
+            let wait = spread_back(uid, without_slot(last, period));
+            effects.memory.look_made(wait, now);
+            self.next_look = Some(wait);
             return Ok(());
         }
         match look(known, validated, bootstrap, self)? {

@@ -10,7 +10,7 @@ use crate::unsynced::CURRENT_FOR;
 /// How long the API server may take to say how a kind is served.
 pub const FINDING: Duration = Duration::from_secs(10);
 
-/// How long the first list of a kind may bring nothing until callers are given a reason.
+/// How long the first list of a kind may take until callers are given a reason.
 pub const LISTING: Duration = Duration::from_secs(10);
 
 /// A kind is listed again when for so long neither a list nor a watch that has ended has proven that no change was missed. Longer than two
@@ -143,11 +143,7 @@ impl FollowedKind {
                 (self.failing_since, self.first_list_due) = (None, None);
                 self.readable |= !self.needs_watch;
             }
-            Sign::Changed => {
-                self.failing_since = None;
-                // A long list is not over yet.
-                self.first_list_due = self.first_list_due.map(|_| now + LISTING);
-            }
+            Sign::Changed => self.failing_since = None,
             Sign::Failed(failure) => {
                 self.failed(failure, now);
                 return self.tells(failure).then(|| failure.why(&self.resource));
