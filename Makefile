@@ -36,7 +36,7 @@ test: unit real short-scenarios ## Unit, property and model tests, then the real
 unit: build ## Unit, property and model tests; no cluster is needed
 	$(CARGO) test --release --workspace --lib --bins $(addprefix --test ,$(PURE))
 
-shape: ## How much of the product reads, watches, writes and reports, and how much is without I/O; `make unit` holds it
+shape: ## How much of the product reads, watches, writes and reports, and how much is without I/O
 	$(CARGO) test --release --workspace --test shape -- --nocapture
 
 real: build ## Tests of the harness: real components come up, and nothing stays behind
