@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kube::Client;
+use kube::{Client, core::ObjectMeta};
 use sluice_core::{
     hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
@@ -74,7 +74,11 @@ impl ControlPlanes {
         }
         match state {
             State::Readable { store, .. } => {
-                let found = store.get(Some(cluster.namespace()), &reference.name);
+                let namespace = Some(cluster.namespace());
+                if let Some(object) = store.undecodable(namespace, &reference.name) {
+                    return Err(Unknown::Unreadable(object.hold()));
+                }
+                let found = store.get(namespace, &reference.name);
                 Ok(found.map(|found| ControlPlaneFacts::of(&found)))
             }
             State::Reading => Err(Unknown::Reading),
@@ -87,7 +91,7 @@ impl ControlPlanes {
         let waiting = Arc::<Mutex<HashSet<ClusterRef>>>::default();
         let on = {
             let triggers = self.triggers.clone();
-            let touched = move |object: &ControlPlane, _| triggers.wake_of(object);
+            let touched = move |meta: &ObjectMeta, _| triggers.wake_of::<ControlPlane>(meta);
             reporting(named.kind.clone(), "Watching control planes", touched)
         };
         let changed = {

@@ -15,8 +15,9 @@ use kube::{
     core::{ApiResource, DynamicResourceScope},
     runtime::watcher,
 };
-use sluice_core::walls::{
-    Attempts, Ended, FINDING, FollowedKind, FollowedStore, KindState, LISTING, NamedKind, Next,
+use sluice_core::{
+    decode::Item,
+    walls::{Attempts, Ended, FINDING, FollowedKind, FollowedStore, KindState, LISTING, NamedKind, Next},
 };
 use tokio::{
     sync::{Notify, watch},
@@ -119,7 +120,7 @@ where
 }
 
 /// What is watched of a kind.
-fn scope<K>(client: Client, named: &NamedKind, resource: &ApiResource) -> (Api<K>, watcher::Config)
+fn scope<K>(client: Client, named: &NamedKind, resource: &ApiResource) -> (Api<Item<K>>, watcher::Config)
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {

@@ -33,3 +33,4 @@ mod layer;
 mod lock;
 mod pool;
 mod streamed;
+mod undecodable;

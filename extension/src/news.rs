@@ -2,12 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use kube::ResourceExt as _;
+use kube::core::ObjectMeta;
 use sluice_core::{concern::Shared, index::Uncounted, retrigger::Uncalled};
-use sluice_crds::{
-    foreign::{Cluster, ClusterClass, Package},
-    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
-};
+use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use crate::{
     controllers::providers::Dependents,
@@ -33,40 +30,51 @@ pub struct News {
 }
 
 impl News {
-    pub(crate) fn cluster(&self, cluster: &Cluster, presence: Presence) {
+    /// Of what Cluster API says in the conditions of a Cluster.
+    pub(crate) fn conditions(&self, cluster: &Cluster, presence: Presence) {
         let reference = ClusterRef::of(cluster);
         match presence {
             Presence::There => lock(&self.uncalled).saw(&reference, cluster),
             Presence::Gone => lock(&self.uncalled).gone(&reference),
         }
+    }
+
+    pub(crate) fn cluster(&self, cluster: &ObjectMeta) {
+        let reference = reference(cluster);
         self.dependents.cluster_changed(&reference);
         lock(&self.uncounted).one(reference.clone());
         self.triggers.wake(reference);
     }
 
-    pub(crate) fn bootstrap(&self, bootstrap: &ClusterBootstrap) {
-        lock(&self.uncounted).one(ClusterRef::of(bootstrap));
-        self.triggers.wake_of(bootstrap);
+    pub(crate) fn bootstrap(&self, bootstrap: &ObjectMeta) {
+        lock(&self.uncounted).one(reference(bootstrap));
+        self.triggers.wake_of::<ClusterBootstrap>(bootstrap);
     }
 
-    pub(crate) fn release(&self, release: &TanzuKubernetesRelease) {
+    pub(crate) fn release(&self, release: &ObjectMeta) {
         lock(&self.uncounted).all();
-        self.sweeps.send(Shared::Release(release.name_any()));
+        self.sweeps.send(Shared::Release(name(release)));
     }
 
-    pub(crate) fn template(&self, template: &ClusterBootstrapTemplate) {
+    pub(crate) fn template(&self, template: &ObjectMeta) {
         lock(&self.uncounted).all();
-        self.sweeps.send(Shared::Template(template.name_any()));
+        self.sweeps.send(Shared::Template(name(template)));
     }
 
-    pub(crate) fn package(&self, package: &Package) {
-        self.sweeps.send(Shared::Package(package.name_any()));
+    pub(crate) fn package(&self, package: &ObjectMeta) {
+        self.sweeps.send(Shared::Package(name(package)));
     }
 
-    pub(crate) fn class(&self, class: &ClusterClass) {
-        self.sweeps.send(Shared::Class(
-            class.namespace().unwrap_or_default(),
-            class.name_any(),
-        ));
+    pub(crate) fn class(&self, class: &ObjectMeta) {
+        let namespace = class.namespace.clone().unwrap_or_default();
+        self.sweeps.send(Shared::Class(namespace, name(class)));
     }
+}
+
+fn name(meta: &ObjectMeta) -> String {
+    meta.name.clone().unwrap_or_default()
+}
+
+fn reference(meta: &ObjectMeta) -> ClusterRef {
+    ClusterRef::new(meta.namespace.as_deref().unwrap_or_default(), &name(meta))
 }

@@ -43,6 +43,7 @@ use crate::{
     stores::Stores,
     sweep,
     telemetry::Log,
+    undecodable,
 };
 
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
@@ -119,6 +120,7 @@ async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
     configurations.register(&mut registry);
     let passes = PassMetrics::default();
     passes.register(&mut registry);
+    undecodable::register(&mut registry);
     let (synced, listening) = (index.clone(), Instant::now());
     health.check("index", move || {
         // A Cluster API that starts meanwhile needs an endpoint to discover, or it ends. Until the index is filled calls are held.

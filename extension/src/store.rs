@@ -5,9 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use kube::core::ObjectMeta;
 use sluice_core::{
     cluster::ClusterRef,
     compact::{Change, Kept, Listed, Objects, Packed, Packer, Recent},
+    decode::Undecodable,
 };
 use tokio::sync::watch;
 
@@ -60,6 +62,24 @@ impl<K: Kept> Store<K> {
     #[must_use]
     pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K> {
         self.read().of_cluster(namespace, cluster)
+    }
+
+    /// The object of this name, if there is one that cannot be decoded.
+    #[must_use]
+    pub fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+        self.read().undecodable(namespace, name)
+    }
+
+    /// The first object that cannot be decoded, if there is one.
+    #[must_use]
+    pub fn first_undecodable(&self) -> Option<Arc<Undecodable>> {
+        self.read().all_undecodable().next().cloned()
+    }
+
+    /// The first object that belongs to a Cluster and cannot be decoded, if there is one, of kinds that say so.
+    #[must_use]
+    pub fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
+        self.read().undecodable_of(namespace, cluster)
     }
 
     /// All objects.
@@ -147,15 +167,22 @@ impl<K: Kept> Writer<K> {
     /// An object is there, as it was packed.
     pub(crate) fn put(&self, object: &K, packed: &Packed) -> Change {
         let mut objects = self.write();
-        lock(&self.store.recent).forget(object);
+        lock(&self.store.recent).forget(object.meta());
         objects.put(object, packed)
     }
 
-    /// An object is gone.
-    pub(crate) fn remove(&self, object: &K) {
+    /// An object is there that cannot be decoded. Returns as well what was there before under its name.
+    pub(crate) fn put_undecodable(&self, object: &Undecodable) -> (Change, Option<K>) {
         let mut objects = self.write();
-        lock(&self.store.recent).forget(object);
-        objects.remove(object);
+        lock(&self.store.recent).forget(&object.metadata);
+        objects.put_undecodable(object)
+    }
+
+    /// The object with this metadata is gone.
+    pub(crate) fn remove(&self, meta: &ObjectMeta) {
+        let mut objects = self.write();
+        lock(&self.store.recent).forget(meta);
+        objects.remove(meta);
     }
 
     /// The list is over.
@@ -253,7 +280,7 @@ mod tests {
         }
         put(&writer, &cluster("a", true));
         assert_eq!((paused("a"), paused("b")), (Some(true), Some(false)));
-        writer.remove(&cluster("a", true));
+        writer.remove(&cluster("a", true).metadata);
         assert_eq!(paused("a"), None);
         writer.list();
         assert_eq!(paused("b"), Some(false));

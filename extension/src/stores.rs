@@ -7,11 +7,16 @@ use std::{
 };
 
 use futures::future::{self, BoxFuture, FutureExt, join_all, select_all};
-use kube::{Api, Client, Resource, core::NamespaceResourceScope, runtime::watcher};
+use kube::{
+    Api, Client, Resource,
+    core::{NamespaceResourceScope, ObjectMeta},
+    runtime::watcher,
+};
 use sluice_core::{
     bootstrap::Catalogue,
     compact::Kept,
-    stores::{self, Releases, Stored, Whole},
+    decode::{Item, Undecodable},
+    stores::{self, OfCluster, Releases, Stored, Whole},
     walls::FollowedStore,
 };
 use sluice_crds::{
@@ -51,6 +56,8 @@ pub struct Stores {
     pub installs: Store<PackageInstall>,
     /// Apps of the management cluster.
     pub apps: Store<App>,
+    /// All TanzuKubernetesReleases. Those that can be decoded are looked up in `whole`.
+    releases: Store<TanzuKubernetesRelease>,
     ages: Ages,
     /// The kind whose store is not kept up to date any more.
     ended: Arc<OnceLock<String>>,
@@ -83,31 +90,39 @@ impl Stores {
         };
         let topology = || all().labels(label::TOPOLOGY_OWNED);
         let (system, whole) = (Some(system_namespace), Arc::<Mutex<Whole>>::default());
-        let _only_for_what_changes = opening.follow(
+        let releases = opening.follow(
             Api::all(dating(client.clone(), of_releases)),
             all(),
             Arc::clone(of_releases),
             taking_in(&whole, Whole::release),
-            |news, release, _| news.release(release),
+            News::release,
         );
         let packages = opening.follow(
             Api::namespaced(client.clone(), system_namespace),
             all(),
             Arc::default(),
             taking_in(&whole, Whole::package),
-            |news, package, _| news.package(package),
+            News::package,
+        );
+        let noted = news.clone();
+        let clusters = opening.follow(
+            Api::all(dating(client.clone(), of_clusters)),
+            all(),
+            Arc::clone(of_clusters),
+            move |seen| seen.each(|cluster, presence| noted.conditions(cluster, presence)),
+            News::cluster,
         );
         let stores = Self {
-            clusters: opening.dated(of_clusters, News::cluster),
-            bootstraps: opening.dated(of_bootstraps, |news, bootstrap, _| news.bootstrap(bootstrap)),
-            templates: opening.store(system, all(), |news, template, _| news.template(template)),
-            classes: opening.store(None, all(), |news, class, _| news.class(class)),
-            machine_deployments: opening
-                .store(None, topology(), |news, worker, _| news.triggers.wake_of(worker)),
-            machine_pools: opening.store(None, topology(), |news, worker, _| news.triggers.wake_of(worker)),
+            clusters,
+            bootstraps: opening.dated(of_bootstraps, News::bootstrap),
+            templates: opening.store(system, all(), News::template),
+            classes: opening.store(None, all(), News::class),
+            machine_deployments: opening.store(None, topology(), woken_by::<MachineDeployment>),
+            machine_pools: opening.store(None, topology(), woken_by::<MachinePool>),
             packages,
-            installs: opening.store(None, all(), |news, install, _| news.triggers.wake_of(install)),
-            apps: opening.store(None, all(), |news, app, _| news.triggers.wake_of(app)),
+            installs: opening.store(None, all(), woken_by::<PackageInstall>),
+            apps: opening.store(None, all(), woken_by::<App>),
+            releases,
             whole,
             ages,
             ended: Arc::default(),
@@ -152,6 +167,14 @@ macro_rules! stored {
             fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {
                 self.$store.of_cluster(namespace, cluster)
             }
+
+            fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+                self.$store.undecodable(namespace, name)
+            }
+
+            fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
+                self.$store.undecodable_of(namespace, cluster)
+            }
         })+
     };
 }
@@ -162,6 +185,7 @@ stored!(
     ClusterClass: classes,
     MachineDeployment: machine_deployments,
     MachinePool: machine_pools,
+    Package: packages,
 );
 
 impl Stored<TanzuKubernetesRelease> for Stores {
@@ -171,6 +195,14 @@ impl Stored<TanzuKubernetesRelease> for Stores {
 
     fn of_cluster(&self, _: &str, _: &str) -> Vec<TanzuKubernetesRelease> {
         Vec::new()
+    }
+
+    fn undecodable(&self, _: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+        self.releases.undecodable(None, name)
+    }
+
+    fn undecodable_of(&self, _: &str, _: &str) -> Option<Arc<Undecodable>> {
+        None
     }
 }
 
@@ -199,7 +231,7 @@ impl Opening<'_> {
         &mut self,
         namespace: Option<&str>,
         config: watcher::Config,
-        changed: impl Fn(&News, &K, Presence) + Send + 'static,
+        changed: impl Fn(&News, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -216,7 +248,7 @@ impl Opening<'_> {
     fn dated<K>(
         &mut self,
         followed: &Arc<Mutex<FollowedStore>>,
-        changed: impl Fn(&News, &K, Presence) + Send + 'static,
+        changed: impl Fn(&News, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
@@ -227,19 +259,17 @@ impl Opening<'_> {
 
     fn follow<K>(
         &mut self,
-        api: Api<K>,
+        api: Api<Item<K>>,
         config: watcher::Config,
         followed: Arc<Mutex<FollowedStore>>,
         first: impl Fn(&Seen<'_, K>) + Send + 'static,
-        changed: impl Fn(&News, &K, Presence) + Send + 'static,
+        changed: impl Fn(&News, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
     {
         let (kind, news) = (K::kind(&()), self.news.clone());
-        let report = reporting(kind.clone(), "Watching", move |object: &K, presence| {
-            changed(&news, object, presence);
-        });
+        let report = reporting(kind.clone(), "Watching", move |object, _| changed(&news, object));
         let on = move |seen: &Seen<'_, K>| {
             first(seen);
             report(seen);
@@ -253,6 +283,11 @@ impl Opening<'_> {
         self.filled.push(async move { waiting.filled().await }.boxed());
         store
     }
+}
+
+/// Wakes the Cluster that an object of kind `K` belongs to.
+fn woken_by<K: OfCluster>(news: &News, meta: &ObjectMeta) {
+    news.triggers.wake_of::<K>(meta);
 }
 
 /// What is seen gets into `whole`, all of a list at once.

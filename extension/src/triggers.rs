@@ -1,6 +1,7 @@
 //! Wakes the reconciler of a Cluster for things that no watch of the management cluster shows.
 
 use futures::Stream;
+use kube::core::ObjectMeta;
 pub use sluice_core::cluster::ClusterRef;
 use sluice_core::stores::OfCluster;
 
@@ -41,10 +42,13 @@ impl Triggers {
         });
     }
 
-    /// Wakes the Cluster that an object belongs to.
-    pub fn wake_of(&self, object: &impl OfCluster) {
-        if let Some(name) = object.cluster_name() {
-            self.wake(ClusterRef::new(&object.namespace().unwrap_or_default(), &name));
+    /// Wakes the Cluster that an object of kind `K` with this metadata belongs to.
+    pub fn wake_of<K: OfCluster>(&self, meta: &ObjectMeta) {
+        if let Some(name) = K::cluster_in(meta) {
+            self.wake(ClusterRef::new(
+                meta.namespace.as_deref().unwrap_or_default(),
+                &name,
+            ));
         }
     }
 }

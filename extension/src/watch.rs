@@ -11,10 +11,12 @@ use std::{
 use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
 use kube::{
     Api, Resource,
+    core::ObjectMeta,
     runtime::watcher::{self, Event, watcher},
 };
 use sluice_core::{
     compact::{Change, Kept, Listed, Packed, Packer},
+    decode::{Item, Undecodable},
     walls::{Brought, Failure, FollowedStore, GivenUp, Sign},
 };
 use tracing::warn;
@@ -27,6 +29,7 @@ use crate::{
     metrics::watch_panicked,
     store::{Store, Writer},
     streamed::Lists,
+    undecodable::Reported,
 };
 
 /// Objects in a page of a list that is not streamed: all of a page are in memory, whole, until they are packed.
@@ -52,8 +55,10 @@ pub enum Seen<'a, K> {
     Touched(&'a K),
     /// The watch has shown an object that is as it was.
     Unchanged,
-    /// An object is gone.
+    /// An object is gone, or cannot be decoded any more.
     Gone(&'a K),
+    /// An object is new or changed, and cannot be decoded; or such an object is gone.
+    Undecodable(&'a Undecodable, Presence),
     /// The store holds every object of the server. What the list has changed is in it.
     Synced(Changes<'a, K>),
     /// The watch broke; it is tried again by itself.
@@ -81,16 +86,34 @@ impl<K: Kept> Changes<'_, K> {
             changed(object, Presence::Gone);
         }
     }
+
+    fn each_undecodable(&self, changed: &mut impl FnMut(&Undecodable, Presence)) {
+        for object in &self.listed.undecodable {
+            changed(object, Presence::There);
+        }
+        for object in &self.listed.undecodable_gone {
+            changed(object, Presence::Gone);
+        }
+    }
 }
 
 impl<K: Kept> Seen<'_, K> {
-    /// Calls `changed` for each object that is new, changed or gone.
+    /// Calls `changed` for each object that is new, changed or gone, as far as it can be decoded.
     pub(crate) fn each(&self, mut changed: impl FnMut(&K, Presence)) {
         match self {
             Seen::Touched(object) => changed(object, Presence::There),
             Seen::Gone(object) => changed(object, Presence::Gone),
             Seen::Synced(listed) => listed.each(&mut changed),
-            Seen::Unchanged | Seen::Failed(_) | Seen::GivenUp(_) => {}
+            Seen::Undecodable(..) | Seen::Unchanged | Seen::Failed(_) | Seen::GivenUp(_) => {}
+        }
+    }
+
+    /// The same for those that cannot be decoded.
+    pub(crate) fn each_undecodable(&self, mut changed: impl FnMut(&Undecodable, Presence)) {
+        match self {
+            Seen::Undecodable(object, presence) => changed(object, *presence),
+            Seen::Synced(listed) => listed.each_undecodable(&mut changed),
+            Seen::Touched(_) | Seen::Gone(_) | Seen::Unchanged | Seen::Failed(_) | Seen::GivenUp(_) => {}
         }
     }
 }
@@ -100,7 +123,7 @@ impl<K> Seen<'_, K> {
     #[must_use]
     pub fn sign(&self) -> Sign {
         match self {
-            Self::Touched(_) | Self::Unchanged | Self::Gone(_) => Sign::Changed,
+            Self::Touched(_) | Self::Undecodable(..) | Self::Unchanged | Self::Gone(_) => Sign::Changed,
             Self::Synced(_) => Sign::Filled,
             Self::Failed(error) => Sign::Failed(failure(error)),
             Self::GivenUp(why) => Sign::Emptied(*why),
@@ -130,14 +153,16 @@ pub enum Presence {
     Gone,
 }
 
-/// Calls `changed` for each object that is new, changed or gone, and logs failures: that of `watching` the kind.
+/// Calls `changed` for each object that is new, changed or gone, whether or not it can be decoded, and logs failures: that of
+/// `watching` the kind.
 pub(crate) fn reporting<K: Kept>(
     kind: impl Display,
     watching: &'static str,
-    changed: impl Fn(&K, Presence),
+    changed: impl Fn(&ObjectMeta, Presence),
 ) -> impl Fn(&Seen<'_, K>) {
     move |seen| {
-        seen.each(&changed);
+        seen.each(|object, presence| changed(object.meta(), presence));
+        seen.each_undecodable(|object, presence| changed(&object.metadata, presence));
         if let Seen::Failed(error) = seen {
             warn!(%kind, %error, "{watching}");
         }
@@ -150,7 +175,7 @@ pub(crate) fn reporting<K: Kept>(
 ///
 /// `on` is called after the store was changed, so a task that it wakes reads at least that state.
 pub fn follow<K: Followed>(
-    api: Api<K>,
+    api: Api<Item<K>>,
     config: watcher::Config,
     packer: Arc<Packer<K>>,
     followed: Arc<Mutex<FollowedStore>>,
@@ -165,6 +190,7 @@ pub fn follow<K: Followed>(
         config: config.timeout(seconds).page_size(PAGE),
         writer,
         followed,
+        reported: Reported::default(),
         on,
     };
     (store, following.run())
@@ -172,11 +198,12 @@ pub fn follow<K: Followed>(
 
 /// A store, and what keeps it up to date.
 struct Following<K: Followed, F> {
-    api: Api<K>,
+    api: Api<Item<K>>,
     config: watcher::Config,
     lists: Lists,
     writer: Writer<K>,
     followed: Arc<Mutex<FollowedStore>>,
+    reported: Reported,
     on: F,
 }
 
@@ -233,7 +260,11 @@ where
                 }
                 Ok(event) => {
                     let mut packed = None;
-                    let event = event.modify(|object| packed = Some(self.writer.pack(object)));
+                    let event = event.modify(|item| {
+                        if let Item::Decoded(object) = item {
+                            packed = Some(self.writer.pack(object));
+                        }
+                    });
                     if let Err(exceeded) = self.take_in(&event, packed.as_ref()) {
                         return Some(exceeded);
                     }
@@ -252,39 +283,76 @@ where
     }
 
     /// What comes from now on, beginning with a list.
-    fn list(&mut self) -> BoxStream<'static, watcher::Result<Event<K>>> {
+    fn list(&mut self) -> BoxStream<'static, watcher::Result<Event<Item<K>>>> {
         self.followed().list(now());
         watcher(self.api.clone(), self.lists.ask(&self.config)).boxed()
     }
 
-    fn take_in(&mut self, event: &Event<K>, packed: Option<&Packed>) -> Result<(), GivenUp> {
+    fn take_in(&mut self, event: &Event<Item<K>>, packed: Option<&Packed>) -> Result<(), GivenUp> {
         let brought = brought(event);
         self.followed().admit(&brought)?;
-        let (mut change, mut listed) = (None, None);
         match brought {
             Brought::List => self.writer.list(),
-            Brought::Listed(object) | Brought::Touched(object) => {
-                change = packed.map(|packed| self.writer.put(object, packed));
+            Brought::Listed(item) | Brought::Touched(item) => {
+                let change = self.put(item, packed);
+                // A list that brings what is known says nothing of the server before it is over.
+                if matches!(brought, Brought::Touched(_)) && change != Change::Changed {
+                    (self.on)(&Seen::Unchanged);
+                }
             }
-            Brought::Gone(object) => self.writer.remove(object),
-            Brought::Filled => listed = Some(self.writer.listed()),
-        }
-        match (&brought, change) {
-            (Brought::Listed(object) | Brought::Touched(object), Some(Change::Changed)) => {
-                (self.on)(&Seen::Touched(object));
+            Brought::Gone(item) => {
+                self.writer.remove(item.meta());
+                match item {
+                    Item::Decoded(object) => (self.on)(&Seen::Gone(object)),
+                    Item::Undecodable(object) => self.saw_undecodable(object, Presence::Gone),
+                }
             }
-            // A list that brings what is known says nothing of the server before it is over.
-            (Brought::Touched(_), _) => (self.on)(&Seen::Unchanged),
-            (Brought::Gone(object), _) => (self.on)(&Seen::Gone(object)),
-            _ => {}
-        }
-        if let Some(listed) = &listed {
-            let store = &self.writer.store();
-            (self.on)(&Seen::Synced(Changes { store, listed }));
+            Brought::Filled => {
+                let listed = &self.writer.listed();
+                let store = &self.writer.store();
+                let changes = Changes { store, listed };
+                changes.each_undecodable(&mut |object, presence| self.reported.saw(object, presence));
+                (self.on)(&Seen::Synced(changes));
+            }
         }
         // Last: what is kept beside the store, as all releases are, is no older than its age says.
         self.followed().took(&brought, now());
         Ok(())
+    }
+
+    /// Puts what a list or a watch brings into the store.
+    fn put(&mut self, item: &Item<K>, packed: Option<&Packed>) -> Change {
+        let object = match item {
+            Item::Undecodable(object) => object,
+            Item::Decoded(object) => {
+                let meta = object.meta();
+                let mended = self.writer.store().undecodable(
+                    meta.namespace.as_deref(),
+                    meta.name.as_deref().unwrap_or_default(),
+                );
+                let change = packed.map_or(Change::Same, |packed| self.writer.put(object, packed));
+                if change == Change::Changed {
+                    (self.on)(&Seen::Touched(object));
+                    if let Some(mended) = mended {
+                        self.reported.saw(&mended, Presence::Gone);
+                    }
+                }
+                return change;
+            }
+        };
+        let (change, before) = self.writer.put_undecodable(object);
+        if let Some(before) = before {
+            (self.on)(&Seen::Gone(&before));
+        }
+        if change == Change::Changed {
+            self.saw_undecodable(object, Presence::There);
+        }
+        change
+    }
+
+    fn saw_undecodable(&mut self, object: &Undecodable, presence: Presence) {
+        self.reported.saw(object, presence);
+        (self.on)(&Seen::Undecodable(object, presence));
     }
 
     /// Empties the store. It is filled again after a delay.
@@ -292,6 +360,7 @@ where
         // First, because an empty store says that nothing is there.
         (self.on)(&Seen::GivenUp(why));
         self.writer.clear();
+        self.reported = Reported::default();
         self.followed().emptied(now());
     }
 
@@ -300,7 +369,7 @@ where
     }
 }
 
-fn brought<K>(event: &Event<K>) -> Brought<'_, K> {
+fn brought<T>(event: &Event<T>) -> Brought<'_, T> {
     match event {
         Event::Init => Brought::List,
         Event::InitApply(object) => Brought::Listed(object),

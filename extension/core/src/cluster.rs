@@ -2,10 +2,10 @@
 
 mod reference;
 
-use kube::ResourceExt;
+use kube::{ResourceExt, core::ObjectMeta};
 use sluice_crds::foreign::Cluster;
 use sluice_crds::labels::{annotation, label};
-use sluice_crds::run::{Gate, Hook, TanzuKubernetesRelease, UpgradeRecord};
+use sluice_crds::run::{Gate, Hook, UpgradeRecord};
 
 pub use self::reference::ClusterRef;
 use crate::hold::GateReason;
@@ -21,8 +21,9 @@ pub fn is_managed(label: Option<&str>, legacy: bool, has_bootstrap: bool) -> boo
 
 /// Whether clusters of a release that have no ClusterBootstrap are left alone.
 #[must_use]
-pub fn is_legacy(release: &TanzuKubernetesRelease) -> bool {
-    release.labels().contains_key(label::LEGACY_TKR)
+pub fn is_legacy(release: &ObjectMeta) -> bool {
+    let labels = release.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(label::LEGACY_TKR))
 }
 
 /// Whether the Cluster waits for a ClusterBootstrap that a user makes.

@@ -41,11 +41,16 @@ pub enum Knowledge<'a> {
 
 /// What the index says about a managed Cluster. All of it may be old.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is what one clause looks at")]
 pub struct Known<'a> {
     /// The record of its ClusterBootstrap.
     pub record: Option<&'a UpgradeRecord>,
     /// `metadata.generation` of its ClusterBootstrap; none when there is no ClusterBootstrap.
     pub bootstrap_generation: Option<i64>,
+    /// Whether that is so because its ClusterBootstrap cannot be decoded.
+    pub bootstrap_undecodable: bool,
+    /// What the Cluster rests on and cannot be decoded, if there is such an object.
+    pub undecodable: Option<Hold>,
     /// Whether the release of the call's label is marked legacy.
     pub legacy: bool,
     /// Whether the Cluster waits for a ClusterBootstrap that a user makes.
@@ -62,7 +67,8 @@ impl<'a> Knowledge<'a> {
     /// What a complete index knows about the Cluster of a call; see [`is_managed`].
     #[must_use]
     pub fn synced(label: Option<&str>, known: Known<'a>) -> Self {
-        if is_managed(label, known.legacy, known.bootstrap_generation.is_some()) {
+        let has_bootstrap = known.bootstrap_generation.is_some() || known.bootstrap_undecodable;
+        if is_managed(label, known.legacy, has_bootstrap) {
             Self::Managed(known)
         } else {
             Self::Unmanaged
@@ -136,7 +142,7 @@ fn deletion_overdue(call: &HookCall<'_>, policy: &RetryPolicy) -> bool {
 
 fn nothing_to_wait_for(call: &HookCall<'_>, known: &Known<'_>) -> bool {
     match call.hook {
-        Hook::BeforeClusterDelete => known.bootstrap_generation.is_none(),
+        Hook::BeforeClusterDelete => known.bootstrap_generation.is_none() && !known.bootstrap_undecodable,
         Hook::BeforeClusterCreate => known.custom,
         _ => false,
     }
@@ -149,12 +155,16 @@ struct Clause {
         expect(dead_code, reason = "names the clause whose absence a test looks for")
     )]
     name: &'static str,
-    /// Why the call cannot be released, if this condition is not met. Without a record all but the first three pass.
+    /// Why the call cannot be released, if this condition is not met. Without a record all but the first four pass.
     objection: fn(&HookCall<'_>, &Known<'_>) -> Option<Hold<HoldReason>>,
 }
 
 /// What a release needs, all of it.
-const CLAUSES: [Clause; 12] = [
+const CLAUSES: [Clause; 13] = [
+    Clause {
+        name: "all that the Cluster rests on can be decoded",
+        objection: undecodable,
+    },
     Clause {
         name: "the Cluster has its label",
         objection: unlabelled,
@@ -204,6 +214,10 @@ const CLAUSES: [Clause; 12] = [
         objection: leaderless,
     },
 ];
+
+fn undecodable(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+    known.undecodable.clone().map(Hold::of_call)
+}
 
 // A deletion waits for its packages to be uninstalled, whatever the label says.
 fn unlabelled(call: &HookCall<'_>, _: &Known<'_>) -> Option<Hold<HoldReason>> {

@@ -21,11 +21,12 @@ pub use self::{
 use crate::{
     cluster::{is_custom, is_legacy, is_managed},
     decision::{Decision, Knowledge, Known, decide},
+    decode::Undecodable,
     hold::Hold,
     hook_call::HookCall,
     record::of_cluster,
     retry::RetryPolicy,
-    stores::Stores,
+    stores::{Stored, Stores},
     stuck::{Counted, Held, Standing, Stuck},
     tkr::{template_not_found, tkr_not_found},
 };
@@ -76,6 +77,8 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let bootstrap = self.bootstrap(call.namespace, call.name);
         let cluster: Option<Arc<Cluster>> = self.stores.get(Some(call.namespace), call.name);
         let release = self.release(call.label);
+        let bootstrap_undecodable = self.undecodable_bootstrap(call.namespace, call.name);
+        let undecodable_release = self.undecodable_release(call.label);
         let record = recorded(bootstrap.as_deref());
         let missing = self.missing(call.label, call.uid, release.is_some());
         // Not by the last look: the Cluster may have moved since.
@@ -89,7 +92,13 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let known = Known {
             record,
             bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
-            legacy: release.as_deref().is_some_and(is_legacy),
+            bootstrap_undecodable: bootstrap_undecodable.is_some(),
+            legacy: release_is_legacy(release.as_deref(), undecodable_release.as_deref()),
+            undecodable: self
+                .undecodable_cluster(call.namespace, call.name)
+                .or(bootstrap_undecodable)
+                .or(undecodable_release)
+                .map(|object| object.hold()),
             custom: cluster.as_deref().is_some_and(is_custom),
             missing,
             leaderless,
@@ -113,7 +122,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         }
         let label = cluster.labels().get(label::TKR).map(String::as_str);
         let release = self.release(label);
-        let legacy = release.as_deref().is_some_and(is_legacy);
+        let legacy = release_is_legacy(release.as_deref(), self.undecodable_release(label).as_deref());
         if is_custom(&cluster) || !is_managed(label, legacy, bootstrap.is_some()) {
             return None;
         }
@@ -127,6 +136,18 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
 
     fn bootstrap(&self, namespace: &str, name: &str) -> Option<Arc<ClusterBootstrap>> {
         self.stores.get(Some(namespace), name)
+    }
+
+    fn undecodable_cluster(&self, namespace: &str, name: &str) -> Option<Arc<Undecodable>> {
+        Stored::<Cluster>::undecodable(self.stores, Some(namespace), name)
+    }
+
+    fn undecodable_bootstrap(&self, namespace: &str, name: &str) -> Option<Arc<Undecodable>> {
+        Stored::<ClusterBootstrap>::undecodable(self.stores, Some(namespace), name)
+    }
+
+    fn undecodable_release(&self, label: Option<&str>) -> Option<Arc<Undecodable>> {
+        Stored::<TanzuKubernetesRelease>::undecodable(self.stores, None, label?)
     }
 
     fn release(&self, label: Option<&str>) -> Option<Arc<TanzuKubernetesRelease>> {
@@ -146,6 +167,14 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         }
         (self.note)(uid)
     }
+}
+
+/// Its labels can be read in any case.
+fn release_is_legacy(release: Option<&TanzuKubernetesRelease>, undecodable: Option<&Undecodable>) -> bool {
+    let meta = release
+        .map(|release| &release.metadata)
+        .or(undecodable.map(|release| &release.metadata));
+    meta.is_some_and(is_legacy)
 }
 
 fn recorded(bootstrap: Option<&ClusterBootstrap>) -> Option<&UpgradeRecord> {

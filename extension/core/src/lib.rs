@@ -12,6 +12,7 @@ pub mod concern;
 pub mod conditions;
 pub mod contract;
 pub mod decision;
+pub mod decode;
 pub mod digest;
 pub mod events;
 pub mod hold;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
     labels::{annotation, label},
@@ -11,6 +11,7 @@ use sluice_crds::{
 
 use crate::{
     bootstrap::{Catalogue, PackageFacts},
+    decode::Undecodable,
     hop::ControlPlane,
 };
 
@@ -21,6 +22,12 @@ pub trait Stored<K> {
 
     /// The objects that belong to a Cluster.
     fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K>;
+
+    /// The object of this name, if there is one that cannot be decoded.
+    fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>>;
+
+    /// The first object that belongs to a Cluster and cannot be decoded, if there is one.
+    fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>>;
 }
 
 /// Releases by name.
@@ -35,6 +42,7 @@ pub trait Stores:
     + Stored<ClusterClass>
     + Stored<MachineDeployment>
     + Stored<MachinePool>
+    + Stored<Package>
 {
     /// All releases, by name.
     fn releases(&self) -> Arc<Releases>;
@@ -75,56 +83,61 @@ impl Whole {
 }
 
 /// A kind whose objects belong to Clusters of their namespace.
-pub trait OfCluster: ResourceExt {
+pub trait OfCluster: Resource {
+    /// The name of the Cluster that an object with this metadata belongs to.
+    fn cluster_in(meta: &ObjectMeta) -> Option<String>;
+
     /// The name of the Cluster that an object belongs to.
-    fn cluster_name(&self) -> Option<String>;
+    fn cluster_name(&self) -> Option<String> {
+        Self::cluster_in(self.meta())
+    }
 }
 
 impl OfCluster for Cluster {
-    fn cluster_name(&self) -> Option<String> {
-        Some(self.name_any())
+    fn cluster_in(meta: &ObjectMeta) -> Option<String> {
+        meta.name.clone()
     }
 }
 
 /// It has the name of its Cluster.
 impl OfCluster for ClusterBootstrap {
-    fn cluster_name(&self) -> Option<String> {
-        Some(self.name_any())
+    fn cluster_in(meta: &ObjectMeta) -> Option<String> {
+        meta.name.clone()
     }
 }
 
 impl OfCluster for MachineDeployment {
-    fn cluster_name(&self) -> Option<String> {
-        labelled(self)
+    fn cluster_in(meta: &ObjectMeta) -> Option<String> {
+        labelled(meta)
     }
 }
 
 impl OfCluster for MachinePool {
-    fn cluster_name(&self) -> Option<String> {
-        labelled(self)
+    fn cluster_in(meta: &ObjectMeta) -> Option<String> {
+        labelled(meta)
     }
 }
 
 impl OfCluster for ControlPlane {
-    fn cluster_name(&self) -> Option<String> {
-        labelled(self)
+    fn cluster_in(meta: &ObjectMeta) -> Option<String> {
+        labelled(meta)
     }
 }
 
-fn labelled(object: &impl ResourceExt) -> Option<String> {
-    object.labels().get(label::CAPI_CLUSTER_NAME).cloned()
+fn labelled(meta: &ObjectMeta) -> Option<String> {
+    meta.labels.as_ref()?.get(label::CAPI_CLUSTER_NAME).cloned()
 }
 
 impl OfCluster for PackageInstall {
-    fn cluster_name(&self) -> Option<String> {
-        self.annotations().get(annotation::CLUSTER_NAME).cloned()
+    fn cluster_in(meta: &ObjectMeta) -> Option<String> {
+        meta.annotations.as_ref()?.get(annotation::CLUSTER_NAME).cloned()
     }
 }
 
 /// The App of a cluster's kapp-controller is named as its PackageInstall: `<cluster>-kapp-controller`.
 impl OfCluster for App {
-    fn cluster_name(&self) -> Option<String> {
-        let name = self.name_any();
+    fn cluster_in(meta: &ObjectMeta) -> Option<String> {
+        let name = meta.name.as_deref()?;
         name.strip_suffix("-kapp-controller").map(str::to_owned)
     }
 }
@@ -146,6 +159,22 @@ pub(crate) mod tests {
         pub(crate) classes: Vec<Arc<ClusterClass>>,
         pub(crate) machine_deployments: Vec<Arc<MachineDeployment>>,
         pub(crate) machine_pools: Vec<Arc<MachinePool>>,
+        pub(crate) packages: Vec<Arc<Package>>,
+        /// Objects of any kind that cannot be decoded.
+        pub(crate) undecodable: Vec<Arc<Undecodable>>,
+    }
+
+    impl Given {
+        fn undecodable<K: Resource<DynamicType = ()>>(
+            &self,
+            is_it: impl Fn(&ObjectMeta) -> bool,
+        ) -> Option<Arc<Undecodable>> {
+            let mut of_kind = self
+                .undecodable
+                .iter()
+                .filter(|object| object.kind == K::kind(&()));
+            of_kind.find(|object| is_it(&object.metadata)).cloned()
+        }
     }
 
     macro_rules! stored {
@@ -162,12 +191,24 @@ pub(crate) mod tests {
                     };
                     self.$store.iter().filter(belongs).map(|object| $Kind::clone(object)).collect()
                 }
+
+                fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+                    Given::undecodable::<$Kind>(self, |meta| {
+                        meta.namespace.as_deref() == namespace && meta.name.as_deref() == Some(name)
+                    })
+                }
+
+                fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
+                    Given::undecodable::<$Kind>(self, |meta| {
+                        meta.namespace.as_deref() == Some(namespace) && $Kind::cluster_of(meta).as_deref() == Some(cluster)
+                    })
+                }
             })+
         };
     }
     stored!(
         Cluster: clusters, ClusterBootstrap: bootstraps, ClusterBootstrapTemplate: templates, TanzuKubernetesRelease: releases,
-        ClusterClass: classes, MachineDeployment: machine_deployments, MachinePool: machine_pools
+        ClusterClass: classes, MachineDeployment: machine_deployments, MachinePool: machine_pools, Package: packages
     );
 
     impl Stores for Given {
@@ -197,6 +238,21 @@ pub(crate) mod tests {
             "annotations": {annotation::CLUSTER_NAME: "annotated"},
         });
         Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    /// An object that cannot be decoded.
+    pub(crate) fn undecodable(
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+        labels: &Value,
+    ) -> Arc<Undecodable> {
+        let metadata = json!({"name": name, "namespace": namespace, "labels": labels, "uid": "uid"});
+        Arc::new(Undecodable {
+            kind: kind.to_owned(),
+            metadata: serde_json::from_value(metadata).unwrap(),
+            why: "field spec: it is nested deeper than 127 levels".to_owned(),
+        })
     }
 
     fn belongs<K>(name: &str) -> Option<String>

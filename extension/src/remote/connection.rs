@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope, runtime::watcher};
 use sluice_core::{
     compact::Packer,
+    decode::Item,
     step::{self, Contact},
     walls::{FirstSeenRuns, FollowedStore},
 };
@@ -153,7 +154,7 @@ impl Remote {
 /// A store of what `server` shows, and the task behind it.
 fn watch<K>(
     server: &Server,
-    api: Api<K>,
+    api: Api<Item<K>>,
     packer: &Arc<Packer<K>>,
     note: impl Fn(&mut FirstSeenRuns, &Seen<'_, K>) + Send + 'static,
 ) -> (Store<K>, AbortOnDropHandle<()>)

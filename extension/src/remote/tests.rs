@@ -66,7 +66,8 @@ fn event(number: usize, finalizers: usize) -> String {
         "metadata": {"name": format!("app-{number}"), "namespace": "tkg-system", "resourceVersion": number.to_string(), "finalizers": vec![""; finalizers]},
         "spec": {},
     });
-    json!({"type": "MODIFIED", "object": app}).to_string() + "\n"
+    // Go writes the type first.
+    format!("{{\"type\":\"MODIFIED\",\"object\":{app}}}\n")
 }
 
 impl Server {

@@ -1,9 +1,11 @@
 //! The answers to what passes ask for, as far as any of them may ask for it.
 
+use http::Request;
 use kube::{Client, api::ApiResource, discovery};
 use serde_json::Value;
 use sluice_core::{
     chain::chain,
+    decode::Item,
     step::{Answer, Ask, Contact, Failure, Object, Resource, Server, Subject},
 };
 use tokio::time::timeout;
@@ -37,10 +39,10 @@ pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer
 
 async fn read<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Result<Answer, Failure> {
     match ask {
-        Ask::Object(key, _) => match host.client(key.server)?.request::<Value>(key.request()?).await {
+        Ask::Object(key, _) => match request(host.client(key.server)?, key.server, key.request()?).await {
             Ok(found) => Ok(Answer::Found(Object(found))),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Answer::Absent),
-            Err(error) => Err(failure(key.server, &error)),
+            Err(failure) if failure.code == Some(404) => Ok(Answer::Absent),
+            Err(failure) => Err(failure),
         },
         Ask::Served { group, kind } => match served(host.client(Server::Management)?, group, kind).await {
             Ok(Some(resource)) => Ok(Answer::Served(Resource::from(&resource))),
@@ -48,6 +50,19 @@ async fn read<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Result<Answer, Fail
             Err(error) => Err(failure(Server::Management, &error)),
         },
         ask => host.answer(ask).await,
+    }
+}
+
+/// The object that a request is answered with, without its `managedFields`.
+pub(super) async fn request(
+    client: &Client,
+    server: Server,
+    request: Request<Vec<u8>>,
+) -> Result<Value, Failure> {
+    let answer = client.request::<Item<Value>>(request).await;
+    match answer.map_err(|error| failure(server, &error))? {
+        Item::Decoded(object) => Ok(object),
+        Item::Undecodable(object) => Err(Failure::undecodable(server, object.into())),
     }
 }
 
@@ -64,6 +79,7 @@ pub(crate) fn failure(server: Server, error: &kube::Error) -> Failure {
         message,
         too_long: is_too_long(error),
         text,
+        ..Failure::other(server, "")
     }
 }
 

@@ -5,13 +5,13 @@ use serde_json::Value;
 use sluice_core::step::{Failure, Object, Verb, Write};
 use tracing::{debug, info, warn};
 
-use super::reads::failure;
+use super::reads::request;
 
 /// Makes one write with the client of its server, under the name `manager`. Says what the object is now; of a deletion nothing.
 pub(crate) async fn make(client: &Client, manager: &str, write: &Write) -> Result<Object, Failure> {
     let Write { key, verb, why, .. } = write;
     let (kind, name) = (&key.resource.kind, &key.name);
-    match client.request::<Value>(write.request(manager)?).await {
+    match request(client, key.server, write.request(manager)?).await {
         Ok(written) => {
             match verb {
                 Verb::ReplaceStatus | Verb::PatchStatus => debug!(%kind, name, why, "Wrote a status"),
@@ -19,11 +19,8 @@ pub(crate) async fn make(client: &Client, manager: &str, write: &Write) -> Resul
             }
             Ok(Object(written))
         }
-        Err(kube::Error::Api(status)) if *verb == Verb::Delete && status.code == 404 => {
-            Ok(Object(Value::Null))
-        }
-        Err(error) => {
-            let failure = failure(key.server, &error);
+        Err(failure) if *verb == Verb::Delete && failure.code == Some(404) => Ok(Object(Value::Null)),
+        Err(failure) => {
             if failure.is_usual() {
                 debug!(%kind, name, ?verb, error = %failure, "Writing an object");
             } else {

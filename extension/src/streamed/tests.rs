@@ -217,3 +217,144 @@ async fn a_server_that_cannot_stream_is_asked_for_pages() {
         .count();
     assert_eq!(pages, 1);
 }
+
+/// One that a tenant has nested deeper than the decoder goes.
+fn odd(name: &str) -> String {
+    let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
+    let meta = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "3"});
+    format!(
+        r#"{{"apiVersion":"kappctrl.k14s.io/v1alpha1","kind":"App","metadata":{meta},"spec":{{"a":{deep}}}}}"#
+    )
+}
+
+/// Whether Apps are in the store, or in it as objects that cannot be decoded.
+fn shows(store: &Store<App>) -> Vec<(String, bool)> {
+    let decoded = store
+        .names()
+        .into_iter()
+        .map(|name| (name.name().to_owned(), true));
+    let odd = ["a", "b", "c"].map(|name| store.undecodable(Some("ns"), name));
+    let odd = odd
+        .into_iter()
+        .flatten()
+        .map(|object| (object.reference().name().to_owned(), false));
+    let mut all: Vec<_> = decoded.chain(odd).collect();
+    all.sort();
+    all
+}
+
+/// Streamed, and in a page: one object that cannot be decoded is one object.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_decoded_keeps_no_list_from_being_complete(
+    #[values(true, false)] streams: bool,
+) {
+    let (client, _) = server(
+        move |query| {
+            if !query.contains("watch=true") {
+                let good = app("c", "other");
+                let list = format!(
+                    r#"{{"apiVersion":"v1","kind":"List","metadata":{{"resourceVersion":"9"}},"items":[{},{good}]}}"#,
+                    odd("a")
+                );
+                return (200, list);
+            }
+            if !query.contains("sendInitialEvents") {
+                return (200, String::new());
+            }
+            if !streams {
+                return (422, json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": ""}).to_string());
+            }
+            let added = format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", odd("a"));
+            let good = format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", app("c", "other"));
+            let bookmark = lines().lines().last().unwrap_or_default().to_owned();
+            (200, format!("{added}{good}{bookmark}\n"))
+        },
+        100,
+    );
+    let (store, age) = follow_until_filled(client).await;
+    assert_eq!(shows(&store), [("a".to_owned(), false), ("c".to_owned(), true)]);
+    assert!(age.is_some_and(|age| age < Duration::from_secs(5)), "{age:?}");
+}
+
+/// An object becomes odd, is corrected, becomes odd again and is deleted; what it was before is forgotten each time.
+#[tokio::test(start_paused = true)]
+async fn an_object_is_what_the_watch_showed_last() {
+    let (events, received) = futures::channel::mpsc::unbounded::<String>();
+    let received = Arc::new(Mutex::new(Some(received)));
+    let service = service_fn(move |request: Request<Body>| {
+        let received = Arc::clone(&received);
+        async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let first: String = if query.contains("sendInitialEvents") {
+                lines()
+            } else {
+                String::new()
+            };
+            let is_list = query.contains("sendInitialEvents");
+            let later = if is_list { None } else { lock(&received).take() };
+            let later = match later {
+                Some(later) => later.boxed(),
+                None => stream::pending().boxed(),
+            };
+            let chunks = stream::iter([first]).chain(later);
+            let body =
+                StreamBody::new(chunks.map(|chunk| Ok::<_, Infallible>(Frame::data(Bytes::from(chunk)))));
+            Ok::<_, Infallible>(Response::builder().status(200).body(body).unwrap())
+        }
+    });
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    let noted = Arc::clone(&seen);
+    let (store, run) = follow::<App>(
+        Api::all(streaming(Client::new(service, "default"))),
+        watcher::Config::default().streaming_lists(),
+        Arc::default(),
+        Arc::default(),
+        move |event| {
+            event.each(|app, presence| {
+                lock(&noted).push(format!(
+                    "{} {presence:?}",
+                    app.metadata.name.as_deref().unwrap_or_default()
+                ))
+            });
+            event.each_undecodable(|object, presence| {
+                lock(&noted).push(format!("odd {} {presence:?}", object.reference().name()))
+            });
+        },
+    );
+    let following = tokio::spawn(run);
+    store.filled().await;
+    let send = async |kind: &str, object: String| {
+        events
+            .unbounded_send(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
+            .unwrap();
+        sleep(Duration::from_secs(1)).await;
+        let seen: Vec<String> = std::mem::take(&mut *lock(&seen));
+        (shows(&store), seen.join(", "))
+    };
+    let b = || ("b".to_owned(), true);
+    lock(&seen).clear();
+    assert_eq!(
+        send("MODIFIED", odd("a")).await,
+        (
+            vec![("a".to_owned(), false), b()],
+            "a Gone, odd a There".to_owned()
+        )
+    );
+    assert_eq!(
+        send("MODIFIED", odd("a")).await,
+        (vec![("a".to_owned(), false), b()], String::new()),
+        "touched"
+    );
+    let good = app("a", "other").to_string();
+    assert_eq!(
+        send("MODIFIED", good).await,
+        (vec![("a".to_owned(), true), b()], "a There".to_owned())
+    );
+    assert_eq!(send("MODIFIED", odd("a")).await.0, [("a".to_owned(), false), b()]);
+    assert_eq!(
+        send("DELETED", odd("a")).await,
+        (vec![b()], "odd a Gone".to_owned())
+    );
+    following.abort();
+}

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::key::Kind;
@@ -23,9 +25,30 @@ const VALUE: u64 = 2;
 /// Of a Secret only the data is read, in base64 as its API server shows it.
 pub(super) fn decode(kind: Kind, value: &[u8]) -> Result<Option<Value>> {
     match (value.strip_prefix(PROTOBUF), kind) {
-        (None, _) => Ok(Some(serde_json::from_slice(value)?)),
+        (None, _) => read(std::str::from_utf8(value)?).map(Some),
         (Some(envelope), Kind::Secret) => secret(envelope).map(Some),
         (Some(_), _) => Ok(None),
+    }
+}
+
+/// JSON, in which null stands for lists that are nested deeper than they can be read: a tenant may nest them as deeply as kube-apiserver
+/// takes them.
+fn read(text: &str) -> Result<Value> {
+    let error = match serde_json::from_str(text) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    if let Ok(fields) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(text) {
+        let fields = fields
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), read(value.get())?)));
+        return Ok(Value::Object(fields.collect::<Result<_>>()?));
+    }
+    let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+    if is_json {
+        Ok(Value::Null)
+    } else {
+        Err(error.into())
     }
 }
 
@@ -120,6 +143,15 @@ mod tests {
     fn a_secret_that_is_cut_short_is_an_error() {
         let whole = value();
         assert!(decode(Kind::Secret, &whole[..whole.len() - 3]).is_err());
+    }
+
+    #[test]
+    fn what_is_nested_deeply_is_null_and_the_rest_is_read() {
+        let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
+        let object = format!(r#"{{"spec":{{"a":{deep},"b":1}}}}"#);
+        let read = decode(Kind::App, object.as_bytes()).unwrap();
+        assert_eq!(read, Some(json!({"spec": {"a": null, "b": 1}})));
+        assert!(decode(Kind::App, b"{\"spec\":").is_err());
     }
 
     #[test]

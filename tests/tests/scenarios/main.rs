@@ -38,6 +38,7 @@ mod stale;
 mod started_without;
 mod third_party;
 mod twenty;
+mod undecodable;
 mod unmanaged;
 mod workers;
 mod workload_away;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         false_ready::scenario(),
         harness_installs::scenario(),
         hostile_kind::scenario(),
+        undecodable::scenario(),
         observer_catches::scenario(),
         create::scenario(),
         configured::scenario(),

@@ -1,6 +1,9 @@
 //! What is kept of an object.
 
-use kube::{Resource, core::DynamicObject};
+use kube::{
+    Resource,
+    core::{DynamicObject, ObjectMeta},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
@@ -17,9 +20,15 @@ pub trait Kept: Resource + Serialize + DeserializeOwned {
     /// Whether objects are written back whole, so that nothing a user has given may be missing.
     const WRITTEN_WHOLE: bool = false;
 
+    /// The Cluster in the namespace of an object with this metadata by which it is found as well.
+    #[must_use]
+    fn cluster_of(_meta: &ObjectMeta) -> Option<String> {
+        None
+    }
+
     /// The Cluster in the namespace of an object by which it is found as well.
     fn cluster(&self) -> Option<String> {
-        None
+        Self::cluster_of(self.meta())
     }
 
     /// Drops what nothing reads.
@@ -52,14 +61,14 @@ impl Kept for TanzuKubernetesRelease {}
 impl Kept for ClusterClass {}
 
 impl Kept for MachineDeployment {
-    fn cluster(&self) -> Option<String> {
-        self.cluster_name()
+    fn cluster_of(meta: &ObjectMeta) -> Option<String> {
+        Self::cluster_in(meta)
     }
 }
 
 impl Kept for MachinePool {
-    fn cluster(&self) -> Option<String> {
-        self.cluster_name()
+    fn cluster_of(meta: &ObjectMeta) -> Option<String> {
+        Self::cluster_in(meta)
     }
 }
 

@@ -1,18 +1,19 @@
 //! All objects of one kind.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
 };
 
 use hashbrown::{HashTable, hash_table::Entry as Slot};
+use kube::core::ObjectMeta;
 
 use super::{
     Kept, Packed, Packer,
     entry::{Entry, unpacked},
 };
-use crate::cluster::ClusterRef;
+use crate::{cluster::ClusterRef, decode::Undecodable};
 
 /// What a list or a watch has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,12 @@ pub enum Change {
 pub struct Listed<K> {
     /// Namespace and name of each object that is new, or another one than before.
     pub changed: Vec<ClusterRef>,
-    /// What is there no more.
+    /// What is there no more, or cannot be decoded any more.
     pub gone: Vec<K>,
+    /// Each object that cannot be decoded, and that is new or another one than before.
+    pub undecodable: Vec<Arc<Undecodable>>,
+    /// What could not be decoded, and is there no more or can be decoded now.
+    pub undecodable_gone: Vec<Arc<Undecodable>>,
 }
 
 /// The objects of one kind by namespace and name, packed. Those that belong to a Cluster are found by it as well.
@@ -48,7 +53,27 @@ pub struct Objects<K> {
     filled: bool,
     /// What the list that is under way has changed. A list comes in the order of names, so that between two pages readers would see new
     /// states of some objects beside old ones of others, in an order that never was.
-    aside: Option<Vec<Placed>>,
+    aside: Option<Vec<Aside>>,
+    /// Objects that cannot be decoded, by key, each with the number of the list after whose beginning it was last brought.
+    undecodable: BTreeMap<String, (u32, Arc<Undecodable>)>,
+}
+
+/// What a list has brought that is not as it was.
+#[derive(Debug)]
+enum Aside {
+    Object(Placed),
+    /// With the hash of its key.
+    Undecodable(u64, Arc<Undecodable>),
+}
+
+impl Aside {
+    /// Hash of its key.
+    fn own(&self) -> u64 {
+        match self {
+            Self::Object(placed) => placed.own,
+            Self::Undecodable(own, _) => *own,
+        }
+    }
 }
 
 /// An object, and where it is found.
@@ -79,8 +104,7 @@ fn key(namespace: Option<&str>, name: &str) -> String {
     format!("{}/{name}", namespace.unwrap_or_default())
 }
 
-fn key_of(object: &impl Kept) -> String {
-    let meta = object.meta();
+fn key_of(meta: &ObjectMeta) -> String {
     key(
         meta.namespace.as_deref(),
         meta.name.as_deref().unwrap_or_default(),
@@ -99,6 +123,7 @@ impl<K: Kept> Objects<K> {
             list: 0,
             filled: false,
             aside: None,
+            undecodable: BTreeMap::new(),
         }
     }
 
@@ -111,13 +136,30 @@ impl<K: Kept> Objects<K> {
 
     /// The list has brought all objects.
     pub fn listed(&mut self) -> Listed<K> {
-        let mut changed = Vec::new();
-        for placed in self.aside.take().unwrap_or_default() {
-            let name = placed.entry.name();
-            changed.extend(name.map(|(namespace, name)| ClusterRef::new(namespace, name)));
-            self.place(placed);
+        let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        let (mut undecodable, mut undecodable_gone) = (Vec::new(), Vec::new());
+        for aside in self.aside.take().unwrap_or_default() {
+            match aside {
+                Aside::Object(placed) => {
+                    let name = placed.entry.name();
+                    changed.extend(name.map(|(namespace, name)| ClusterRef::new(namespace, name)));
+                    undecodable_gone.extend(self.place(placed));
+                }
+                Aside::Undecodable(_, object) => {
+                    gone.extend(self.place_undecodable(Arc::clone(&object)));
+                    undecodable.push(object);
+                }
+            }
         }
         self.filled = true;
+        let current = self.list;
+        self.undecodable.retain(|_, (list, object)| {
+            let is_there = *list == current;
+            if !is_there {
+                undecodable_gone.push(Arc::clone(object));
+            }
+            is_there
+        });
         let Self {
             packer,
             table,
@@ -126,19 +168,23 @@ impl<K: Kept> Objects<K> {
             list,
             ..
         } = self;
-        let gone = table.extract_if(|entry| entry.list() != *list);
-        let gone = gone.map(|entry| {
+        let not_listed = table.extract_if(|entry| entry.list() != *list);
+        gone.extend(not_listed.map(|entry| {
             placed.remove(&hasher.hash_one(entry.key()));
             unpacked(packer, &entry)
-        });
-        let gone = gone.collect();
+        }));
         table.shrink_to(0, |entry| place(placed, hasher, entry.key()));
-        Listed { changed, gone }
+        Listed {
+            changed,
+            gone,
+            undecodable,
+            undecodable_gone,
+        }
     }
 
     /// A list or a watch brings `object`, which was packed to `packed` by the packer of these objects.
     pub fn put(&mut self, object: &K, packed: &Packed) -> Change {
-        let key = key_of(object);
+        let key = key_of(object.meta());
         let own = self.hasher.hash_one(key.as_bytes());
         let cluster = object.cluster().map(|cluster| {
             let by = self::key(object.meta().namespace.as_deref(), &cluster);
@@ -153,21 +199,53 @@ impl<K: Kept> Objects<K> {
         let placed = Placed { own, cluster, entry };
         match &mut self.aside {
             // A list that is streamed may bring an object again, as it is known.
-            Some(aside) if !is_same || aside.iter().any(|before| before.own == own) => {
-                aside.push(placed);
+            Some(aside) if !is_same || aside.iter().any(|before| before.own() == own) => {
+                aside.push(Aside::Object(placed));
                 return Change::SetAside;
             }
-            _ => self.place(placed),
+            _ => drop(self.place(placed)),
         }
         if is_same { Change::Same } else { Change::Changed }
     }
 
-    /// An object takes the place of the one of its name.
-    fn place(&mut self, Placed { own, cluster, entry }: Placed) {
+    /// A list or a watch brings an object that cannot be decoded. It takes the place of the one of its name, which is returned if it could
+    /// be decoded: what is known of it is out of date.
+    pub fn put_undecodable(&mut self, object: &Undecodable) -> (Change, Option<K>) {
+        let key = key_of(&object.metadata);
+        let own = self.hasher.hash_one(key.as_bytes());
+        let is_same = self
+            .undecodable
+            .get(&key)
+            .is_some_and(|(_, there)| is_same(there, object));
+        match &mut self.aside {
+            Some(aside) if !is_same || aside.iter().any(|before| before.own() == own) => {
+                aside.push(Aside::Undecodable(own, Arc::new(object.clone())));
+                return (Change::SetAside, None);
+            }
+            _ => {}
+        }
+        let before = self.place_undecodable(Arc::new(object.clone()));
+        (if is_same { Change::Same } else { Change::Changed }, before)
+    }
+
+    fn place_undecodable(&mut self, object: Arc<Undecodable>) -> Option<K> {
+        let key = key_of(&object.metadata);
+        let before = self
+            .take(key.as_bytes())
+            .map(|entry| unpacked(&self.packer, &entry));
+        self.undecodable.insert(key, (self.list, object));
+        before
+    }
+
+    /// An object takes the place of the one of its name, which is returned if it could not be decoded.
+    fn place(&mut self, Placed { own, cluster, entry }: Placed) -> Option<Arc<Undecodable>> {
         if self.placed.get(&own).copied() != cluster {
             // It belongs to another Cluster now.
             self.take(entry.key());
         }
+        let mended = entry.name().filter(|_| !self.undecodable.is_empty());
+        let mended =
+            mended.and_then(|(namespace, name)| self.undecodable.remove(&key(Some(namespace), name)));
         let Self {
             table,
             placed,
@@ -183,6 +261,7 @@ impl<K: Kept> Objects<K> {
         if let Some(cluster) = cluster {
             placed.insert(own, cluster);
         }
+        mended.map(|(_, object)| object)
     }
 
     /// The same for an object that is not packed yet.
@@ -195,17 +274,19 @@ impl<K: Kept> Objects<K> {
         self.put(object, &packed)
     }
 
-    /// `object` is gone.
-    pub fn remove(&mut self, object: &K) {
-        self.take(key_of(object).as_bytes());
+    /// The object with this metadata is gone.
+    pub fn remove(&mut self, meta: &ObjectMeta) {
+        let key = key_of(meta);
+        self.take(key.as_bytes());
+        self.undecodable.remove(&key);
     }
 
-    fn take(&mut self, key: &[u8]) {
+    fn take(&mut self, key: &[u8]) -> Option<Entry> {
         let at = place(&self.placed, &self.hasher, key);
-        if let Ok(there) = self.table.find_entry(at, |entry| entry.key() == key) {
-            there.remove();
-        }
+        let there = self.table.find_entry(at, |entry| entry.key() == key).ok();
+        let taken = there.map(|there| there.remove().0);
         self.placed.remove(&self.hasher.hash_one(key));
+        taken
     }
 
     fn find(&self, key: &[u8]) -> Option<&Entry> {
@@ -216,6 +297,7 @@ impl<K: Kept> Objects<K> {
     /// Forgets all.
     pub fn clear(&mut self) {
         (self.table, self.placed, self.aside) = (HashTable::new(), HashMap::new(), None);
+        self.undecodable.clear();
         self.filled = true;
     }
 
@@ -238,6 +320,31 @@ impl<K: Kept> Objects<K> {
         near.map(|entry| unpacked(&self.packer, entry))
             .filter(belongs)
             .collect()
+    }
+
+    /// The object of this name, if there is one that cannot be decoded.
+    #[must_use]
+    pub fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+        if self.undecodable.is_empty() {
+            return None;
+        }
+        let (_, found) = self.undecodable.get(&key(namespace, name))?;
+        Some(Arc::clone(found))
+    }
+
+    /// The first object that belongs to a Cluster and cannot be decoded, if there is one.
+    #[must_use]
+    pub fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
+        let belongs = |meta: &ObjectMeta| {
+            meta.namespace.as_deref() == Some(namespace) && K::cluster_of(meta).as_deref() == Some(cluster)
+        };
+        let mut all = self.all_undecodable();
+        all.find(|object| belongs(&object.metadata)).cloned()
+    }
+
+    /// All objects that cannot be decoded, by namespace and name.
+    pub fn all_undecodable(&self) -> impl Iterator<Item = &Arc<Undecodable>> {
+        self.undecodable.values().map(|(_, object)| object)
     }
 
     /// All objects, one after the other: each is unpacked when its turn comes.
@@ -274,6 +381,16 @@ impl<K: Kept> Objects<K> {
     }
 }
 
+/// Whether an object that cannot be decoded is as it was, except for its resourceVersion.
+fn is_same(before: &Undecodable, now: &Undecodable) -> bool {
+    let content = |object: &Undecodable| {
+        let mut object = object.clone();
+        object.metadata.resource_version = None;
+        object
+    };
+    content(before) == content(now)
+}
+
 /// The hash by which the object with `key` is found.
 fn place(placed: &HashMap<u64, u64>, hasher: &RandomState, key: &[u8]) -> u64 {
     let own = hasher.hash_one(key);
@@ -304,6 +421,80 @@ mod tests {
 
     fn objects() -> Objects<MachineDeployment> {
         Objects::new(Arc::default())
+    }
+
+    fn undecodable(name: &str, cluster: &str, revision: &str, why: &str) -> Undecodable {
+        let metadata = json!({
+            "namespace": "ns", "name": name, "resourceVersion": revision, "labels": {label::CAPI_CLUSTER_NAME: cluster},
+        });
+        Undecodable {
+            kind: "MachineDeployment".to_owned(),
+            metadata: serde_json::from_value(metadata).unwrap(),
+            why: why.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_takes_the_place_of_the_one_of_its_name() {
+        let mut objects = objects();
+        let (good, odd) = (worker("one", "a", 1), undecodable("one", "a", "2", "deep"));
+        objects.insert(&good);
+        assert_eq!(
+            objects.put_undecodable(&odd),
+            (Change::Changed, Some(good.clone()))
+        );
+        assert_eq!(objects.get(Some("ns"), "one"), None, "it is out of date");
+        assert!(objects.of_cluster("ns", "a").is_empty());
+        assert_eq!(objects.undecodable(Some("ns"), "one").as_deref(), Some(&odd));
+        assert_eq!(objects.undecodable_of("ns", "a").as_deref(), Some(&odd));
+        assert_eq!(objects.undecodable_of("ns", "b"), None);
+        let touched = undecodable("one", "a", "3", "deep");
+        assert_eq!(objects.put_undecodable(&touched), (Change::Same, None));
+        assert_eq!(objects.insert(&good), Change::Changed);
+        assert_eq!(objects.undecodable(Some("ns"), "one"), None, "it was corrected");
+        objects.put_undecodable(&odd);
+        objects.remove(&odd.metadata);
+        assert_eq!((objects.len(), objects.all_undecodable().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_list_brings_objects_that_cannot_be_decoded_and_takes_them_away() {
+        let mut objects = objects();
+        let odd = |name: &str, revision: &str| undecodable(name, "a", revision, "deep");
+        objects.list();
+        objects.insert(&worker("one", "a", 1));
+        objects.put_undecodable(&odd("two", "1"));
+        let first = objects.listed();
+        assert_eq!(first.undecodable, [], "seen as it came");
+        objects.list();
+        assert_eq!(objects.put_undecodable(&odd("two", "2")), (Change::Same, None));
+        assert_eq!(
+            objects.put_undecodable(&odd("one", "2")),
+            (Change::SetAside, None)
+        );
+        assert!(
+            objects.get(Some("ns"), "one").is_some(),
+            "nothing is seen before the list is over"
+        );
+        let second = objects.listed();
+        assert_eq!(second.undecodable, [Arc::new(odd("one", "2"))]);
+        assert_eq!(second.gone, [worker("one", "a", 1)]);
+        assert_eq!(second.undecodable_gone, []);
+        objects.list();
+        objects.insert(&worker("one", "a", 3));
+        let third = objects.listed();
+        assert_eq!(third.changed, [ClusterRef::new("ns", "one")]);
+        let mut gone: Vec<_> = third
+            .undecodable_gone
+            .iter()
+            .map(|object| object.reference())
+            .collect();
+        gone.sort();
+        assert_eq!(gone, [ClusterRef::new("ns", "one"), ClusterRef::new("ns", "two")]);
+        assert_eq!(objects.all_undecodable().count(), 0);
+        objects.put_undecodable(&odd("two", "4"));
+        objects.clear();
+        assert_eq!(objects.all_undecodable().count(), 0);
     }
 
     #[test]
@@ -339,7 +530,7 @@ mod tests {
         assert_eq!(objects.of_cluster("ns", "b"), std::slice::from_ref(&moved));
         assert_eq!(objects.of_cluster("other", "b"), []);
         assert_eq!(objects.get(Some("ns"), "one"), Some(moved.clone()));
-        objects.remove(&moved);
+        objects.remove(&moved.metadata);
         assert!(objects.is_empty() && objects.placed.is_empty(), "{objects:?}");
     }
 
@@ -391,7 +582,7 @@ mod tests {
                     }
                     Event::Remove(name) => {
                         if let Some(object) = server.remove(&name) {
-                            objects.remove(&object);
+                            objects.remove(&object.metadata);
                         }
                     }
                     Event::Interrupted(listed) => {

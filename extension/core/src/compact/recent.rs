@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use kube::core::ObjectMeta;
+
 use super::Kept;
 
 /// Some objects as they were unpacked, of those that were looked up last: Cluster API asks about the same Cluster again and again.
@@ -30,16 +32,15 @@ impl<K: Kept> Recent<K> {
 
     /// An object was looked up.
     pub fn add(&mut self, object: &Arc<K>) {
-        self.forget(object);
+        self.forget(object.meta());
         self.objects.push_back(Arc::clone(object));
         while self.objects.len() > self.most {
             self.objects.pop_front();
         }
     }
 
-    /// `object` is another one now, or gone.
-    pub fn forget(&mut self, object: &K) {
-        let meta = object.meta();
+    /// The object with this metadata is another one now, or gone.
+    pub fn forget(&mut self, meta: &ObjectMeta) {
         let _before = self.take(
             meta.namespace.as_deref(),
             meta.name.as_deref().unwrap_or_default(),
@@ -83,7 +84,7 @@ mod tests {
         assert_eq!(recent.get(Some("ns"), "b"), None, "it was looked up longest ago");
         assert!(recent.get(Some("ns"), "a").is_some() && recent.get(Some("ns"), "c").is_some());
         assert_eq!(recent.get(Some("other"), "a"), None);
-        recent.forget(&cluster("a"));
+        recent.forget(&cluster("a").metadata);
         assert_eq!(recent.get(Some("ns"), "a"), None);
         recent.clear();
         assert_eq!(recent.get(Some("ns"), "c"), None);

@@ -63,10 +63,13 @@ fn call(hook: Hook) -> HookCall<'static> {
 }
 
 /// A situation that is released, before a case takes something away from it.
+#[expect(clippy::struct_excessive_bools, reason = "each is what one clause looks at")]
 struct Scene {
     call: HookCall<'static>,
     record: Option<UpgradeRecord>,
     bootstrap_generation: Option<i64>,
+    bootstrap_undecodable: bool,
+    undecodable: Option<Hold>,
     legacy: bool,
     custom: bool,
     missing: Option<Hold>,
@@ -87,6 +90,8 @@ impl Scene {
                 ..open_record()
             }),
             bootstrap_generation: Some(12),
+            bootstrap_undecodable: false,
+            undecodable: None,
             legacy: false,
             custom: false,
             missing: None,
@@ -103,6 +108,8 @@ impl Scene {
         let known = Known {
             record: self.record.as_ref(),
             bootstrap_generation: self.bootstrap_generation,
+            bootstrap_undecodable: self.bootstrap_undecodable,
+            undecodable: self.undecodable.clone(),
             legacy: self.legacy,
             custom: self.custom,
             missing: self.missing.clone(),
@@ -121,7 +128,13 @@ impl Scene {
 type Edit = fn(&mut Scene);
 
 /// What is wrong, the hook that asks, the edit that makes it so, and the reason that must be given.
-const WRONG: [(&str, Hook, Edit, HoldReason); 20] = [
+const WRONG: [(&str, Hook, Edit, HoldReason); 21] = [
+    (
+        "an object that it rests on cannot be decoded",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.undecodable = Some(Hold::new(GateReason::ObjectUndecodable, "")),
+        HoldReason::Gate(GateReason::ObjectUndecodable),
+    ),
     (
         "label of a legacy release",
         Hook::BeforeControlPlaneUpgrade,

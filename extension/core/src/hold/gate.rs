@@ -14,6 +14,10 @@ held! {
             "name another release; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)",
         /// The label names a TanzuKubernetesRelease that does not exist.
         TKRNotFound("gate, hook message, event"): "create it, or correct the label",
+        /// An object that the Cluster rests on is in the API server, but Sluice cannot decode it: the message names the object and the field.
+        /// Only Clusters that rest on it are held; metric `sluice_undecodable_object` names it as well.
+        ObjectUndecodable("gate, hook message, event"):
+            "correct the field that the message names, or delete the object; no restart is needed",
         /// No single release belongs to the version that comes next; also while the version has arrived and its label has not.
         NoTKRForHop("gate, event"): "set the label to a release of that Kubernetes version, or create the one of the step between",
         /// The ClusterClass names a `generateUpgradePlanExtension`, and `status.controlPlane.upgradePlan` of the Cluster does not lead

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     hold::{CallReason, GateReason, HoldReason},
     hook_call::Hook,
-    stores::tests::{Given, object},
+    stores::tests::{Given, object, undecodable},
     stuck::{STUCK_AFTER, Standings},
 };
 
@@ -120,6 +120,43 @@ fn what_keeps_a_cluster_from_having_a_record_is_said(
     #[case] missing: HoldReason,
 ) {
     assert_eq!(reason(&given, &HookCall { uid, ..call() }, false), Some(missing));
+}
+
+#[rstest]
+#[case::its_cluster("Cluster", Some("team-a"), "one")]
+#[case::its_bootstrap("ClusterBootstrap", Some("team-a"), "one")]
+#[case::its_release("TanzuKubernetesRelease", None, LABEL)]
+fn an_object_that_cannot_be_decoded_holds_its_own_cluster(
+    #[case] kind: &str,
+    #[case] namespace: Option<&str>,
+    #[case] name: &str,
+) {
+    let with = |namespace, name| Given {
+        bootstraps: vec![bootstrap(&Value::Null)],
+        undecodable: vec![undecodable(kind, namespace, name, &json!({}))],
+        ..given()
+    };
+    let held = Some(HoldReason::Gate(GateReason::ObjectUndecodable));
+    assert_eq!(reason(&with(namespace, name), &call(), false), held);
+    assert_eq!(reason(&with(namespace, "other"), &call(), false), None);
+    let elsewhere = namespace.map(|_| "team-b").or(Some("team-a"));
+    assert_eq!(reason(&with(elsewhere, name), &call(), false), None);
+}
+
+#[test]
+fn a_release_that_cannot_be_decoded_may_be_legacy() {
+    let legacy = undecodable(
+        "TanzuKubernetesRelease",
+        None,
+        LABEL,
+        &json!({label::LEGACY_TKR: ""}),
+    );
+    let with = Given {
+        releases: Vec::new(),
+        undecodable: vec![legacy],
+        ..given()
+    };
+    assert_eq!(reason(&with, &call(), false), None);
 }
 
 #[test]

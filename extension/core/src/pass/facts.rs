@@ -5,17 +5,18 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use sluice_crds::{
     foreign::{
-        Cluster, ClusterClass, MachineDeployment, MachinePool,
+        Cluster, ClusterClass, MachineDeployment, MachinePool, Package,
         cluster::{ClusterStatus, ObjectReference, Topology},
     },
     labels::{annotation, label},
-    run::{ClusterBootstrap, TanzuKubernetesRelease, UpgradeRecord},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease, UpgradeRecord},
 };
 
 use crate::{
-    bootstrap::{Catalogue, ResolvedRelease},
+    bootstrap::{Catalogue, ResolvedRelease, packages},
     build::Owner,
     cluster::{is_legacy, is_managed, is_paused},
+    decode::Undecodable,
     hold::{GateReason, Hold},
     hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
     record::{ClusterFacts, of_cluster},
@@ -32,12 +33,12 @@ pub struct Settings {
     pub sync_period: SyncPeriod,
 }
 
-/// Why nothing is known of a control plane.
+/// Why too little is known of a Cluster, mostly of its control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unknown {
     /// Its kind is being read for the first time.
     Reading,
-    /// Its kind cannot be read.
+    /// Its kind cannot be read; or an object that the Cluster rests on cannot be decoded.
     Unreadable(Hold),
 }
 
@@ -70,7 +71,7 @@ pub struct Facts {
     pub bootstrap: Option<Arc<ClusterBootstrap>>,
     /// Its control plane, if it is known and has one.
     pub control_plane: Option<ControlPlaneFacts>,
-    /// Why the control plane is not known, if so.
+    /// Why too little is known, if so.
     pub unknown: Option<Unknown>,
     /// Its MachineDeployments and MachinePools.
     pub workers: Vec<WorkerFacts>,
@@ -99,8 +100,14 @@ impl Facts {
         let label = cluster.labels().get(label::TKR).cloned().unwrap_or_default();
         let bootstrap: Option<Arc<ClusterBootstrap>> = stores.get(Some(&owner.namespace), &owner.name);
         let release: Option<Arc<TanzuKubernetesRelease>> = stores.get(None, &label);
-        let legacy = release.as_deref().is_some_and(is_legacy);
-        if !is_managed(Some(&label), legacy, bootstrap.is_some()) {
+        let undecodable_release = Stored::<TanzuKubernetesRelease>::undecodable(stores, None, &label);
+        let undecodable_bootstrap = undecodable::<ClusterBootstrap>(stores, &owner);
+        let legacy = release
+            .as_deref()
+            .map(|release| &release.metadata)
+            .or(undecodable_release.as_deref().map(|release| &release.metadata));
+        let has_bootstrap = bootstrap.is_some() || undecodable_bootstrap.is_some();
+        if !is_managed(Some(&label), legacy.is_some_and(is_legacy), has_bootstrap) {
             return None;
         }
         let referred = cluster.spec.control_plane_ref.as_ref();
@@ -109,10 +116,25 @@ impl Facts {
             Some(Ok(found)) => (found, None),
             Some(Err(unknown)) => (None, Some(unknown)),
         };
-        let class: Option<Arc<ClusterClass>> = topology.class_name().and_then(|name| {
+        let of_class = topology.class_name().map(|name| {
             let namespace = topology.class_namespace().unwrap_or(&owner.namespace);
-            stores.get(Some(namespace), name)
+            (Some(namespace), name)
         });
+        let class: Option<Arc<ClusterClass>> =
+            of_class.and_then(|(namespace, name)| stores.get(namespace, name));
+        let undecodable = undecodable_bootstrap
+            .or(undecodable_release)
+            .or_else(|| {
+                of_class.and_then(|(namespace, name)| {
+                    Stored::<ClusterClass>::undecodable(stores, namespace, name)
+                })
+            })
+            .or_else(|| Stored::<MachineDeployment>::undecodable_of(stores, &owner.namespace, &owner.name))
+            .or_else(|| Stored::<MachinePool>::undecodable_of(stores, &owner.namespace, &owner.name))
+            .or_else(|| of_catalogue(stores, &settings.system_namespace, &label, bootstrap.as_deref()));
+        let unknown = undecodable
+            .map(|object| Unknown::Unreadable(object.hold()))
+            .or(unknown);
         Some(Self {
             settings: settings.clone(),
             workers: workers(stores, &owner),
@@ -182,6 +204,31 @@ impl Facts {
     }
 }
 
+/// The object of kind `K` that is named as the Cluster, if there is one that cannot be decoded.
+fn undecodable<K>(stores: &impl Stored<K>, owner: &Owner) -> Option<Arc<Undecodable>> {
+    stores.undecodable(Some(&owner.namespace), &owner.name)
+}
+
+/// The first object of the system namespace that cannot be decoded: of the templates of the releases that a Cluster has and shall have,
+/// and of the Packages of its ClusterBootstrap.
+fn of_catalogue(
+    stores: &impl Stores,
+    system: &str,
+    label: &str,
+    bootstrap: Option<&ClusterBootstrap>,
+) -> Option<Arc<Undecodable>> {
+    let resolved = bootstrap.and_then(|bootstrap| ResolvedRelease::of(bootstrap).release());
+    let templates = [Some(label), resolved].into_iter().flatten();
+    let mut templates = templates
+        .filter_map(|name| Stored::<ClusterBootstrapTemplate>::undecodable(stores, Some(system), name));
+    let named = bootstrap
+        .into_iter()
+        .flat_map(|bootstrap| packages(&bootstrap.spec));
+    let mut packages = named
+        .filter_map(|(_, package)| Stored::<Package>::undecodable(stores, Some(system), &package.ref_name));
+    templates.next().or_else(|| packages.next())
+}
+
 /// Workers of a topology, by their names.
 fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
     fn of<K: Worker>(stores: &impl Stored<K>, owner: &Owner) -> Vec<WorkerFacts> {
@@ -198,10 +245,11 @@ fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::stores::tests::{Given, object};
+    use crate::stores::tests::{Given, object, undecodable};
 
     const LABEL: &str = "v1.36.3---sluice.1";
 
@@ -256,6 +304,51 @@ mod tests {
         assert_eq!(unknown.unknown, Some(Unknown::Reading));
         let missing = Facts::of(&cluster(LABEL), &given, &settings(), |_| Ok(None)).unwrap();
         assert_eq!((missing.unknown, missing.control_plane), (None, None));
+    }
+
+    #[rstest]
+    #[case::its_bootstrap("ClusterBootstrap", Some("team-a"), "one", true)]
+    #[case::its_release("TanzuKubernetesRelease", None, LABEL, true)]
+    #[case::its_class("ClusterClass", Some("team-a"), "class", true)]
+    #[case::its_worker("MachineDeployment", Some("team-a"), "md", true)]
+    #[case::its_pool("MachinePool", Some("team-a"), "pool", true)]
+    #[case::its_template("ClusterBootstrapTemplate", Some("tkg-system"), LABEL, true)]
+    #[case::the_template_it_has("ClusterBootstrapTemplate", Some("tkg-system"), "before", true)]
+    #[case::its_package("Package", Some("tkg-system"), "antrea.1.7.1", true)]
+    #[case::another_package("Package", Some("tkg-system"), "antrea.1.9.0", false)]
+    #[case::the_bootstrap_of_another("ClusterBootstrap", Some("team-b"), "one", false)]
+    #[case::a_worker_of_another_namespace("MachineDeployment", Some("team-b"), "md", false)]
+    fn what_cannot_be_decoded_holds_those_that_rest_on_it(
+        #[case] kind: &str,
+        #[case] namespace: Option<&str>,
+        #[case] name: &str,
+        #[case] holds: bool,
+    ) {
+        let labels = json!({label::CAPI_CLUSTER_NAME: "one"});
+        let rest = json!({
+            "spec": {"cni": {"refName": "antrea.1.7.1"}}, "status": {"resolvedTKR": "before"},
+        });
+        let given = Given {
+            bootstraps: vec![object(Some("team-a"), "one", &Value::Null, &rest)],
+            undecodable: vec![undecodable(kind, namespace, name, &labels)],
+            ..Given::default()
+        };
+        let found = Facts::of(&cluster(LABEL), &given, &settings(), |_| Ok(None)).unwrap();
+        let held = found.unknown.map(|unknown| match unknown {
+            Unknown::Unreadable(hold) => (hold.reason, hold.message.contains(name)),
+            Unknown::Reading => (GateReason::ControlPlaneCreating, false),
+        });
+        assert_eq!(held, holds.then_some((GateReason::ObjectUndecodable, true)));
+    }
+
+    #[test]
+    fn a_bootstrap_that_cannot_be_decoded_keeps_its_cluster_managed() {
+        let given = Given {
+            undecodable: vec![undecodable("ClusterBootstrap", Some("team-a"), "one", &json!({}))],
+            ..Given::default()
+        };
+        assert!(facts(&cluster(""), &given).is_some());
+        assert!(facts(&cluster(""), &Given::default()).is_none());
     }
 
     #[test]

@@ -15,6 +15,9 @@ const LONGEST_MESSAGE: usize = 256;
 ///
 /// What went wrong in detail changes from try to try, and the message of a hold must not.
 pub(super) fn silent(failure: &Failure) -> Hold {
+    if let Some(object) = &failure.undecodable {
+        return object.hold();
+    }
     let message = match failure.code {
         Some(code @ (401 | 403 | 404)) => format!("the workload API server answers with {code}"),
         // An API server says the code in its answer, too.
@@ -28,6 +31,9 @@ pub(super) fn silent(failure: &Failure) -> Hold {
 /// The management API server did not do what a pass needs.
 #[must_use]
 pub fn pass_failed(failure: &Failure) -> Hold {
+    if let Some(object) = &failure.undecodable {
+        return object.hold();
+    }
     // As above; what it says goes to the log.
     let message = match failure.code {
         Some(409) => "others write the same objects again and again",

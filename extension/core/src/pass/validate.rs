@@ -192,6 +192,6 @@ fn facts(release: &TanzuKubernetesRelease) -> TkrFacts {
     TkrFacts {
         name: release.name_any(),
         kubernetes_version: release.spec.kubernetes.version.clone(),
-        legacy: is_legacy(release),
+        legacy: is_legacy(&release.metadata),
     }
 }

@@ -10,6 +10,7 @@ use sluice_crds::{
 };
 
 use super::{Contact, Failure, Resource, Server, Watched};
+use crate::decode::list;
 
 /// An object as an API server has it. Its text is not shown: it may be a Secret.
 #[derive(Clone)]
@@ -73,23 +74,15 @@ impl Answer {
         number.map_or_else(|why| Self::NotConnected(why.to_string()), Self::Connected)
     }
 
-    /// The objects of a list, as the API server of a workload sends it. What is no list is a failure: something else has answered, such as
-    /// a proxy, and an empty list would say that nothing is there.
+    /// The objects of a list, as the API server of a workload sends it. What is no [list] is a failure.
     #[must_use]
-    pub fn of_list(mut list: Value) -> Self {
-        let is_list = list
-            .get("kind")
-            .and_then(Value::as_str)
-            .is_some_and(|kind| kind.ends_with("List"));
-        match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) if is_list => Self::Listed(items.into_iter().map(Object).collect()),
-            // So Go writes none.
-            Some(Value::Null) if is_list => Self::Listed(Vec::new()),
-            _ => Self::Failed(Failure::other(
-                Server::Workload,
-                "the answer is no list of objects",
-            )),
-        }
+    pub fn of_list(text: &str) -> Self {
+        let failure = match list(text) {
+            Some(Ok(objects)) => return Self::Listed(objects.into_iter().map(Object).collect()),
+            Some(Err(object)) => Failure::undecodable(Server::Workload, object.into()),
+            None => Failure::other(Server::Workload, "the answer is no list of objects"),
+        };
+        Self::Failed(failure)
     }
 
     /// About how many bytes its objects take.
@@ -135,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_no_empty_list() {
-        let items = |list: Value| match Answer::of_list(list) {
+        let items = |list: Value| match Answer::of_list(&list.to_string()) {
             Answer::Listed(objects) => Some(objects.len()),
             _ => None,
         };

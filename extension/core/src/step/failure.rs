@@ -1,6 +1,9 @@
 //! A request of a pass that was refused or not answered.
 
+use std::sync::Arc;
+
 use super::ask::Server;
+use crate::decode::Undecodable;
 
 /// A request that was refused, or not answered.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -14,6 +17,8 @@ pub struct Failure {
     pub message: String,
     /// Whether it answered with more than is read.
     pub too_long: bool,
+    /// The object that it has and that cannot be decoded, if that is what went wrong.
+    pub undecodable: Option<Arc<Undecodable>>,
     /// The whole story, for the log.
     pub text: String,
 }
@@ -27,7 +32,18 @@ impl Failure {
             code: None,
             message: String::new(),
             too_long: false,
+            undecodable: None,
             text: text.to_owned(),
+        }
+    }
+
+    /// An object that cannot be decoded.
+    #[must_use]
+    pub fn undecodable(server: Server, object: Arc<Undecodable>) -> Self {
+        let text = object.to_string();
+        Self {
+            undecodable: Some(object),
+            ..Self::other(server, &text)
         }
     }
 
@@ -49,7 +65,9 @@ impl Failure {
 
     /// Whether a server that answers so may answer otherwise in a moment.
     pub(crate) fn says_nothing(&self) -> bool {
-        !self.too_long && self.code.is_none_or(|code| code == 429 || code >= 500)
+        !self.too_long
+            && self.undecodable.is_none()
+            && self.code.is_none_or(|code| code == 429 || code >= 500)
     }
 
     pub(crate) fn is_not_found(&self) -> bool {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::ResourceExt;
+use kube::core::ObjectMeta;
 
 use crate::step::{Single, Source};
 
@@ -53,12 +53,12 @@ impl NamedKind {
 
     /// What a change of an object concerns.
     #[must_use]
-    pub fn sources(&self, changed: &impl ResourceExt) -> [Source; 2] {
+    pub fn sources(&self, changed: &ObjectMeta) -> [Source; 2] {
         let object = Source::Object {
             group: self.group.clone(),
             kind: self.kind.clone(),
-            namespace: changed.namespace(),
-            name: changed.name_any(),
+            namespace: changed.namespace.clone(),
+            name: changed.name.clone().unwrap_or_default(),
             kind_is_given: self.is_given,
         };
         [self.every(), object]
@@ -204,7 +204,7 @@ mod tests {
                 ..ConfigMap::default()
             };
             let named = NamedKind::from(source);
-            let [every, object] = named.sources(&object);
+            let [every, object] = named.sources(&object.metadata);
             assert_eq!(every, named.every());
             object
         };

@@ -9,6 +9,7 @@ use kube::Client;
 use sluice_core::{
     build::FIELD_MANAGER,
     compact::Kept,
+    decode::Undecodable,
     pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},
     slots::Last,
 };
@@ -60,11 +61,12 @@ impl runner::Host<Facts> for Host<'_> {
     async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
         let (stores, system) = (&self.ctx.stores, &self.ctx.settings.system_namespace);
         Ok(match ask {
-            Ask::Template(release) => {
-                get(&stores.templates, release, system).map_or(Answer::Absent, Answer::Template)
-            }
-            Ask::Package(name) => get(&stores.packages, name, system).map_or(Answer::Absent, Answer::Package),
-            Ask::Watched(server, name) => Answer::Watched(Box::new(self.watched(*server, name))),
+            Ask::Template(release) => of_catalogue(&stores.templates, release, system, Answer::Template)?,
+            Ask::Package(name) => of_catalogue(&stores.packages, name, system, Answer::Package)?,
+            Ask::Watched(server, name) => match self.watched(*server, name) {
+                Ok(watched) => Answer::Watched(Box::new(watched)),
+                Err(object) => return Err(Failure::undecodable(*server, object)),
+            },
             Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
             Ask::Contact(_) => Answer::Contact(self.remote()?.contact().await),
             Ask::LookTurn(last) => Answer::Turn(self.may_look(*last)),
@@ -80,9 +82,9 @@ impl runner::Host<Facts> for Host<'_> {
                     return Ok(Answer::Absent);
                 };
                 let read = runner::Host::client(self, Server::Workload)?
-                    .request(request?)
+                    .request_text(request?)
                     .await;
-                Answer::of_list(read.map_err(|error| failure(Server::Workload, &error))?)
+                Answer::of_list(&read.map_err(|error| failure(Server::Workload, &error))?)
             }
         })
     }
@@ -114,7 +116,10 @@ impl Host<'_> {
     }
 
     /// What the watches show of one name.
-    fn watched(&self, server: Server, name: &str) -> Watched {
+    ///
+    /// # Errors
+    /// An object that cannot be decoded.
+    fn watched(&self, server: Server, name: &str) -> Result<Watched, Arc<Undecodable>> {
         let (stores, settings) = (&self.ctx.stores, &self.ctx.settings);
         let (installs, apps, namespace, remote) = match (server, self.remote.get()) {
             (Server::Management, _) => (&stores.installs, &stores.apps, &self.facts.owner.namespace, None),
@@ -124,19 +129,36 @@ impl Host<'_> {
                 &settings.system_namespace,
                 Some(remote),
             ),
-            (Server::Workload, None) => return Watched::default(),
+            (Server::Workload, None) => return Ok(Watched::default()),
         };
         // Asked first: what is listed afterwards may be missing below.
         let filled = remote.is_none_or(|remote| remote.is_filled());
-        Watched {
-            install: get(installs, name, namespace),
-            app: get(apps, name, namespace),
+        Ok(Watched {
+            install: get(installs, name, namespace)?,
+            app: get(apps, name, namespace)?,
             first_seen: remote.and_then(|remote| remote.first_seen_run(name)),
             filled,
-        }
+        })
     }
 }
 
-fn get<K: Kept>(store: &Store<K>, name: &str, namespace: &str) -> Option<Arc<K>> {
-    store.get(Some(namespace), name)
+/// An object that many Clusters share.
+fn of_catalogue<K: Kept>(
+    store: &Store<K>,
+    name: &str,
+    system: &str,
+    found: impl FnOnce(Arc<K>) -> Answer,
+) -> Result<Answer, Failure> {
+    let object = get(store, name, system);
+    let object = object.map_err(|object| Failure::undecodable(Server::Management, object))?;
+    Ok(object.map_or(Answer::Absent, found))
+}
+
+/// # Errors
+/// The object of this name cannot be decoded.
+fn get<K: Kept>(store: &Store<K>, name: &str, namespace: &str) -> Result<Option<Arc<K>>, Arc<Undecodable>> {
+    match store.undecodable(Some(namespace), name) {
+        Some(object) => Err(object),
+        None => Ok(store.get(Some(namespace), name)),
+    }
 }

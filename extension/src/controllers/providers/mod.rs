@@ -12,9 +12,14 @@ use std::{
     time::Duration,
 };
 
-use kube::{Api, Client, Resource as _, ResourceExt, core::DynamicObject, runtime::watcher};
+use kube::{
+    Api, Client, Resource as _, ResourceExt,
+    core::{DynamicObject, ObjectMeta},
+    runtime::watcher,
+};
 use sluice_core::{
     chain::chain,
+    decode::Item,
     events::Notice,
     providers::{ConfigRef, Configuration, Effects, Kind, Source},
     retry::SyncPeriod,
@@ -40,7 +45,7 @@ use crate::{
     store::Store,
     streamed::streaming,
     triggers::{ClusterRef, Triggers},
-    watch::{follow, reporting},
+    watch::{Seen, follow, reporting},
 };
 
 /// Field manager of everything that this controller writes.
@@ -105,15 +110,16 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
 async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
     let shared = &ctx.shared;
     let wakes = shared.dependents.wakes(&ctx.name);
-    let configs = Api::<DynamicObject>::all_with(streaming(shared.client.clone()), &ctx.kind.resource);
-    let changed = reporting(
-        &*ctx.name,
-        "Watching configurations",
-        |config: &DynamicObject, presence| {
-            shared.configurations.saw(&ctx.name, config, presence);
-            shared.dependents.wake(&ctx.reference(ClusterRef::of(config)));
-        },
-    );
+    let configs = Api::<Item<DynamicObject>>::all_with(streaming(shared.client.clone()), &ctx.kind.resource);
+    let report = reporting(&*ctx.name, "Watching configurations", |config: &ObjectMeta, _| {
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        let object = ClusterRef::new(&text(&config.namespace), &text(&config.name));
+        shared.dependents.wake(&ctx.reference(object));
+    });
+    let changed = |seen: &Seen<'_, DynamicObject>| {
+        seen.each(|config, presence| shared.configurations.saw(&ctx.name, config, presence));
+        report(seen);
+    };
     let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
     let (store, following) = follow(
         configs,
@@ -254,6 +260,9 @@ impl runner::Host<Configuration> for Host<'_> {
         }
         Ok(match ask {
             Ask::Cluster(namespace, name) => {
+                if let Some(object) = shared.clusters.undecodable(Some(namespace), name) {
+                    return Err(Failure::undecodable(Server::Management, object));
+                }
                 let found = shared.clusters.get(Some(namespace), name);
                 found.map_or(Answer::Absent, Answer::Cluster)
             }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use sluice_core::{
-    step::{Answer, Object, Source},
+    step::{Answer, Failure, Object, Server, Source},
     walls::{NamedKind, NamedKinds},
 };
 
@@ -37,8 +37,16 @@ impl Watches {
             Err(why) => return Answer::Unwatchable(why),
         };
         let found = match source {
-            Source::Every { .. } => store.state(),
+            Source::Every { .. } => {
+                if let Some(object) = store.first_undecodable() {
+                    return Answer::Failed(Failure::undecodable(Server::Management, object));
+                }
+                store.state()
+            }
             Source::Object { namespace, name, .. } => {
+                if let Some(object) = store.undecodable(namespace.as_deref(), name) {
+                    return Answer::Failed(Failure::undecodable(Server::Management, object));
+                }
                 store.get(namespace.as_deref(), name).into_iter().collect()
             }
         };
@@ -60,7 +68,7 @@ impl Watches {
         let on = {
             let (dependents, named) = (self.dependents.clone(), named.clone());
             let kind = named.kind.clone();
-            let touched = move |object: &DynamicObject, _| dependents.changed(&named.sources(object));
+            let touched = move |meta: &ObjectMeta, _| dependents.changed(&named.sources(meta));
             reporting(kind, "Watching what configurations depend on", touched)
         };
         let changed = {

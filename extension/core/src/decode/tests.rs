@@ -1,0 +1,268 @@
+//! What kube-apiserver takes, fed into the decoding of each kind that is followed.
+
+use std::sync::Arc;
+
+use kube::{
+    ResourceExt as _,
+    core::{DynamicObject, ObjectList, WatchEvent},
+};
+use proptest::prelude::*;
+use rstest::rstest;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_crds::{
+    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
+    labels::label,
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
+};
+
+use super::{Item, Undecodable, list};
+use crate::{
+    compact::{Kept, Objects, Packer},
+    hop::ControlPlane,
+};
+
+/// More levels than serde_json goes down, and than a tenant needs.
+const DEEP: usize = 300;
+
+/// A time that kube-apiserver takes and jiff does not.
+const LATE: &str = "9999-12-31T23:59:59Z";
+
+/// `levels` lists in each other.
+fn nested(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+/// An object of every kind at once, with more in its metadata and `rest` beside it, as text.
+fn text(metadata: &str, rest: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"example.com/v1","kind":"Kind","metadata":{{"name":"odd","namespace":"team-a","uid":"u","resourceVersion":"7",
+        "generation":3,"labels":{{"{}":"one"}}{metadata}}}{rest}}}"#,
+        label::CAPI_CLUSTER_NAME
+    )
+}
+
+/// Reads one object as it comes with a watch, and in a page of a list between two good ones.
+fn read<K: Kept + Clone + std::fmt::Debug>(object: &str, good: &Value) -> Item<K> {
+    let event = format!(r#"{{"type":"MODIFIED","object":{object}}}"#);
+    let event: WatchEvent<Item<K>> =
+        serde_json::from_str(&event).unwrap_or_else(|error| panic!("{error}: {event}"));
+    let page = format!(
+        r#"{{"apiVersion":"v1","kind":"List","metadata":{{"resourceVersion":"9"}},"items":[{good},{object},{good}]}}"#
+    );
+    let page: ObjectList<Item<K>> =
+        serde_json::from_str(&page).unwrap_or_else(|error| panic!("{error}: {page}"));
+    let [before, odd, after] = page.items.try_into().unwrap();
+    assert!(
+        matches!((&before, &after), (Item::Decoded(_), Item::Decoded(_))),
+        "{before:?} {after:?}"
+    );
+    let (WatchEvent::Modified(item), name) = (event, odd.name_any()) else {
+        panic!("another event");
+    };
+    assert_eq!((item.name_any(), name), ("odd".to_owned(), "odd".to_owned()));
+    assert_eq!(item.namespace().as_deref(), Some("team-a"));
+    assert_eq!(
+        item.resource_version().as_deref(),
+        Some("7"),
+        "watches go on from it"
+    );
+    assert_eq!(item.labels()[label::CAPI_CLUSTER_NAME], "one");
+    item
+}
+
+/// A good object of any kind.
+fn good() -> Value {
+    let mut good: Value = serde_json::from_str(&text("", "")).unwrap();
+    good["spec"] = json!({
+        "version": "v1.36.3", "kubernetes": {"version": "v1.36.3"}, "refName": "a", "template": {"spec": {}},
+    });
+    good
+}
+
+/// What cannot be decoded, of each kind that is followed.
+fn every_kind(object: &str) -> Vec<Option<Undecodable>> {
+    fn one<K: Kept + Clone + std::fmt::Debug>(object: &str) -> Option<Undecodable> {
+        match read::<K>(object, &good()) {
+            Item::Decoded(mut object) => {
+                // What is kept of it can be looked up: anything else would end the process.
+                object.prune();
+                let packer = Arc::<Packer<K>>::default();
+                let packed = packer.pack_kept(&mut object).unwrap();
+                let mut objects = Objects::new(packer);
+                objects.put(&object, &packed);
+                assert!(objects.get(Some("team-a"), "odd").is_some());
+                None
+            }
+            Item::Undecodable(object) => Some(*object),
+        }
+    }
+    vec![
+        one::<Cluster>(object),
+        one::<ClusterBootstrap>(object),
+        one::<ClusterBootstrapTemplate>(object),
+        one::<TanzuKubernetesRelease>(object),
+        one::<ClusterClass>(object),
+        one::<MachineDeployment>(object),
+        one::<MachinePool>(object),
+        one::<Package>(object),
+        one::<PackageInstall>(object),
+        one::<App>(object),
+        one::<ControlPlane>(object),
+        one::<DynamicObject>(object),
+    ]
+}
+
+#[rstest]
+#[case::a_late_time(format!(r#","managedFields":[{{"manager":"a","operation":"Update","time":"{LATE}"}}]"#))]
+#[case::depth(format!(r#","managedFields":[{{"manager":"a","fieldsV1":{{"f:a":{}}}}}]"#, nested(DEEP)))]
+fn odd_managed_fields_are_no_matter(#[case] metadata: String) {
+    let spec = good()["spec"].to_string();
+    let object = text(&metadata, &format!(r#","spec":{spec}"#));
+    assert_eq!(every_kind(&object), [const { None }; 12]);
+    let Item::Decoded(value) = Item::<Value>::of(&object).unwrap() else {
+        panic!("a read by name fails");
+    };
+    assert_eq!(value["metadata"]["managedFields"], Value::Null);
+}
+
+#[test]
+fn depth_is_the_matter_of_the_object() {
+    let deep = nested(DEEP);
+    let free = text(
+        "",
+        &format!(r#","spec":{{"cni":{{"refName":"antrea","valuesFrom":{{"inline":{deep}}}}}}}"#),
+    );
+    let Some(object) = every_kind(&free)[1].clone() else {
+        panic!("it was decoded");
+    };
+    assert_eq!(
+        object.to_string(),
+        format!(
+            "Kind team-a/odd cannot be decoded: {}; correct it or delete it",
+            object.why
+        )
+    );
+    assert!(
+        object.why.starts_with("field spec.cni.valuesFrom"),
+        "{}",
+        object.why
+    );
+    assert!(
+        object.why.ends_with("it is nested deeper than 127 levels"),
+        "{}",
+        object.why
+    );
+    let variable = format!(
+        r#","spec":{{"topology":{{"classRef":{{"name":"c"}},"version":"v1","variables":[{{"name":"a","value":{deep}}}]}}}}"#
+    );
+    let cluster = every_kind(&text("", &variable))[0].clone();
+    assert!(cluster.is_some_and(|cluster| cluster.why.contains("spec.topology.variables")));
+}
+
+#[test]
+fn a_list_names_the_object_that_cannot_be_decoded() {
+    let items = |object: &str| {
+        let list = list(&format!(
+            r#"{{"kind":"SecretList","items":[{},{object}]}}"#,
+            good()
+        ));
+        list.unwrap()
+            .map(|objects| objects.len())
+            .map_err(|object| object.reference().to_string())
+    };
+    assert_eq!(items(&good().to_string()), Ok(2));
+    assert_eq!(
+        items(&text("", &format!(r#","data":{}"#, nested(DEEP)))),
+        Err("team-a/odd".to_owned())
+    );
+}
+
+#[test]
+fn what_has_no_name_is_no_object() {
+    assert!(Item::<Cluster>::of("{}").is_none());
+    assert!(Item::<Cluster>::of(r#"{"metadata":{"name":7}}"#).is_none());
+    assert!(serde_json::from_str::<WatchEvent<Item<Cluster>>>(r#"{"type":"ADDED","object":[]}"#).is_err());
+}
+
+/// JSON as text: also what serde_json itself never writes.
+fn json_text() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        Just(format!("\"{LATE}\"")),
+        Just("\"0001-01-01T00:00:00Z\"".to_owned()),
+        Just("\"\\ud800\"".to_owned()),
+        Just("\"\\u0000\\ufffd\"".to_owned()),
+        Just(nested(DEEP)),
+        Just("1e308".to_owned()),
+        Just("-0".to_owned()),
+        "[1-9][0-9]{0,400}".prop_map(|number| number),
+        any::<i64>().prop_map(|number| number.to_string()),
+        "[a-z]{0,8}".prop_map(|text| format!("\"{text}\"")),
+    ];
+    leaf.prop_recursive(6, 40, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec((field(), inner), 0..6).prop_map(|fields| fields_of(&fields)),
+        ]
+    })
+}
+
+fn fields_of(fields: &[(String, String)]) -> String {
+    let fields = fields.iter().map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+}
+
+/// Fields behind others.
+fn beside(fields: &[(String, String)]) -> String {
+    let fields = fields
+        .iter()
+        .flat_map(|(name, value)| [",\"", name, "\":", value]);
+    fields.collect()
+}
+
+/// Names of fields that some kind reads, and others.
+fn field() -> impl Strategy<Value = String> {
+    prop_oneof![
+        8 => prop::sample::select(vec![
+            "spec", "status", "topology", "version", "variables", "value", "name", "cni", "valuesFrom", "inline", "additionalPackages",
+            "kubernetes", "template", "conditions", "lastTransitionTime", "type", "replicas", "paused", "upgrade", "packageRef",
+            "versionSelection", "values", "secretRef", "controlPlaneRef", "fetch", "deploy", "observedGeneration", "data", "x",
+        ]).prop_map(str::to_owned),
+        1 => Just("\\ud800".to_owned()),
+        1 => "[a-z]{1,6}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever an object has in it, it is one object: never an error of the stream, and never a panic.
+    #[test]
+    fn no_object_breaks_a_list_or_a_watch(
+        metadata in prop::collection::vec(
+            (prop::sample::select(vec!["managedFields", "annotations", "creationTimestamp", "finalizers", "ownerReferences", "x"]).prop_map(str::to_owned), json_text()),
+            0..3,
+        ),
+        rest in prop::collection::vec((field(), json_text()), 0..5),
+    ) {
+        for object in every_kind(&text(&beside(&metadata), &beside(&rest))).into_iter().flatten() {
+            prop_assert!(object.why.len() < 600, "{}", object.why);
+        }
+    }
+}
+
+/// The judge above fails where objects are decoded all at once.
+#[test]
+fn a_page_of_plain_objects_breaks() {
+    fn breaks<K: DeserializeOwned + Clone>(object: &str) -> bool {
+        serde_json::from_str::<WatchEvent<K>>(&format!(r#"{{"type":"ADDED","object":{object}}}"#)).is_err()
+    }
+    let late = format!(r#","managedFields":[{{"manager":"a","operation":"Update","time":"{LATE}"}}]"#);
+    assert!(breaks::<Cluster>(&text(&late, r#","spec":{}"#)));
+    assert!(breaks::<DynamicObject>(&text(
+        "",
+        &format!(r#","data":{}"#, nested(DEEP))
+    )));
+}

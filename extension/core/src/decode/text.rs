@@ -1,0 +1,166 @@
+//! The text of an object, before it is decoded.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+/// So many bytes of the path of a field are shown: the names of fields are a tenant's, and may have any length.
+const LONGEST_PATH: usize = 160;
+
+/// The text of an object without `metadata.managedFields`: nothing reads them, they are half of an object, and clients write
+/// times into them that no type takes.
+pub(super) fn without_managed_fields(object: &str) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow, default)]
+        metadata: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow, default, rename = "managedFields")]
+        managed_fields: Option<&'a RawValue>,
+    }
+    // Fields that are skipped here may be nested as deeply as they like.
+    let metadata = serde_json::from_str::<Object<'_>>(object)
+        .ok()
+        .and_then(|object| object.metadata);
+    let managed_fields = metadata
+        .and_then(|metadata| serde_json::from_str::<Metadata<'_>>(metadata.get()).ok())
+        .and_then(|metadata| metadata.managed_fields);
+    let Some(managed_fields) = managed_fields.map(RawValue::get) else {
+        return Cow::Borrowed(object);
+    };
+    let begin = (managed_fields.as_ptr() as usize) - (object.as_ptr() as usize);
+    let rest = &object[begin + managed_fields.len()..];
+    Cow::Owned([&object[..begin], "null", rest].concat())
+}
+
+/// Why `object` is none of the kind `K`: the field, and what is wrong with it. Values are not repeated, because they may be secret.
+pub(super) fn why<K: DeserializeOwned>(object: &str) -> String {
+    let mut reading = serde_json::Deserializer::from_str(object);
+    match serde_path_to_error::deserialize::<_, K>(&mut reading) {
+        Ok(_) => "it has more than one object in it".to_owned(),
+        Err(error) => {
+            let path = error.path().to_string();
+            let end = path.floor_char_boundary(LONGEST_PATH);
+            let more = if end < path.len() { "…" } else { "" };
+            format!("field {}{more}: {}", &path[..end], without_values(error.inner()))
+        }
+    }
+}
+
+/// What serde_json says, as far as it is not made of the object's content.
+fn without_values(error: &serde_json::Error) -> String {
+    const WHOLE: [&str; 3] = ["recursion limit exceeded", "missing field `", "duplicate field `"];
+    const EXPECTED: [&str; 3] = ["invalid type: ", "invalid value: ", "invalid length "];
+    let text = error.to_string();
+    let text = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(text, _position)| text);
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
+    if text.starts_with(WHOLE[0]) {
+        return "it is nested deeper than 127 levels".to_owned();
+    }
+    if begins(&WHOLE) {
+        return text.to_owned();
+    }
+    match text.rsplit_once(", expected ") {
+        Some((_value, expected)) if begins(&EXPECTED) => format!("it has to be {expected}"),
+        _ => "it has a value that this kind cannot have".to_owned(),
+    }
+}
+
+/// The text with U+FFFD for each half of a surrogate pair that stands alone, as Go reads it.
+pub(super) fn with_whole_characters(text: &str) -> String {
+    let mut whole = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        whole.push_str(before);
+        let unit = unit(escape);
+        let paired = unit.is_some_and(is_high) && escape.get(6..).and_then(self::unit).is_some_and(is_low);
+        let (read, length) = match unit {
+            _ if paired => (escape.get(..12), 12),
+            Some(unit) if is_high(unit) || is_low(unit) => (Some("\\ufffd"), 6),
+            _ => (escape.get(..2), 2),
+        };
+        whole.push_str(read.unwrap_or(escape));
+        rest = escape.get(length..).unwrap_or_default();
+    }
+    whole.push_str(rest);
+    whole
+}
+
+/// The UTF-16 unit of an escape `\uXXXX` that a text begins with.
+fn unit(escape: &str) -> Option<u16> {
+    let digits = escape.strip_prefix("\\u")?.get(..4)?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
+fn is_high(unit: u16) -> bool {
+    (0xD800..0xDC00).contains(&unit)
+}
+
+fn is_low(unit: u16) -> bool {
+    (0xDC00..0xE000).contains(&unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+    use sluice_crds::foreign::Cluster;
+
+    use super::*;
+
+    #[rstest]
+    #[case::none(r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"a"}}"#)]
+    #[case::some(
+        r#"{"metadata": {"managedFields": [{"a":[]}] ,"name":"a"}, "spec":{}}"#,
+        r#"{"metadata": {"managedFields": null ,"name":"a"}, "spec":{}}"#
+    )]
+    #[case::of_a_field_with_that_name(
+        r#"{"spec":{"metadata":{"managedFields":[1]},"managedFields":[2]}}"#,
+        r#"{"spec":{"metadata":{"managedFields":[1]},"managedFields":[2]}}"#
+    )]
+    #[case::no_object("[1]", "[1]")]
+    fn managed_fields_are_left_out(#[case] object: &str, #[case] left: &str) {
+        assert_eq!(without_managed_fields(object), left);
+    }
+
+    #[rstest]
+    #[case::plain(r#"{"a\n":"é\\ud800"}"#, r#"{"a\n":"é\\ud800"}"#)]
+    #[case::pair(r#""\ud83d\ude00""#, r#""\ud83d\ude00""#)]
+    #[case::high(r#""\uD800x""#, r#""\ufffdx""#)]
+    #[case::low(r#""\udc00\udc00""#, r#""\ufffd\ufffd""#)]
+    #[case::high_before_another(r#""\ud800\u0041""#, r#""\ufffd\u0041""#)]
+    #[case::cut("\\ud8", "\\ud8")]
+    #[case::before_wide("\\é", "\\é")]
+    fn halves_of_characters_are_replaced(#[case] text: &str, #[case] whole: &str) {
+        assert_eq!(with_whole_characters(text), whole);
+    }
+
+    #[test]
+    fn the_field_is_named_and_no_value_is_repeated() {
+        let cluster =
+            |spec: serde_json::Value| why::<Cluster>(&json!({"metadata": {}, "spec": spec}).to_string());
+        let said = cluster(json!({"paused": "s3cret, expected nothing"}));
+        assert_eq!(said, "field spec.paused: it has to be a boolean");
+        let said = cluster(json!({"topology": {"version": {"s3cret": 1}}}));
+        assert!(
+            said.starts_with("field spec.topology.version: it has to be a string"),
+            "{said}"
+        );
+        let long = cluster(
+            json!({"topology": {"version": "v1", "variables": [{"name": "a", "value": 1}, {"x".repeat(500): 1}]}}),
+        );
+        assert!(!long.contains("s3cret") && long.len() < 300, "{long}");
+        let time = r#"{"metadata":{"creationTimestamp":"s3cret"},"spec":{}}"#;
+        let said = why::<Cluster>(time);
+        assert!(
+            said.contains("creationTimestamp") && !said.contains("s3cret"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Objects that cannot be decoded, as the log and a metric name them.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{LazyLock, Mutex},
+};
+
+use prometheus_client::{
+    collector::Collector, encoding::DescriptorEncoder, metrics::MetricType, registry::Registry,
+};
+use sluice_core::{cluster::ClusterRef, decode::Undecodable};
+use tracing::{info, warn};
+
+use crate::{lock::lock, watch::Presence};
+
+/// So many are named by the metric: a tenant may make any number.
+const NAMED: usize = 100;
+
+/// An object by its kind, namespace and name.
+type Named = (String, ClusterRef);
+
+/// All of the process, each with the number of stores that it is in.
+static ALL: LazyLock<Mutex<BTreeMap<Named, usize>>> = LazyLock::new(Mutex::default);
+
+/// Those of one store. Dropping it takes them back.
+#[derive(Debug, Default)]
+pub(crate) struct Reported(BTreeMap<ClusterRef, String>);
+
+impl Reported {
+    /// Reports an object that cannot be decoded, or that it could not be and is gone or was corrected.
+    pub(crate) fn saw(&mut self, object: &Undecodable, presence: Presence) {
+        let (kind, reference) = (&object.kind, object.reference());
+        let (namespace, name) = (reference.namespace(), reference.name());
+        self.take_back(&reference);
+        match presence {
+            Presence::There => {
+                warn!(%kind, namespace, name, why = %object.why, "An object cannot be decoded: what rests on it is held");
+                *lock(&ALL).entry((kind.clone(), reference.clone())).or_default() += 1;
+                self.0.insert(reference, kind.clone());
+            }
+            Presence::Gone => {
+                info!(%kind, namespace, name, "An object that could not be decoded is gone or was corrected");
+            }
+        }
+    }
+
+    fn take_back(&mut self, reference: &ClusterRef) {
+        let Some(kind) = self.0.remove(reference) else {
+            return;
+        };
+        let (named, mut all) = ((kind, reference.clone()), lock(&ALL));
+        match all.get_mut(&named) {
+            Some(stores) if *stores > 1 => *stores -= 1,
+            _ => drop(all.remove(&named)),
+        }
+    }
+}
+
+impl Drop for Reported {
+    fn drop(&mut self) {
+        while let Some(reference) = self.0.keys().next().cloned() {
+            self.take_back(&reference);
+        }
+    }
+}
+
+/// Shows the objects that cannot be decoded when metrics are asked for.
+#[derive(Debug)]
+struct Objects;
+
+/// Makes them visible.
+pub(crate) fn register(registry: &mut Registry) {
+    registry.register_collector(Box::new(Objects));
+}
+
+impl Collector for Objects {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = lock(&ALL).clone();
+        let mut counts = BTreeMap::<&str, usize>::new();
+        for (kind, _) in all.keys() {
+            *counts.entry(kind).or_default() += 1;
+        }
+        let help = "Objects that cannot be decoded, by kind";
+        let mut metric =
+            encoder.encode_descriptor("sluice_undecodable_objects", help, None, MetricType::Gauge)?;
+        for (kind, count) in counts {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            metric.encode_family(&[("kind", kind)])?.encode_gauge(&count)?;
+        }
+        let help = "1 for each object that cannot be decoded, of the first hundred";
+        let mut metric =
+            encoder.encode_descriptor("sluice_undecodable_object", help, None, MetricType::Gauge)?;
+        for (kind, object) in all.keys().take(NAMED) {
+            let labels = [
+                ("kind", kind.as_str()),
+                ("namespace", object.namespace()),
+                ("name", object.name()),
+            ];
+            metric.encode_family(&labels)?.encode_gauge(&1i64)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::ObjectMeta;
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn object(name: &str) -> Undecodable {
+        Undecodable {
+            kind: "Odd".to_owned(),
+            metadata: ObjectMeta {
+                namespace: Some("team-a".to_owned()),
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            why: "field spec: it is nested deeper than 127 levels".to_owned(),
+        }
+    }
+
+    fn shown() -> Vec<String> {
+        let (mut text, mut registry) = (String::new(), Registry::default());
+        register(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        let ours = text.lines().filter(|line| line.contains("\"Odd\""));
+        ours.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn objects_are_shown_until_they_are_gone_or_their_store_is() {
+        let (mut one, mut other) = (Reported::default(), Reported::default());
+        one.saw(&object("a"), Presence::There);
+        one.saw(&object("a"), Presence::There);
+        one.saw(&object("b"), Presence::There);
+        other.saw(&object("b"), Presence::There);
+        one.saw(&object("a"), Presence::Gone);
+        let expected = [
+            r#"sluice_undecodable_objects{kind="Odd"} 1"#,
+            r#"sluice_undecodable_object{kind="Odd",namespace="team-a",name="b"} 1"#,
+        ];
+        assert_eq!(shown(), expected);
+        drop(one);
+        assert_eq!(shown(), expected, "the other store still has it");
+        drop(other);
+        assert_eq!(shown(), Vec::<String>::new());
+    }
+}
