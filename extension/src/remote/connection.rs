@@ -13,9 +13,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope, runtime::watcher};
 use sluice_core::{
     compact::Packer,
+    conditions::Summary,
     decode::Item,
     step::{self, Contact},
-    walls::{FirstSeenRuns, FollowedStore},
+    walls::{FirstSeenRuns, FollowedStore, Weight},
 };
 use sluice_crds::{
     foreign::{App, PackageInstall},
@@ -84,12 +85,14 @@ impl Remote {
             &server,
             Api::namespaced(listening.clone(), namespace),
             &packers.installs,
+            Summary::of_install,
             |_, _| {},
         );
         let (apps, second) = watch(
             &server,
             Api::namespaced(listening, namespace),
             &packers.apps,
+            Summary::of_app,
             note_run,
         );
         Self {
@@ -156,6 +159,7 @@ fn watch<K>(
     server: &Server,
     api: Api<Item<K>>,
     packer: &Arc<Packer<K>>,
+    summary: fn(&K) -> Option<Summary>,
     note: impl Fn(&mut FirstSeenRuns, &Seen<'_, K>) + Send + 'static,
 ) -> (Store<K>, AbortOnDropHandle<()>)
 where
@@ -174,7 +178,12 @@ where
                 warn!(%kind, %why, "Emptied a store of a workload cluster");
             }
             note(&mut server.known().runs, seen);
-            server.saw(&kind, seen.sign());
+            let weight = match seen {
+                Seen::Touched(object) => Weight::of(summary(object)),
+                Seen::Unchanged => Weight::Progress,
+                _ => Weight::Proof,
+            };
+            server.saw(&kind, seen.sign(), weight);
         },
     );
     (store, AbortOnDropHandle::new(tokio::spawn(run)))

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use sluice_core::walls;
+use sluice_core::walls::{self, Weight};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -35,9 +35,9 @@ impl Pace {
         }
     }
 
-    /// Wakes the Cluster: at once, or when the rest after its last pass is over.
-    pub(super) fn wake(&self) {
-        let due = self.state().want();
+    /// Wakes the Cluster: at once, unless it owes too much rest.
+    pub(super) fn wake(&self, weight: Weight) {
+        let due = self.state().want(weight);
         self.wake_at(due);
     }
 

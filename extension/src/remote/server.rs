@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use jiff::Timestamp;
 use kube::Client;
-use sluice_core::walls::{Connection, Sign};
+use sluice_core::walls::{Connection, Sign, Weight};
 
 use super::pace::Pace;
 use crate::{clock::now, layer::over, lock::lock};
@@ -36,9 +36,9 @@ impl Server {
     }
 
     /// Takes in what the watch of a kind has seen.
-    pub(super) fn saw(&self, kind: &str, sign: Sign) {
+    pub(super) fn saw(&self, kind: &str, sign: Sign, weight: Weight) {
         if self.known().saw(kind, sign, Timestamp::now()) {
-            self.pace.wake();
+            self.pace.wake(weight);
         }
     }
 
@@ -65,7 +65,7 @@ impl Server {
                     server.known().breaker.failed(guards, now());
                 } else if server.known().breaker.answered(now()) {
                     // It answers again.
-                    server.pace.wake();
+                    server.pace.wake(Weight::Proof);
                 }
                 Ok(answer?)
             }

@@ -14,7 +14,7 @@ use rstest::rstest;
 use serde_json::json;
 use sluice_core::{
     step::Contact,
-    walls::{GivenUp, MAX_REST, MIN_REST},
+    walls::{GivenUp, MAX_REST, MIN_REST, OWED},
 };
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};
@@ -180,6 +180,7 @@ fn distances(passes: &[Instant]) -> impl Iterator<Item = Duration> + '_ {
     passes.windows(2).map(|pair| pair[1] - pair[0])
 }
 
+/// What they report is progress: none of the Apps is ready.
 #[rstest]
 #[case::nothing_new(Duration::from_millis(50), false, MAX_REST)]
 #[case::something_new_each_time(Duration::from_millis(50), true, MIN_REST)]
@@ -193,25 +194,21 @@ async fn events_without_end_keep_no_slot(
     let (remotes, woken) = remotes();
     let _remote = open(&remotes, &Server::default(), || every(Duration::from_millis(100)));
     let passes = reconcile(&remotes, woken, pass, news).await;
-    let between = MIN_REST + pass..MAX_REST + pass + Duration::from_millis(110);
-    // The first wakes are for the lists.
     let distances: Vec<_> = distances(&passes).collect();
+    let between = Duration::from_millis(110);
+    let at_once = distances
+        .iter()
+        .take_while(|distance| **distance <= pass + between)
+        .count();
     assert!(
-        distances.iter().all(|distance| between.contains(distance)),
-        "{distances:?}"
+        (5..25).contains(&at_once),
+        "at first they follow each other at once: {distances:?}"
     );
-    let last = distances[distances.len() - 1];
+    let last = distances.iter().rev().take(20).sum::<Duration>() / 20;
     assert!(
-        last.abs_diff(pass + last_rest) < Duration::from_millis(110),
-        "{distances:?}"
+        last.abs_diff(pass + last_rest) < between * 2,
+        "in the end each rests: {distances:?}"
     );
-    if pass < MIN_REST {
-        let soon = MIN_REST + pass + Duration::from_millis(110);
-        assert!(
-            distances[..30].iter().all(|distance| *distance < soon),
-            "{distances:?}"
-        );
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +256,8 @@ async fn a_connection_that_is_opened_again_keeps_its_pace() {
         passes += 1;
         drop(remote);
     }
-    assert!(passes <= 62, "{passes} passes in a minute");
+    let owed = usize::try_from(OWED.as_secs()).unwrap();
+    assert!(passes <= 62 + owed, "{passes} passes in a minute");
 }
 
 #[tokio::test(start_paused = true)]

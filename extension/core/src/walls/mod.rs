@@ -26,6 +26,6 @@ pub use followed_kind::{Attempts, Ended, FINDING, FollowedKind, LISTING, Next};
 pub use followed_store::{Brought, FollowedStore};
 pub use kind_state::KindState;
 pub use named::{NamedKind, NamedKinds, Standing};
-pub use pace::{MAX_REST, MIN_REST, Pace};
+pub use pace::{GAP, MAX_REST, MIN_REST, OWED, OWED_BY_OTHERS, Pace, Weight};
 pub use runs::FirstSeenRuns;
 pub use sign::{Failure, Sign};
