@@ -9,11 +9,11 @@ use clap::{Parser, Subcommand};
 
 use super::terminal::{Terminal, Tone};
 use super::{repeat, standing, upgrade};
-use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION};
+use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, MANAGEMENT_VERSION};
 use crate::extension::Scope;
-use crate::scenario::{Hooks, Scene, World};
+use crate::scenario::{Hooks, Scene, VERSIONS, World};
 
-/// Shows an upgrade that waits for its packages, on real Cluster API and real kapp-controllers.
+/// Shows an upgrade that waits for its packages, on real Cluster API and kapp-controllers; Kubernetes versions are emulated.
 #[derive(Debug, Parser)]
 #[command(name = "demo", about)]
 struct Arguments {
@@ -142,6 +142,13 @@ async fn with_world(terminal: &Terminal, act: impl Act) -> Result<bool> {
         Tone::Heading,
         format!(
             "Starting Cluster API {CLUSTER_API_VERSION}, kapp-controller {KAPP_CONTROLLER_VERSION} and Sluice"
+        ),
+    );
+    terminal.say(
+        Tone::Plain,
+        format!(
+            "  API servers of emulated versions: each is Kubernetes {MANAGEMENT_VERSION}, linked as {}",
+            VERSIONS.join(", ")
         ),
     );
     terminal.waiting("etcd, kube-apiserver, kube-controller-manager, Cluster API, kapp-controller, Sluice");
