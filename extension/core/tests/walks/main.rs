@@ -17,7 +17,6 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stderr,
     reason = "a test that runs outside of test functions, too"
 )]
 
