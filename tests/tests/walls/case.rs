@@ -11,7 +11,7 @@ use sluice_tests::stack::Stack;
 use sluice_tests::wait;
 
 use crate::SLOTS;
-use crate::figures::Figures;
+use crate::figures::{DISTURBED, FIRST, Figures, UNDISTURBED};
 use crate::hundred::{CLUSTERS, Hundred, Values, install};
 use crate::memory::{MEBIBYTE, Memory};
 
@@ -37,15 +37,31 @@ const REASON: &str = "WorkloadUnreachable";
 pub(crate) struct Case {
     pub(crate) fault: Fault,
     pub(crate) hits: usize,
+    /// Whether CI runs it for each submission.
+    pub(crate) each_time: bool,
 }
 
 impl Case {
     pub(crate) const fn one(fault: Fault) -> Self {
-        Self { fault, hits: 1 }
+        Self {
+            fault,
+            hits: 1,
+            each_time: false,
+        }
     }
 
     pub(crate) const fn every_slot(fault: Fault) -> Self {
-        Self { fault, hits: SLOTS }
+        Self {
+            hits: SLOTS,
+            ..Self::one(fault)
+        }
+    }
+
+    pub(crate) const fn each_time(self) -> Self {
+        Self {
+            each_time: true,
+            ..self
+        }
     }
 }
 
@@ -65,18 +81,21 @@ pub(crate) struct Judge<'a> {
 impl<'a> Judge<'a> {
     pub(crate) async fn new(stack: &'a Stack, replica: &'a Replica, mut hundred: Hundred) -> Result<Self> {
         // The first writes to each workload bring more than the values.
-        hundred.round(0..CLUSTERS, RECOVERED).await?;
+        let first = hundred.round(0..CLUSTERS, RECOVERED).await?;
         let without = hundred.some(0..CLUSTERS, ROUND).await?;
-        Ok(Self {
+        let mut judge = Self {
             memory: Memory::of_sluice(stack)?,
             stack,
             replica,
             hundred,
-            without,
+            without: without.clone(),
             judged: 0,
             hit: 0,
             complaints: Vec::new(),
-        })
+        };
+        judge.limit("the first round", first, &FIRST);
+        judge.limit("without any fault", without, &UNDISTURBED);
+        Ok(judge)
     }
 
     pub(crate) fn complaints(&self) -> &[String] {
@@ -109,6 +128,7 @@ impl<'a> Judge<'a> {
 
         // What a fault leaves behind is none of its own round, so the round after it is only one half of what it is compared with.
         let after = self.hundred.some(others, ROUND).await?;
+        self.limit(&format!("after {title}"), after.clone(), &UNDISTURBED);
         let mut without = std::mem::replace(&mut self.without, after.clone());
         without.extend(after);
         let without = Figures::of(without);
@@ -124,6 +144,12 @@ impl<'a> Judge<'a> {
                 unnoticed.are_as(&without, UNNOTICED) && with.are_as(&without, Duration::ZERO),
                 "others took {unnoticed} before it was noticed, {with} after that, and {without} without"
             );
+            for round in [&unnoticed, &with] {
+                ensure!(
+                    round.are_within(&DISTURBED),
+                    "others took {round}, and may take {DISTURBED}"
+                );
+            }
             Ok(())
         };
         self.complain(&title, as_long());
@@ -202,6 +228,20 @@ impl<'a> Judge<'a> {
         })
         .await?;
         Ok(())
+    }
+
+    /// Complains about a round that took longer than it may, whatever the others took.
+    fn limit(&mut self, title: &str, took: Vec<Duration>, limits: &Figures) {
+        let took = Figures::of(took);
+        notice(format_args!("{title}: {took}"));
+        let within = || {
+            ensure!(
+                took.are_within(limits),
+                "the Clusters took {took}, and may take {limits}"
+            );
+            Ok(())
+        };
+        self.complain(title, within());
     }
 
     fn complain(&mut self, title: &str, outcome: Result<()>) {

@@ -10,6 +10,16 @@ const FACTOR: u32 = 3;
 /// What is no difference on such a machine.
 const FLOOR: Duration = Duration::from_secs(2);
 
+/// What is compared with no other round: so long Clusters that nothing disturbs may take. It is five times what was measured on two cores
+/// that did other things too, so that only what is wrong for all of them is noticed.
+pub(crate) const UNDISTURBED: Figures = Figures::new(5_500, 7_500, 8_000);
+
+/// The same for the first round, whose writes bring more than values.
+pub(crate) const FIRST: Figures = Figures::new(9_000, 15_000, 17_000);
+
+/// The same for the others in a round with a fault: three times what was measured.
+pub(crate) const DISTURBED: Figures = Figures::new(12_000, 15_000, 16_000);
+
 /// The middle one, the one that nine of ten do not exceed, and the last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Figures {
@@ -19,6 +29,15 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// In milliseconds.
+    pub(crate) const fn new(median: u64, high: u64, last: u64) -> Self {
+        Self {
+            median: Duration::from_millis(median),
+            high: Duration::from_millis(high),
+            last: Duration::from_millis(last),
+        }
+    }
+
     pub(crate) fn of(mut took: Vec<Duration>) -> Self {
         took.sort_unstable();
         let at = |tenths: usize| took.get(took.len() * tenths / 10).copied().unwrap_or_default();
@@ -35,6 +54,11 @@ impl Figures {
         as_long(self.median, without.median)
             && as_long(self.high, without.high)
             && as_long(self.last, without.last)
+    }
+
+    /// Whether none of these is longer than in `limits`.
+    pub(crate) fn are_within(&self, limits: &Self) -> bool {
+        self.median <= limits.median && self.high <= limits.high && self.last <= limits.last
     }
 
     /// How many times as long as `without` these took.
@@ -54,4 +78,18 @@ impl fmt::Display for Figures {
         let [median, high, last] = [self.median, self.high, self.last].map(|took| took.as_secs_f64());
         write!(formatter, "{median:.2} s, {high:.2} s, {last:.2} s")
     }
+}
+
+#[test]
+fn what_is_slow_for_all_of_them_is_noticed() {
+    let all = |seconds: u64| Figures::of(vec![Duration::from_secs(seconds); 30]);
+    assert!(
+        all(9).are_as(&all(9), Duration::ZERO),
+        "nothing is slow beside the others"
+    );
+    assert!(!all(9).are_within(&UNDISTURBED));
+    assert!(all(2).are_within(&UNDISTURBED));
+    let mut one = vec![Duration::from_secs(1); 29];
+    one.push(Duration::from_secs(9));
+    assert!(!Figures::of(one).are_within(&UNDISTURBED));
 }
