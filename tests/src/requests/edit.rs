@@ -32,15 +32,15 @@ pub(crate) async fn merge(client: &Client, path: &str, change: &Value) -> Result
     existing(client.request(request).await)
 }
 
-/// Deletes an object whatever its finalizers say.
-pub(crate) async fn delete_by_force(client: &Client, path: &str) -> Result<()> {
-    merge(client, path, &json!({"metadata": {"finalizers": null}})).await?;
+/// Deletes an object whatever its finalizers say; none if it does not exist.
+pub(crate) async fn delete_by_force(client: &Client, path: &str) -> Result<Option<()>> {
+    let found = merge(client, path, &json!({"metadata": {"finalizers": null}})).await?;
     existing(
         client
             .request::<Value>(http::Request::delete(path).body(Vec::new())?)
             .await,
     )?;
-    Ok(())
+    Ok(found.map(drop))
 }
 
 fn existing(answer: kube::Result<Value>) -> Result<Option<Value>> {

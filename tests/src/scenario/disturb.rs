@@ -90,7 +90,9 @@ impl Cluster {
 
     /// Deletes the ClusterBootstrap without waiting for finalizers.
     pub async fn force_bootstrap_away(&self) -> Result<()> {
-        edit::delete_by_force(&self.scene().client(), &self.bootstrap_path()).await
+        edit::delete_by_force(&self.scene().client(), &self.bootstrap_path())
+            .await
+            .map(drop)
     }
 
     /// Merges a patch into what installs a package inside the workload cluster.

@@ -167,11 +167,16 @@ pub(crate) mod tests {
 
     /// Records with that gate for v1.36.3 open or closed, at these revisions.
     pub(crate) fn records(writes: &[(Revision, bool)]) -> Records {
+        gates(HOOK, writes)
+    }
+
+    /// The same with the gate of another hook.
+    pub(crate) fn gates(hook: &str, writes: &[(Revision, bool)]) -> Records {
         let write = |(revision, open): &(Revision, bool)| Write {
             revision: *revision,
             record: json!({
                 "observedBootstrapGeneration": revision,
-                "gates": [{"hook": HOOK, "version": "v1.36.3", "open": open}],
+                "gates": [{"hook": hook, "version": "v1.36.3", "open": open}],
             }),
         };
         Records(writes.iter().map(write).collect())

@@ -20,7 +20,7 @@ mod writes;
 pub use cluster::{Cluster, NewCluster};
 pub use disturb::Work;
 #[cfg(test)]
-pub(crate) use history::tests::records as history_of;
+pub(crate) use history::tests::{gates as gates_of, records as history_of};
 pub use history::{History, Records};
 pub use hook_log::HookAnswer;
 pub use objects::Objects;

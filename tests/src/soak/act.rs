@@ -13,6 +13,7 @@ use super::bump;
 use super::disturbance::Kind;
 use super::judge::Withdrawal;
 use super::plan::Planned;
+use super::run::WORKERS;
 use super::subject::{Found, Subject};
 use crate::objects::{self, TKR};
 use crate::observer::Revision;
@@ -31,6 +32,8 @@ pub(super) struct Happened {
     pub(super) kind: &'static str,
     /// The package that it concerns, where it is one.
     pub(super) package: Option<&'static str>,
+    /// Whether the object that it disturbs was not there, so that nothing has happened.
+    pub(super) absent: bool,
     /// Where it took proofs away.
     pub(super) withdrawals: Vec<Withdrawal>,
     /// Display only.
@@ -57,12 +60,16 @@ pub(super) async fn perform(subject: &Subject, planned: &Planned) -> Result<Happ
     Ok(Happened {
         kind: kind.name(),
         package: kind.concerns(package),
-        withdrawals,
+        absent: withdrawals.is_none(),
+        withdrawals: withdrawals.unwrap_or_default(),
         began,
         ended: Timestamp::now(),
         ended_at: subject.revision().await?,
     })
 }
+
+/// Where a disturbance took proofs away; none if the object that it disturbs was not there.
+type Withdrawals = Option<Vec<Withdrawal>>;
 
 /// Disturbs, and tells where that took proofs away.
 async fn happen(
@@ -70,7 +77,7 @@ async fn happen(
     kind: Kind,
     lasts: Duration,
     package: &'static str,
-) -> Result<Vec<Withdrawal>> {
+) -> Result<Withdrawals> {
     match kind {
         Kind::ExtensionRestart => {
             let _alone = subject.shared.lock().await;
@@ -83,10 +90,8 @@ async fn happen(
         }
         Kind::LeaderFrozen => {
             let _alone = subject.shared.lock().await;
-            {
-                let ended = subject.world().extension()?.freeze_leader(lasts).await;
-                ended.map(|_| Vec::new())
-            }
+            let ended = subject.world().extension()?.freeze_leader(lasts).await;
+            ended.map(|_| none(()))
         }
         Kind::ClusterApiRestart => {
             let _alone = subject.shared.lock().await;
@@ -97,7 +102,7 @@ async fn happen(
             let away = async {
                 api.kill().await?;
                 sleep(lasts).await;
-                api.restart().await
+                api.restart().await.map(Some)
             };
             meanwhile(subject, away).await
         }
@@ -106,7 +111,8 @@ async fn happen(
             let restart = subject.persist("restart of kapp-controller", || {
                 workload.kubelet.restart_kapp_controller()
             });
-            Box::pin(meanwhile(subject, async { restart.await.map(drop) })).await
+            let restart = async { Ok(restart.await?.then_some(())) };
+            Box::pin(meanwhile(subject, restart)).await
         }
         Kind::PackageInstallPaused => flag(subject, Object::PackageInstall(package), "paused", lasts).await,
         Kind::PackageInstallCanceled => {
@@ -119,9 +125,8 @@ async fn happen(
                 json!({"spec": {"paused": true}}),
                 json!({"spec": {"paused": false}}),
             ];
-            there_and_back(subject, &subject.bootstrap_path(), &edits, lasts)
-                .await
-                .map(|_| Vec::new())
+            let edited = there_and_back(subject, &subject.bootstrap_path(), &edits, lasts).await?;
+            Ok(edited.map(|_| Vec::new()))
         }
         Kind::InlineValuesEdited => {
             let values = |soak: Value| json!({"spec": {"cni": {"valuesFrom": {"inline": {"antrea": {"config": {"soak": soak}}}}}}});
@@ -133,16 +138,14 @@ async fn happen(
                 json!({"spec": {"paused": true}}),
                 json!({"spec": {"paused": null}}),
             ];
-            there_and_back(subject, &subject.path(), &edits, lasts)
-                .await
-                .map(|_| Vec::new())
+            let edited = there_and_back(subject, &subject.path(), &edits, lasts).await?;
+            Ok(edited.map(|_| Vec::new()))
         }
         Kind::StartHeld => {
             let annotation = |value: Value| json!({"metadata": {"annotations": {START_HELD: value}}});
             let edits = [annotation(json!("")), annotation(Value::Null)];
-            there_and_back(subject, &subject.path(), &edits, lasts)
-                .await
-                .map(|_| Vec::new())
+            let edited = there_and_back(subject, &subject.path(), &edits, lasts).await?;
+            Ok(edited.map(|_| Vec::new()))
         }
         Kind::ClusterBootstrapDeleted => {
             let deletion = subject.persist("deletion of the ClusterBootstrap", || async {
@@ -156,32 +159,34 @@ async fn happen(
             .persist("manifest", || async {
                 let target = subject.target();
                 let (namespace, name) = (subject.namespace(), subject.cluster.name());
+                let release = target.name();
                 let manifest =
-                    objects::cluster(namespace, name, target.kubernetes(), Some(&target.name()), 0);
+                    objects::cluster(namespace, name, target.kubernetes(), Some(&release), WORKERS);
                 apply::apply(&subject.management(), &manifest).await
             })
             .await
-            .map(|_| Vec::new()),
+            .map(|_| none(())),
         Kind::SecondBump => bump::second(subject).await.map(none),
         // Done by the bump itself.
-        Kind::VersionBeforeLabel | Kind::LabelBeforeVersion => Ok(Vec::new()),
+        Kind::VersionBeforeLabel | Kind::LabelBeforeVersion => Ok(none(())),
     }
 }
 
 /// No proof is taken away.
-fn none((): ()) -> Vec<Withdrawal> {
-    Vec::new()
+#[expect(clippy::unnecessary_wraps, reason = "something has happened")]
+fn none((): ()) -> Withdrawals {
+    Some(Vec::new())
 }
 
-/// Proofs are taken away at some time while `disturbance` runs.
+/// Proofs are taken away at some time while `disturbance` runs, if it finds its object.
 async fn meanwhile(
     subject: &Subject,
-    disturbance: impl Future<Output = Result<()>>,
-) -> Result<Vec<Withdrawal>> {
+    disturbance: impl Future<Output = Result<Option<()>>>,
+) -> Result<Withdrawals> {
     let first = subject.revision().await?;
-    disturbance.await?;
+    let found = disturbance.await?;
     let last = subject.revision().await?;
-    Ok(vec![Withdrawal::between(first, last)])
+    Ok(found.map(|()| vec![Withdrawal::between(first, last)]))
 }
 
 /// An object whose name depends on a package.
@@ -201,7 +206,7 @@ impl Object {
 }
 
 /// Sets a field of the spec, and removes it again. Each takes a proof away: the second one has kapp-controller work once more.
-async fn flag(subject: &Subject, object: Object, field: &str, lasts: Duration) -> Result<Vec<Withdrawal>> {
+async fn flag(subject: &Subject, object: Object, field: &str, lasts: Duration) -> Result<Withdrawals> {
     let set = async |value: Value| {
         subject
             .persist(&format!("{field}: {value}"), || async {
@@ -215,10 +220,12 @@ async fn flag(subject: &Subject, object: Object, field: &str, lasts: Duration) -
             })
             .await
     };
-    let there = set(json!(true)).await?;
+    let Some(there) = set(json!(true)).await? else {
+        return Ok(None);
+    };
     sleep(lasts).await;
     let back = set(Value::Null).await?;
-    Ok(there.into_iter().chain(back).collect())
+    Ok(Some([there].into_iter().chain(back).collect()))
 }
 
 /// The write of an object, where there was one.
@@ -233,7 +240,7 @@ async fn there_and_back(
     path: &str,
     edits: &[Value; 2],
     lasts: Duration,
-) -> Result<Vec<Withdrawal>> {
+) -> Result<Withdrawals> {
     let [there, back] = edits;
     let merge = async |patch: &Value| {
         subject
@@ -242,10 +249,12 @@ async fn there_and_back(
             })
             .await
     };
-    let there = merge(there).await?;
+    let Some(there) = merge(there).await? else {
+        return Ok(None);
+    };
     sleep(lasts).await;
     let back = merge(back).await?;
-    Ok(there.into_iter().chain(back).collect())
+    Ok(Some([there].into_iter().chain(back).collect()))
 }
 
 async fn extension_away(subject: &Subject, lasts: Duration) -> Result<()> {
@@ -272,7 +281,7 @@ async fn label(subject: &Subject, lasts: Duration) -> Result<()> {
 
 /// The values of the package that has them in a Secret. Sluice sees that when it reads the Secret again: before a gate opens, or some
 /// seconds later.
-async fn values_secret(subject: &Subject, lasts: Duration) -> Result<Vec<Withdrawal>> {
+async fn values_secret(subject: &Subject, lasts: Duration) -> Result<Withdrawals> {
     let secret = subject
         .persist("look for a Secret with values", || async {
             let bootstrap = edit::get(&subject.management(), &subject.bootstrap_path())
@@ -296,5 +305,5 @@ async fn values_secret(subject: &Subject, lasts: Duration) -> Result<Vec<Withdra
         unwatched: true,
         ..edit
     };
-    Ok(edits.into_iter().map(unwatched).collect())
+    Ok(edits.map(|edits| edits.into_iter().map(unwatched).collect()))
 }

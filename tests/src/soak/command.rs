@@ -7,11 +7,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::Parser;
-use futures::StreamExt as _;
-use futures::stream;
+use futures::future::join;
+use futures::{StreamExt as _, stream};
 
 use super::plan::Plan;
-use super::report::{self, Report};
+use super::report::{self, Of, Report};
 use super::run::{self, Outcome, Stage};
 use crate::extension::Scope;
 use crate::objects::{Class, Release, Values};
@@ -26,12 +26,15 @@ const PER_STACK: u64 = 40;
 #[derive(Debug, Parser)]
 #[command(name = "soak", about)]
 struct Arguments {
-    /// How many upgrades.
+    /// How many upgrades of each seed.
     #[arg(long, default_value_t = 10)]
     runs: u64,
-    /// Seed of their plans; by default another one each time.
+    /// Seed of their plans, once or more; by default another one each time.
     #[arg(long)]
-    seed: Option<u64>,
+    seed: Vec<u64>,
+    /// The same, on a stack of their own, but what comes of them is only reported.
+    #[arg(long, value_name = "SEED")]
+    report_seed: Vec<u64>,
     /// Number of the first one. With `--runs 1` it makes one run of a soak again.
     #[arg(long, default_value_t = 0)]
     first: u64,
@@ -46,12 +49,24 @@ struct Arguments {
 /// The main function of the soak.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let seed = arguments.seed.unwrap_or_else(by_the_clock);
-    say(&format!("seed {seed}"));
+    let mut arguments = Arguments::parse();
+    if arguments.seed.is_empty() {
+        arguments.seed.push(by_the_clock());
+    }
+    for (seeds, what) in [
+        (&arguments.seed, "seed"),
+        (&arguments.report_seed, "reported seed"),
+    ] {
+        for seed in seeds {
+            say(&format!("{what} {seed}"));
+        }
+    }
     if arguments.plans {
-        for plan in arguments.all(seed) {
-            say(&format!("run {:<4} {plan}", plan.index));
+        for plan in arguments
+            .all(&arguments.seed)
+            .chain(arguments.all(&arguments.report_seed))
+        {
+            say(&format!("run {} {:<4} {plan}", plan.seed, plan.index));
         }
         return ExitCode::SUCCESS;
     }
@@ -59,7 +74,7 @@ pub fn main() -> ExitCode {
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(soak(&arguments, seed)));
+        .and_then(|runtime| runtime.block_on(both(&arguments)));
     match report {
         Ok(report) if report.passed() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -71,8 +86,13 @@ pub fn main() -> ExitCode {
 }
 
 impl Arguments {
-    fn all(&self, seed: u64) -> impl Iterator<Item = Plan> + use<> {
-        (self.first..self.first.saturating_add(self.runs)).map(move |index| Plan::of(seed, index))
+    fn all(&self, seeds: &[u64]) -> impl Iterator<Item = Plan> {
+        let numbers = self.first..self.first.saturating_add(self.runs);
+        let of = move |seed: &u64| {
+            let seed = *seed;
+            numbers.clone().map(move |index| Plan::of(seed, index))
+        };
+        seeds.iter().flat_map(of)
     }
 }
 
@@ -83,9 +103,27 @@ fn by_the_clock() -> u64 {
         .map_or(1, |since| since.as_secs())
 }
 
-async fn soak(arguments: &Arguments, seed: u64) -> Result<Report> {
+/// The runs that are judged, and beside them those that are only reported.
+async fn both(arguments: &Arguments) -> Result<Report> {
+    let reported = async {
+        if arguments.report_seed.is_empty() {
+            return;
+        }
+        match soak(arguments, Of::Reported, &arguments.report_seed).await {
+            Ok(report) if report.passed() => {}
+            Ok(_) => say("A run of a reported seed has failed. It is to be looked at, and fails nothing."),
+            Err(error) => say(&format!("the stack of the reported seeds failed: {error:#}")),
+        }
+    };
+    let judged = Box::pin(soak(arguments, Of::Judged, &arguments.seed));
+    let (judged, ()) = join(judged, Box::pin(reported)).await;
+    judged
+}
+
+async fn soak(arguments: &Arguments, of: Of, seeds: &[u64]) -> Result<Report> {
     let began = Instant::now();
-    let mut plans = arguments.all(seed).peekable();
+    let seed = seeds.first().copied().unwrap_or_default();
+    let mut plans = arguments.all(seeds).peekable();
     let mut outcomes = Vec::new();
     let mut stacks = Complaints::default();
     while plans.peek().is_some() {
@@ -97,10 +135,10 @@ async fn soak(arguments: &Arguments, seed: u64) -> Result<Report> {
         outcomes.extend(made);
         stacks.add(complaints);
         // After each stack, so that a soak that is broken off leaves something.
-        report::write(&Report::of(seed, &outcomes, &stacks), &outcomes)?;
+        report::write(of, &Report::of(seed, &outcomes, &stacks), &outcomes)?;
     }
     let report = Report::of(seed, &outcomes, &stacks);
-    let path = report::write(&report, &outcomes)?;
+    let path = report::write(of, &report, &outcomes)?;
     tell(&report, &outcomes, began.elapsed().as_secs_f64());
     say(&path.display().to_string());
     Ok(report)
@@ -167,7 +205,8 @@ fn tell_run(outcome: &Outcome) {
     };
     let lag = lag.map_or_else(|| "-".to_owned(), |lag| format!("{:.2} s", lag.since_proof));
     say(&format!(
-        "{word:<5} run {:<4} {:>5.1} s of {:>5.1} s, lag {lag:>7}; {plan}",
+        "{word:<5} run {} {:<4} {:>5.1} s of {:>5.1} s, lag {lag:>7}; {plan}",
+        plan.seed,
         plan.index,
         upgrade.as_secs_f64(),
         total.as_secs_f64(),
@@ -195,6 +234,7 @@ fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
         panics,
         leaks,
         release_lag: lag,
+        absent,
         ..
     } = report;
     let count = u32::try_from((*runs).max(1)).unwrap_or(u32::MAX);
@@ -205,6 +245,10 @@ fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
     ));
     say(&format!(
         "{overtaken} proofs taken away after the answer, {unexpected_process_ends} unexpected process ends, {kapp_controller_ends} ends of kapp-controllers, {panics} panics, {leaks} secrets in logs"
+    ));
+    let absent: usize = absent.values().sum();
+    say(&format!(
+        "{absent} disturbances did not happen: their objects were not there"
     ));
     say(&format!(
         "write after the last proof: p50 {:.2} s, p95 {:.2} s, max {:.2} s",

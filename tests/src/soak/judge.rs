@@ -4,8 +4,11 @@ use super::act::Happened;
 use crate::observer::{Event, Milestone, Revision, Violation};
 use crate::scenario::Records;
 
-/// The last hook before the version is written.
-const LAST_HOOK: &str = "BeforeControlPlaneUpgrade";
+/// The last hook before a version is written to the control plane.
+const BEFORE_CONTROL_PLANE: &str = "BeforeControlPlaneUpgrade";
+
+/// The last hook before it is written to workers.
+const BEFORE_WORKERS: &str = "BeforeWorkersUpgrade";
 
 /// The observer's complaints about one run.
 #[derive(Debug, Clone, Default)]
@@ -44,14 +47,18 @@ fn is_overtaken(
     happened: &[Happened],
 ) -> bool {
     let written = violation.revision;
-    let version = milestones.iter().find_map(|milestone| match &milestone.event {
-        Event::ControlPlaneWritten { version } if milestone.revision == written => Some(version),
+    let mut at_the_write = milestones
+        .iter()
+        .filter(|milestone| milestone.revision == written);
+    let gate = at_the_write.find_map(|milestone| match &milestone.event {
+        Event::ControlPlaneWritten { version } => Some((BEFORE_CONTROL_PLANE, version)),
+        Event::WorkersWritten { version, .. } => Some((BEFORE_WORKERS, version)),
         _ => None,
     });
-    let Some(version) = version else {
+    let Some((hook, version)) = gate else {
         return false;
     };
-    let Some((opened, closed)) = last_opening(records, version, written) else {
+    let Some((opened, closed)) = last_opening(records, hook, version, written) else {
         return false;
     };
     let Some(proven) = last_proof(milestones, opened) else {
@@ -59,8 +66,7 @@ fn is_overtaken(
     };
     let excused = |withdrawn: &Withdrawal, missing: &str| {
         let looked_after = withdrawn.last.min(written).max(opened);
-        let looks_later =
-            withdrawn.unwatched || !records.leaves_open(LAST_HOOK, version, (looked_after, written));
+        let looks_later = withdrawn.unwatched || !records.leaves_open(hook, version, (looked_after, written));
         withdrawn.last > proven
             && withdrawn.first < written
             && closed.is_none_or(|closed| closed > withdrawn.first)
@@ -78,12 +84,17 @@ fn is_overtaken(
 }
 
 /// Which record opened the gate last, and which closed it, where one did before the version was written.
-fn last_opening(records: &Records, version: &str, written: Revision) -> Option<(Revision, Option<Revision>)> {
-    if let Some(opened) = records.opened(LAST_HOOK, version, written) {
+fn last_opening(
+    records: &Records,
+    hook: &str,
+    version: &str,
+    written: Revision,
+) -> Option<(Revision, Option<Revision>)> {
+    if let Some(opened) = records.opened(hook, version, written) {
         return Some((opened, None));
     }
     let closed = records.latest(written)?;
-    let opened = records.opened(LAST_HOOK, version, closed)?;
+    let opened = records.opened(hook, version, closed)?;
     Some((opened, Some(closed)))
 }
 
@@ -149,7 +160,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::scenario::history_of;
+    use crate::scenario::{gates_of, history_of};
 
     const WRITTEN: Revision = 90;
     const PROVEN: Revision = 40;
@@ -176,11 +187,24 @@ mod tests {
         package: &'static str,
         records: &[(Revision, bool)],
     ) -> Verdict {
+        let written = Event::ControlPlaneWritten {
+            version: "v1.36.3".to_owned(),
+        };
+        judged_at(written, antrea_proven, withdrawal, package, &history_of(records))
+    }
+
+    fn judged_at(
+        written: Event,
+        antrea_proven: Option<Revision>,
+        withdrawal: Withdrawal,
+        package: &'static str,
+        records: &Records,
+    ) -> Verdict {
         let violation = Violation {
             revision: WRITTEN,
             namespace: "soak".to_owned(),
             cluster: "r1".to_owned(),
-            write: "the control plane was written to v1.36.3".to_owned(),
+            write: format!("{written:?}"),
             missing: vec!["antrea.soak.test.2.0.0 (App paused)".to_owned()],
         };
         let proof = |revision, package: &str| {
@@ -188,25 +212,18 @@ mod tests {
             let version = "2.0.0".to_owned();
             milestone(revision, Event::PackageProven { ref_name, version })
         };
-        let mut milestones = vec![
-            proof(PROVEN, "metrics-server"),
-            milestone(
-                WRITTEN,
-                Event::ControlPlaneWritten {
-                    version: "v1.36.3".to_owned(),
-                },
-            ),
-        ];
+        let mut milestones = vec![proof(PROVEN, "metrics-server"), milestone(WRITTEN, written)];
         milestones.extend(antrea_proven.map(|revision| proof(revision, "antrea")));
         let happened = Happened {
             kind: "app-paused",
             package: Some(package),
+            absent: false,
             withdrawals: vec![withdrawal],
             began: Timestamp::UNIX_EPOCH,
             ended: Timestamp::UNIX_EPOCH,
             ended_at: 95,
         };
-        Verdict::of(vec![violation], &milestones, &history_of(records), &[happened])
+        Verdict::of(vec![violation], &milestones, records, &[happened])
     }
 
     fn is_early(withdrawn: Revision, package: &'static str, records: &[(Revision, bool)]) -> bool {
@@ -287,5 +304,20 @@ mod tests {
         let records = [(30, false), (OPENED, true), (70, true)];
         assert!(judged(edited(60), "antrea", &records).early.is_empty());
         assert_eq!(judged(edited(38), "antrea", &records).early.len(), 1);
+    }
+
+    #[test]
+    fn workers_have_a_gate_of_their_own() {
+        let written = || Event::WorkersWritten {
+            machine_deployment: "md".to_owned(),
+            version: "v1.36.3".to_owned(),
+        };
+        let is_early = |hook: &str| {
+            let records = gates_of(hook, &[(30, false), (OPENED, true)]);
+            let verdict = judged_at(written(), Some(35), Withdrawal::at(60), "antrea", &records);
+            !verdict.early.is_empty()
+        };
+        assert!(!is_early(BEFORE_WORKERS));
+        assert!(is_early(BEFORE_CONTROL_PLANE));
     }
 }

@@ -29,6 +29,8 @@ const MOST: usize = 5;
 /// One upgrade with its disturbances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
+    /// Seed of the run.
+    pub seed: u64,
     /// Number of the run.
     pub index: u64,
     /// Index in [`VERSIONS`] of the version before; the one after it is the target.
@@ -78,6 +80,7 @@ impl Plan {
             .collect();
         disturbances.sort_by_key(|planned| planned.after);
         Self {
+            seed,
             index,
             from,
             antrea,

@@ -1,4 +1,5 @@
-//! `target/soak/report.json`, whose fields are a contract, and `runs.json` beside it with what each run was.
+//! `target/soak/report.json`, whose fields are a contract, and `runs.json` beside it with what each run was. Of runs that are only reported
+//! both begin with `reported-`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::figures::{Lag, Quantiles};
+use super::plan::Plan;
 use super::run::Outcome;
 use crate::processes::run_directory::target_directory;
 use crate::stack::complaints::Complaints;
@@ -15,7 +17,7 @@ use crate::stack::complaints::Complaints;
 /// A soak in figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Seed of all plans.
+    /// Seed of the plans, the first where there are several.
     pub seed: u64,
     /// Upgrades made.
     pub runs: usize,
@@ -35,6 +37,8 @@ pub struct Report {
     pub leaks: usize,
     /// How often each disturbance happened.
     pub disturbances: BTreeMap<&'static str, usize>,
+    /// How often each did not, because the object that it disturbs was not there.
+    pub absent: BTreeMap<&'static str, usize>,
     /// Seconds from the last proof to the write of the version.
     pub release_lag: Quantiles,
 }
@@ -42,9 +46,14 @@ pub struct Report {
 impl Report {
     /// The figures of runs that are over.
     pub(super) fn of(seed: u64, outcomes: &[Outcome], complaints: &Complaints) -> Self {
-        let mut disturbances = BTreeMap::new();
+        let (mut disturbances, mut absent) = (BTreeMap::new(), BTreeMap::new());
         for happened in outcomes.iter().flat_map(|outcome| &outcome.happened) {
-            *disturbances.entry(happened.kind).or_default() += 1;
+            let counted = if happened.absent {
+                &mut absent
+            } else {
+                &mut disturbances
+            };
+            *counted.entry(happened.kind).or_default() += 1;
         }
         Self {
             seed,
@@ -63,6 +72,7 @@ impl Report {
             panics: complaints.logs.panics.len(),
             leaks: complaints.logs.leaks.len(),
             disturbances,
+            absent,
             release_lag: lags(outcomes, |lag| lag.since_proof),
         }
     }
@@ -86,20 +96,40 @@ pub(super) fn lags(outcomes: &[Outcome], which: impl Fn(Lag) -> f64) -> Quantile
     Quantiles::of(outcomes.iter().filter_map(|outcome| outcome.lag).map(which))
 }
 
+/// Which runs a report is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Those that decide whether the soak passes.
+    Judged,
+    /// Those that are only reported.
+    Reported,
+}
+
+impl Of {
+    /// What the names of its files begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Judged => "",
+            Self::Reported => "reported-",
+        }
+    }
+}
+
 /// Writes both files and returns where the report is.
-pub(super) fn write(report: &Report, outcomes: &[Outcome]) -> Result<PathBuf> {
+pub(super) fn write(of: Of, report: &Report, outcomes: &[Outcome]) -> Result<PathBuf> {
     let target = target_directory().context("the soak does not run from Cargo's target directory")?;
     let directory = target.join("soak");
     std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     let put = |name: &str, content: &Value| {
-        let path = directory.join(name);
+        let path = directory.join(format!("{}{name}", of.prefix()));
         std::fs::write(&path, format!("{content:#}\n"))
             .with_context(|| format!("write {}", path.display()))?;
         Ok::<_, anyhow::Error>(path)
     };
     for outcome in outcomes {
         if let Some(evidence) = &outcome.evidence {
-            put(&format!("run-{}.json", outcome.plan.index), evidence)?;
+            let Plan { seed, index, .. } = outcome.plan;
+            put(&format!("run-{seed}-{index}.json"), evidence)?;
         }
     }
     put(
@@ -124,6 +154,7 @@ fn details(outcome: &Outcome) -> Value {
         violations.iter().map(ToString::to_string).collect()
     };
     json!({
+        "seed": plan.seed,
         "run": plan.index,
         "plan": plan.to_string(),
         "early": text(&verdict.early),
@@ -138,8 +169,11 @@ fn details(outcome: &Outcome) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
     use crate::processes::log_search::Found;
+    use crate::soak::act::Happened;
 
     fn report(complaints: &Complaints) -> Report {
         Report {
@@ -194,5 +228,30 @@ mod tests {
         assert!(with(|report| report.overtaken = 1));
         assert!(!with(|report| report.early_releases = 1));
         assert!(!with(|report| report.stuck = 1));
+    }
+
+    #[test]
+    fn what_found_no_object_did_not_happen() {
+        let happened = |kind, absent| Happened {
+            kind,
+            package: None,
+            absent,
+            withdrawals: Vec::new(),
+            began: Timestamp::UNIX_EPOCH,
+            ended: Timestamp::UNIX_EPOCH,
+            ended_at: 1,
+        };
+        let all = [
+            happened("app-paused", true),
+            happened("app-paused", false),
+            happened("app-canceled", true),
+        ];
+        let outcome = Outcome::of(Plan::of(7, 0), all.into());
+        let report = Report::of(7, &[outcome], &Complaints::default());
+        assert_eq!(report.disturbances, BTreeMap::from([("app-paused", 1)]));
+        assert_eq!(
+            report.absent,
+            BTreeMap::from([("app-canceled", 1), ("app-paused", 1)])
+        );
     }
 }

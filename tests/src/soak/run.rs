@@ -23,6 +23,9 @@ use crate::wait;
 /// How long an upgrade may take after everything is good again. Cluster API's own back-off after errors has to fit in.
 const PATIENCE: Duration = Duration::from_mins(4);
 
+/// Machines of the one MachineDeployment of each Cluster.
+pub(super) const WORKERS: u32 = 1;
+
 /// What runs share.
 pub(super) struct Stage {
     pub(super) scene: Scene,
@@ -47,6 +50,20 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// Nothing is known yet but this.
+    pub(super) fn of(plan: Plan, happened: Vec<Happened>) -> Self {
+        Self {
+            plan,
+            verdict: Verdict::default(),
+            stuck: None,
+            happened,
+            lag: None,
+            upgrade: Duration::ZERO,
+            total: Duration::ZERO,
+            evidence: None,
+        }
+    }
+
     pub(super) fn is_good(&self) -> bool {
         self.stuck.is_none() && self.verdict.early.is_empty()
     }
@@ -55,16 +72,7 @@ impl Outcome {
 /// Makes one run.
 pub(super) async fn perform(stage: &Stage, plan: Plan) -> Outcome {
     let began = Instant::now();
-    let mut outcome = Outcome {
-        plan,
-        verdict: Verdict::default(),
-        stuck: None,
-        happened: Vec::new(),
-        lag: None,
-        upgrade: Duration::ZERO,
-        total: Duration::ZERO,
-        evidence: None,
-    };
+    let mut outcome = Outcome::of(plan, Vec::new());
     if let Err(error) = upgrade(stage, &mut outcome).await {
         outcome.stuck = Some(format!("{error:#}"));
     }
@@ -81,7 +89,8 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
     let plan = outcome.plan.clone();
     let old = &releases[plan.from];
     let cluster = scene
-        .cluster(&format!("r{}", plan.index))
+        .cluster(&format!("r{}-{}", plan.seed, plan.index))
+        .workers(WORKERS)
         .at(old)
         .create()
         .await?;
