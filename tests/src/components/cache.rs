@@ -43,7 +43,8 @@ impl Cache {
     }
 }
 
-fn user_cache() -> Result<PathBuf> {
+/// Where programs keep what they may lose.
+pub(crate) fn user_cache() -> Result<PathBuf> {
     if let Some(chosen) = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from)
         && chosen.is_absolute()
     {

@@ -1,21 +1,20 @@
 //! Runs scenarios: `--list`, a filter by name, one plain line at the end.
 
+use std::cmp::Reverse;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::Parser;
-use futures::StreamExt as _;
-use futures::stream;
 
+use super::lanes::{self, Waiting};
+use super::ledger;
 use super::scene::Scene;
-use super::world::{Hooks, World};
-use crate::extension::Scope;
+use super::turns::{LANDINGS, Ledger, Turn};
 use crate::objects::Class;
-use crate::stack::complaints::Complaints;
 
 type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -30,16 +29,48 @@ pub struct Scenario {
     pub class: Class,
     /// Whether Cluster API asks Sluice about its namespace.
     pub asks_sluice: bool,
-    /// Whether it wants the machine for itself.
-    pub alone: bool,
-    /// Whether it takes too long to be run with every change.
-    pub long: bool,
+    /// What it shares with others.
+    pub place: Place,
+    /// When CI runs it.
+    pub when: When,
     /// Runs it.
     pub run: fn(Scene) -> Running,
 }
 
+/// What a scenario shares with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A stack with others beside it.
+    Shared,
+    /// A stack with others before and after it, because it ends what all share.
+    OwnStack,
+    /// Not even the machine.
+    Alone,
+}
+
+/// When CI runs a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// For each submission.
+    EachTime,
+    /// For one of ten submissions at least.
+    InTurn,
+    /// Only in the night.
+    Nightly,
+}
+
+impl Place {
+    pub(super) fn of(self) -> &'static str {
+        match self {
+            Self::Shared => "that many share",
+            Self::OwnStack => "of a lane",
+            Self::Alone => "for those that run alone",
+        }
+    }
+}
+
 impl Scenario {
-    /// A short scenario that runs beside others and has Sluice asked.
+    /// A scenario that runs beside others in its turn, and has Sluice asked.
     #[must_use]
     pub fn new(name: &'static str, proves: &'static str, run: fn(Scene) -> Running) -> Self {
         Self {
@@ -47,8 +78,8 @@ impl Scenario {
             proves,
             class: Class::default(),
             asks_sluice: true,
-            alone: false,
-            long: false,
+            place: Place::Shared,
+            when: When::InTurn,
             run,
         }
     }
@@ -60,17 +91,31 @@ impl Scenario {
         self
     }
 
-    /// Wants the machine and everything that scenarios share for itself.
+    /// Ends or stops what scenarios share, so it has a stack of its own.
     #[must_use]
-    pub fn alone(mut self) -> Self {
-        self.alone = true;
+    pub fn own_stack(mut self) -> Self {
+        self.place = Place::OwnStack;
         self
     }
 
-    /// Takes too long to be run with every change.
+    /// Wants the machine for itself.
     #[must_use]
-    pub fn long(mut self) -> Self {
-        self.long = true;
+    pub fn alone(mut self) -> Self {
+        self.place = Place::Alone;
+        self
+    }
+
+    /// Runs for each submission.
+    #[must_use]
+    pub fn each_time(mut self) -> Self {
+        self.when = When::EachTime;
+        self
+    }
+
+    /// Runs in the night only.
+    #[must_use]
+    pub fn nightly(mut self) -> Self {
+        self.when = When::Nightly;
         self
     }
 
@@ -92,15 +137,27 @@ struct Arguments {
     /// Lists the scenarios and what each proves.
     #[arg(long)]
     list: bool,
-    /// Leaves out those that take long.
-    #[arg(long, conflicts_with = "long_half")]
-    short: bool,
-    /// Of those that take long the even ones (0) or the odd ones (1), and no others.
-    #[arg(long, value_name = "HALF", value_parser = clap::value_parser!(u8).range(0..=1))]
-    long_half: Option<u8>,
-    /// How many scenarios run side by side.
+    /// Only those that run for each submission.
+    #[arg(long, conflicts_with = "in_turn")]
+    each_time: bool,
+    /// Only those that take turns, and of these the ones that passed longest ago.
+    #[arg(long)]
+    in_turn: bool,
+    /// With `--in-turn`: so many seconds after the beginning no other one is begun, but for those that are due.
+    #[arg(long, value_name = "SECONDS", default_value_t = 240)]
+    budget: u64,
+    /// Notes what passes at this commit, for turns to come.
+    #[arg(long, value_name = "COMMIT")]
+    landing: Option<String>,
+    /// Where that is noted; by default in the user's cache directory.
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// How many scenarios run side by side on the stack that they share.
     #[arg(long, default_value_t = 4)]
     jobs: usize,
+    /// How many that need a stack of their own run beside them.
+    #[arg(long, default_value_t = 2)]
+    lanes: usize,
     // What cargo and test runners pass to every test program.
     #[arg(long, hide = true)]
     nocapture: bool,
@@ -116,33 +173,25 @@ struct Arguments {
 #[must_use]
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let arguments = Arguments::parse();
-    let mut chosen: Vec<Scenario> = scenarios
+    let chosen: Vec<Scenario> = scenarios
         .iter()
-        .filter(|scenario| arguments.chooses(scenario.name) && !(arguments.short && scenario.long))
+        .filter(|scenario| arguments.chooses(scenario))
         .cloned()
         .collect();
-    if let Some(wanted) = arguments.long_half {
-        let others = leave_half(&mut chosen, wanted);
-        say(&format!(
-            "half {wanted} of the scenarios that take long: {}",
-            names(&chosen)
-        ));
-        say(&format!("left to half {}: {}", 1 - wanted, names(&others)));
-    }
-    if arguments.list {
-        for scenario in &chosen {
-            say(&format!("{:<28} {}", scenario.name, scenario.proves));
-        }
-        return ExitCode::SUCCESS;
-    }
     if chosen.is_empty() {
         say(&format!("no scenario is chosen by {:?}", arguments.names));
         return ExitCode::FAILURE;
     }
+    if arguments.list {
+        for scenario in &chosen {
+            say(&format!("{:<36} {}", scenario.name, scenario.proves));
+        }
+        return ExitCode::SUCCESS;
+    }
     log();
-    match runtime().and_then(|runtime| runtime.block_on(run(chosen, arguments.jobs.max(1)))) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+    match run(&arguments, chosen) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             say(&format!("the stack failed: {error:#}"));
             ExitCode::FAILURE
@@ -151,141 +200,91 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
 }
 
 impl Arguments {
-    fn chooses(&self, scenario: &str) -> bool {
-        self.names.is_empty()
-            || self.names.iter().any(|name| {
+    fn chooses(&self, scenario: &Scenario) -> bool {
+        let when = match (self.each_time, self.in_turn) {
+            (true, _) => scenario.when == When::EachTime,
+            (_, true) => scenario.when == When::InTurn,
+            _ => true,
+        };
+        let name = scenario.name;
+        when && (self.names.is_empty()
+            || self.names.iter().any(|wanted| {
                 if self.exact {
-                    scenario == name
+                    name == wanted
                 } else {
-                    scenario.contains(name.as_str())
+                    name.contains(wanted.as_str())
                 }
-            })
+            }))
+    }
+
+    fn ledger(&self) -> Result<PathBuf> {
+        self.ledger.clone().map_or_else(ledger::path, Ok)
     }
 }
 
-/// Leaves one half of the scenarios that take long, and returns the other one.
-///
-/// Those that run alone and those that run beside others are dealt out one by one, each in their order, so that both halves
-/// take about as long.
-fn leave_half(chosen: &mut Vec<Scenario>, wanted: u8) -> Vec<Scenario> {
-    let mut seen = [0_u8; 2];
-    let (mine, others) = std::mem::take(chosen)
-        .into_iter()
-        .filter(|scenario| scenario.long)
-        .partition(|scenario| {
-            let dealt = &mut seen[usize::from(scenario.alone)];
-            *dealt ^= 1;
-            // Those that run alone begin with the other half.
-            (*dealt ^ 1) ^ u8::from(scenario.alone) == wanted
-        });
-    *chosen = mine;
-    others
+/// Runs the scenarios, and notes which passed; whether none failed.
+fn run(arguments: &Arguments, chosen: Vec<Scenario>) -> Result<bool> {
+    let names: Vec<&str> = chosen.iter().map(|scenario| scenario.name).collect();
+    let landing = arguments.landing.as_deref().filter(|commit| !commit.is_empty());
+    let ledger = match landing {
+        Some(landing) => ledger::note(&arguments.ledger()?, landing, &[])?,
+        None => Ledger::default(),
+    };
+    let chosen: Vec<(Scenario, Option<Turn>)> = if arguments.in_turn {
+        let turns = ledger.turns(names.iter().copied(), landing.unwrap_or_default());
+        say_turns(&turns);
+        by_turn(&chosen, turns)
+    } else {
+        let mut chosen = chosen;
+        // The longest first, so that others run beside it.
+        chosen.sort_by_key(|scenario| Reverse(ledger.took(scenario.name)));
+        chosen.into_iter().map(|scenario| (scenario, None)).collect()
+    };
+    let waiting = Waiting::new(chosen, Duration::from_secs(arguments.budget));
+    let (jobs, lanes) = (arguments.jobs.max(1), arguments.lanes.max(1));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(lanes::run(&waiting, jobs, lanes))?;
+    if let Some(landing) = landing {
+        let ledger = ledger::note(&arguments.ledger()?, landing, &ended.passed)?;
+        if arguments.in_turn {
+            say(&format!("left for another time: {}", waiting.left().join(", ")));
+            let overdue = ledger.overdue(names.iter().copied());
+            say(&format!(
+                "overdue, not passed within {LANDINGS} landings: {}",
+                if overdue.is_empty() {
+                    "none".to_owned()
+                } else {
+                    overdue.join(", ")
+                }
+            ));
+        }
+    }
+    say(&format!("{} passed, {} failed", ended.passed.len(), ended.failed));
+    Ok(ended.failed == 0)
 }
 
-fn names(scenarios: &[Scenario]) -> String {
-    let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
-    names.join(", ")
+/// Scenarios in the order of their turns.
+fn by_turn(scenarios: &[Scenario], turns: Vec<Turn>) -> Vec<(Scenario, Option<Turn>)> {
+    let of = |turn: Turn| {
+        let scenario = scenarios.iter().find(|scenario| scenario.name == turn.name)?;
+        Some((scenario.clone(), Some(turn)))
+    };
+    turns.into_iter().filter_map(of).collect()
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
-}
-
-/// Runs the scenarios; returns how many failed.
-async fn run(scenarios: Vec<Scenario>, jobs: usize) -> Result<usize> {
-    let asked: Vec<String> = scenarios
+fn say_turns(turns: &[Turn]) {
+    let list: Vec<String> = turns
         .iter()
-        .filter(|scenario| scenario.asks_sluice)
-        .map(|scenario| scenario.name.to_owned())
+        .map(|turn| {
+            let age = turn.age.map_or_else(|| "?".to_owned(), |age| age.to_string());
+            let due = if turn.due { ", due" } else { "" };
+            format!("{} ({age}{due})", turn.name)
+        })
         .collect();
-    say(&format!("{} scenarios, starting the stack", scenarios.len()));
-    let began = Instant::now();
-    let hooks = if asked.is_empty() {
-        Hooks::Absent
-    } else {
-        Hooks::AskedAbout(Scope::Namespaces(asked))
-    };
-    let world = World::start("scenarios", &hooks).await?;
     say(&format!(
-        "the stack is ready after {:.1} s",
-        began.elapsed().as_secs_f64()
+        "in turn, with the landings since each passed: {}",
+        list.join(", ")
     ));
-
-    let total = scenarios.len();
-    let (alone, together): (Vec<Scenario>, Vec<Scenario>) =
-        scenarios.into_iter().partition(|scenario| scenario.alone);
-    let mut failed = stream::iter(together)
-        .map(|scenario| perform(world.clone(), scenario))
-        .buffer_unordered(jobs)
-        .filter(|passed| std::future::ready(!passed))
-        .count()
-        .await;
-    for scenario in alone {
-        failed += usize::from(!perform(world.clone(), scenario).await);
-    }
-
-    let directory = world.stack().core().directory();
-    let complaints = Complaints::of(directory)?;
-    for complaint in complaints.lines() {
-        say(&complaint);
-    }
-    failed += usize::from(failed == 0 && !complaints.is_empty());
-    if failed > 0 {
-        let kept = directory.keep_logs("scenarios");
-        say(&format!("logs are kept in {}", kept.display()));
-    }
-    world.stop().await?;
-    say(&format!(
-        "{} passed, {failed} failed",
-        total.saturating_sub(failed)
-    ));
-    Ok(failed)
-}
-
-/// Runs one scenario, then has the observer judge it; tells how it went. A panic is a failure like any other.
-async fn perform(world: Arc<World>, scenario: Scenario) -> bool {
-    let began = Instant::now();
-    say(&format!("start {:<26} {}", scenario.name, scenario.proves));
-    let outcome = match Scene::open(&world, scenario.name, &scenario.class).await {
-        Ok(scene) => {
-            let outcome = tokio::spawn((scenario.run)(scene.clone()))
-                .await
-                .unwrap_or_else(|panic| Err(anyhow!("{panic}")));
-            finish(&scene, &scenario, outcome).await
-        }
-        Err(error) => Err(error.context("prepare the scenario")),
-    };
-    let after = format!("{:.1} s", began.elapsed().as_secs_f64());
-    match &outcome {
-        Ok(()) => say(&format!(
-            "{} {:<26} {after:>8}",
-            paint("ok   ", 32),
-            scenario.name
-        )),
-        Err(error) => {
-            say(&format!(
-                "{} {:<26} {after:>8}",
-                paint("FAIL ", 31),
-                scenario.name
-            ));
-            say(&format!(
-                "      {}",
-                format!("{error:#}").replace('\n', "\n      ")
-            ));
-        }
-    }
-    outcome.is_ok()
-}
-
-async fn finish(scene: &Scene, scenario: &Scenario, outcome: Result<()>) -> Result<()> {
-    let judged = if scenario.asks_sluice {
-        scene.in_order().await
-    } else {
-        // Its clusters roll on their own; the scenario itself asks the observer.
-        scene.world().observer().check()
-    };
-    let closed = scene.close().await;
-    outcome.and(judged).and(closed)
 }
 
 fn log() {
@@ -298,7 +297,7 @@ fn log() {
     drop(subscriber.try_init());
 }
 
-fn paint(text: &str, colour: u8) -> String {
+pub(super) fn paint(text: &str, colour: u8) -> String {
     if std::io::stdout().is_terminal() {
         format!("\u{1b}[{colour}m{text}\u{1b}[0m")
     } else {
@@ -306,7 +305,7 @@ fn paint(text: &str, colour: u8) -> String {
     }
 }
 
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     // The reader is gone: nothing to do about it.
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
@@ -314,32 +313,3 @@ fn say(line: &str) {
 
 /// Time that most waits of scenarios get; generous, for a machine that does other things too.
 pub const PATIENCE: Duration = Duration::from_mins(4);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scenario(name: &'static str) -> Scenario {
-        Scenario::new(name, "", |_| Box::pin(std::future::ready(Ok(()))))
-    }
-
-    #[test]
-    fn every_long_scenario_is_in_one_half() {
-        let all = [
-            scenario("short"),
-            scenario("a").long(),
-            scenario("x").long().alone(),
-            scenario("b").long(),
-            scenario("alone").alone(),
-            scenario("y").long().alone(),
-            scenario("c").long(),
-        ];
-        let half = |wanted| {
-            let mut chosen = all.to_vec();
-            let others = leave_half(&mut chosen, wanted);
-            (names(&chosen), names(&others))
-        };
-        assert_eq!(half(0), ("a, y, c".to_owned(), "x, b".to_owned()));
-        assert_eq!(half(1), ("x, b".to_owned(), "a, y, c".to_owned()));
-    }
-}

@@ -73,18 +73,6 @@ pub fn kept_pace(alone: Duration, measured: Duration, factor: f64) -> Result<()>
     Ok(())
 }
 
-/// Fails unless `measured` is at least `factor` times as long as `alone`.
-pub fn lasted(alone: Duration, measured: Duration, factor: u32) -> Result<()> {
-    ensure!(!alone.is_zero(), "nothing was measured to compare with");
-    ensure!(
-        measured >= alone * factor,
-        "it lasted {:.1} s, less than {factor} times the {:.1} s that it takes otherwise",
-        measured.as_secs_f64(),
-        alone.as_secs_f64()
-    );
-    Ok(())
-}
-
 /// Fails if any milestone between two revisions is one that must not be there.
 pub fn none_between(
     milestones: &[Milestone],
@@ -153,9 +141,6 @@ mod tests {
         assert!(kept_pace(seconds(100), seconds(140), 1.5).is_ok());
         assert!(kept_pace(seconds(100), seconds(160), 1.5).is_err());
         assert!(kept_pace(Duration::ZERO, seconds(1), 1.5).is_err());
-        assert!(lasted(seconds(10), seconds(50), 5).is_ok());
-        assert!(lasted(seconds(10), seconds(49), 5).is_err());
-        assert!(lasted(Duration::ZERO, seconds(49), 5).is_err());
     }
 
     #[test]

@@ -20,8 +20,7 @@ pub(crate) fn interrupted() -> Scenario {
         "readiness Applied: kapp-controller is killed while it waits for a DaemonSet that never finishes; the steps of that run do not count for the next values, whose own run does",
         |scene| Box::pin(run(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 fn release(scene: &Scene, kubernetes: &str, version: &str, file: &SlowFile) -> Result<Release> {

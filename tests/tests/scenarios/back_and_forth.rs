@@ -16,7 +16,6 @@ pub(crate) fn scenario() -> Scenario {
         "a target moved back and forth, a second bump while held, a label that is gone for a while: never lost, never early",
         |scene| Box::pin(run(scene)),
     )
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -15,7 +15,6 @@ pub(crate) fn edited() -> Scenario {
         "another package version and policy in mid-hold and in the second before the release: it waits for what is asked for now",
         |scene| Box::pin(run_edited(scene)),
     )
-    .long()
 }
 
 async fn run_edited(scene: Scene) -> Result<()> {
@@ -82,7 +81,6 @@ pub(crate) fn deleted() -> Scenario {
         "the ClusterBootstrap is forced away in mid-hold: it is made again, and nothing is released meanwhile",
         |scene| Box::pin(run_deleted(scene)),
     )
-    .long()
 }
 
 async fn run_deleted(scene: Scene) -> Result<()> {

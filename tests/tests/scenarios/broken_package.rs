@@ -14,6 +14,7 @@ pub(crate) fn scenario() -> Scenario {
         "a package with a broken template holds its Cluster with a visible reason, no other Cluster; a corrected Package releases it",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -20,8 +20,7 @@ pub(crate) fn scenario() -> Scenario {
         ..Class::default()
     })
     // The release of the step between is found by its Kubernetes version: no other of that version may exist.
-    .alone()
-    .long()
+    .own_stack()
 }
 
 pub(crate) fn workers_too() -> Scenario {
@@ -34,8 +33,7 @@ pub(crate) fn workers_too() -> Scenario {
         upgrade_plan: Some(Planner::handler("worker-hops")),
         ..Class::default()
     })
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run(scene: Scene) -> Result<()> {

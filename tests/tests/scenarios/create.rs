@@ -14,6 +14,7 @@ pub(crate) fn scenario() -> Scenario {
         "a new Cluster gets its ClusterBootstrap first and its packages once the control plane is initialized",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -27,8 +27,7 @@ pub(crate) fn scenario() -> Scenario {
         "Sluice dies before and after each of its writes while a Cluster is created, upgraded and deleted: it ends as an undisturbed one",
         |scene| Box::pin(run(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -13,7 +13,6 @@ pub(crate) fn scenario() -> Scenario {
         "deletion in mid-hold, with its dependents first, of a paused Cluster and of one created again under its name: always finishes",
         |scene| Box::pin(run(scene)),
     )
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {
@@ -64,8 +63,7 @@ pub(crate) fn of_namespace() -> Scenario {
         "a namespace is deleted with a held Cluster in it, while the leader is away for a moment: both go",
         |scene| Box::pin(run_namespace(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run_namespace(scene: Scene) -> Result<()> {

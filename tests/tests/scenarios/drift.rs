@@ -17,6 +17,7 @@ use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::wait;
 
 use crate::common::{REFUSED, Refusal, is_completed, is_deployed, metrics, record_says, releases};
+use crate::package_edited::{marker, proven};
 
 /// `--sync-period`; kapp-controller takes none that is shorter.
 const PERIOD: &str = "30s";
@@ -30,11 +31,10 @@ const BY_HAND: &str = "by-hand";
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "drift",
-        "on a settled cluster a PackageInstall is deleted, values are edited, a package fails later: each is seen within a sync period and healed",
+        "on a settled cluster a Package is edited in place, a PackageInstall is deleted, values are edited, a package fails later: each is seen within a sync period, and deployed or healed",
         |scene| Box::pin(run(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run(scene: Scene) -> Result<()> {
@@ -57,6 +57,7 @@ async fn run(scene: Scene) -> Result<()> {
         began: world.observer().catch_up().await?,
     };
     drifting.follows_the_period().await?;
+    drifting.package_edited().await?;
     drifting.deleted().await?;
     drifting.values_replaced().await?;
     drifting.values_of_another_secret().await?;
@@ -88,6 +89,21 @@ impl Drifting<'_> {
                 }
             })
             .await?;
+        self.is_healthy().await
+    }
+
+    /// The Package says something else at the same version.
+    async fn package_edited(&self) -> Result<()> {
+        let since = self.now().await?;
+        let edited = self.package.clone().object(marker());
+        self.cluster.scene().apply(&[edited.package()]).await?;
+        let workload = self.cluster.workload()?.api.admin_client();
+        let configs = Api::<ConfigMap>::namespaced(workload, NAMESPACE);
+        wait::until("the edited Package to be deployed", SEEN, || async {
+            configs.get("edited").await.map(drop).map_err(Into::into)
+        })
+        .await?;
+        proven(self.cluster, "1.0.0", since).await?;
         self.is_healthy().await
     }
 

@@ -40,7 +40,6 @@ pub(crate) fn scenario() -> Scenario {
         "sixteen packages bumped at once in five clusters, twice: no release while an App still works on the new version",
         |scene| Box::pin(run(scene)),
     )
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -26,8 +26,7 @@ pub(crate) fn scenario() -> Scenario {
         "the leader is stopped with a write on its way, another one proves a newer edit, then the write arrives: nothing is reverted, and the old leader ends",
         |scene| Box::pin(frozen(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn frozen(scene: Scene) -> Result<()> {

@@ -34,8 +34,8 @@ pub(crate) fn killed() -> Scenario {
         },
         ..Class::default()
     })
-    .alone()
-    .long()
+    .own_stack()
+    .each_time()
 }
 
 async fn run_killed(scene: Scene) -> Result<()> {
@@ -67,7 +67,6 @@ pub(crate) fn outage() -> Scenario {
         |scene| Box::pin(run_outage(scene)),
     )
     .alone()
-    .long()
 }
 
 async fn run_outage(scene: Scene) -> Result<()> {

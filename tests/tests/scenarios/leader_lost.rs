@@ -12,8 +12,7 @@ pub(crate) fn scenario() -> Scenario {
         "the leader is killed in mid-hold, the next one is stopped while the last package gets ready: nothing is early, and the other replica releases",
         |scene| Box::pin(run(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -132,7 +132,6 @@ pub(crate) fn labelled() -> Scenario {
         "the label of a release marked legacy does not pass the gate; without label and ClusterBootstrap the Cluster leaves",
         |scene| Box::pin(run_labelled(scene)),
     )
-    .long()
 }
 
 async fn run_labelled(scene: Scene) -> Result<()> {

@@ -11,6 +11,7 @@ pub(crate) fn scenario() -> Scenario {
         "the control plane waits for the slowest package, workers for new proof on the new control plane; the Cluster says what is waited for",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -12,7 +12,6 @@ pub(crate) fn scenario() -> Scenario {
         "UIDs and status are lost as in a move, at rest and in mid-hold: all PackageInstalls and Apps stay the very same objects, no early release",
         |scene| Box::pin(run(scene)),
     )
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -27,7 +27,6 @@ pub(crate) fn scenario() -> Scenario {
         "values, Package, role and binding of a package are deleted or edited in mid-hold: each is restored before its next proof, and the upgrade goes on",
         |scene| Box::pin(run(scene)),
     )
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

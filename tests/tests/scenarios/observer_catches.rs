@@ -11,6 +11,7 @@ pub(crate) fn scenario() -> Scenario {
         |scene| Box::pin(run(scene)),
     )
     .without_sluice()
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -13,6 +13,7 @@ pub(crate) fn scenario() -> Scenario {
         "the version before its label holds, the label before its version changes nothing, the same manifest again neither",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, WatchEvent, WatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use sluice_tests::extension::{Replica, Settings};
 use sluice_tests::objects::packages::NAMESPACE;
 use sluice_tests::observer::{Event, Revision};
 use sluice_tests::requests::apply::apply_all;
@@ -19,47 +17,10 @@ use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use crate::common::{MidHold, REFUSED, Refusal, is_completed, is_deployed, metrics, record_says, releases};
-
-pub(crate) fn settled() -> Scenario {
-    Scenario::new(
-        "package-edited-settled",
-        "a Package edited in place at its version reaches a settled cluster within a sync period",
-        |scene| Box::pin(run_settled(scene)),
-    )
-    .alone()
-}
-
-async fn run_settled(scene: Scene) -> Result<()> {
-    let (old, _) = releases(&scene).await?;
-    let cluster = scene.cluster("one").create_settled(&old).await?;
-    is_completed(&cluster).await?;
-    // Within a sync period, so with an extension whose period is short.
-    let world = scene.world();
-    world.extension()?.kill().await?;
-    let hasty = Settings {
-        sync_period: "20s".to_owned(),
-        ..Settings::new("package-edited")
-    };
-    let hasty = Replica::start(world.stack(), hasty).await?;
-
-    let since = world.observer().catch_up().await?;
-    scene
-        .apply(&[metrics(&scene, "1.0.0").object(marker()).package()])
-        .await?;
-    let configs: Api<ConfigMap> = Api::namespaced(cluster.workload()?.api.admin_client(), NAMESPACE);
-    wait::until("the edited Package to be deployed", PATIENCE, || async {
-        configs.get("edited").await.map(drop).map_err(Into::into)
-    })
-    .await?;
-    proven(&cluster, "1.0.0", since).await?;
-    record_says(&cluster, "metrics", "Ready").await?;
-    hasty.kill().await?;
-    world.extension()?.restart().await
-}
+use crate::common::{MidHold, REFUSED, Refusal, is_deployed, metrics, record_says};
 
 /// What an edit adds to a Package.
-fn marker() -> Value {
+pub(crate) fn marker() -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -73,6 +34,7 @@ pub(crate) fn held_back() -> Scenario {
         "a Package edited in place at its version in mid-hold: the gate does not open before the new content is deployed",
         |scene| Box::pin(run_held_back(scene)),
     )
+    .each_time()
 }
 
 /// All that is missing arrives while nothing may be written, so one pass finds the edit and the last proof.
@@ -110,6 +72,7 @@ pub(crate) fn on_the_workload() -> Scenario {
         "the copy of a Package edited on the workload and put back: the gate does not open for the App that was made from the edit",
         |scene| Box::pin(run_on_the_workload(scene)),
     )
+    .each_time()
 }
 
 /// The edit is deployed while Sluice may write nothing, so all is proven when Sluice finds it.
@@ -240,7 +203,8 @@ async fn is_waited_for(cluster: &Cluster) -> Result<()> {
         .await
 }
 
-async fn proven(cluster: &Cluster, wanted: &str, since: Revision) -> Result<Revision> {
+/// Waits until metrics has a proof at this version that is newer than `since`.
+pub(crate) async fn proven(cluster: &Cluster, wanted: &str, since: Revision) -> Result<Revision> {
     let what = format!("metrics {wanted} to be proven");
     let milestone = cluster
         .milestone(&what, PATIENCE, since, |event| {

@@ -22,8 +22,7 @@ pub(crate) fn stopped() -> Scenario {
         "a package paused or cancelled by hand is no proof, whatever its conditions say, also after the extension was killed",
         |scene| Box::pin(run_stopped(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run_stopped(scene: Scene) -> Result<()> {
@@ -89,7 +88,8 @@ pub(crate) fn values() -> Scenario {
         "new values at an unchanged package version wait for their own deploy, also across a kill of the extension",
         |scene| Box::pin(run_values(scene)),
     )
-    .alone()
+    .own_stack()
+    .each_time()
 }
 
 async fn run_values(scene: Scene) -> Result<()> {
@@ -131,17 +131,18 @@ async fn run_values(scene: Scene) -> Result<()> {
 /// Revision at which the new values were deployed; waits for it.
 async fn deployed(cluster: &Cluster, metrics: &TestPackage) -> Result<Revision> {
     let what = "metrics to be deployed with its new values";
-    sluice_tests::wait::until(what, PATIENCE, || async {
+    // The API server is being replaced meanwhile.
+    let deployed = sluice_tests::wait::until(what, PATIENCE, || async {
         let echoed = cluster.echoed(metrics).await?;
         if is_green(&echoed) {
-            Ok(())
+            // kapp writes the ConfigMap only when its content changes: later runs leave it as it is.
+            Ok(cluster.deployed_at(metrics).await?)
         } else {
             sluice_tests::wait::not_yet(echoed)
         }
     })
     .await?;
-    // kapp writes the ConfigMap only when its content changes: later runs leave it as it is.
-    cluster.deployed_at(metrics).await
+    Ok(deployed)
 }
 
 fn is_green(echoed: &Value) -> bool {

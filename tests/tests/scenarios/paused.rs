@@ -17,7 +17,6 @@ pub(crate) fn scenario() -> Scenario {
         "a paused Cluster or ClusterBootstrap, and somebody's hook annotation, stop all writes; nobody but their owner takes them back",
         |scene| Box::pin(run(scene)),
     )
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

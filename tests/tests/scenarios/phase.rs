@@ -13,6 +13,7 @@ pub(crate) fn scenario() -> Scenario {
         "a package of phase AfterControlPlane does not hold the control plane, and holds the workers until it has proof there",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

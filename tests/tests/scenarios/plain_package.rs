@@ -12,6 +12,7 @@ pub(crate) fn scenario() -> Scenario {
         "a package whose App does not depend on values is deployed again on the new control plane before workers roll",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -24,6 +24,7 @@ pub(crate) fn merge_that_fails() -> Scenario {
         "the values of a package that the new release adds are missing, then the annotation that says the release is lost: held, and nothing is taken for merged",
         |scene| Box::pin(run_merge_that_fails(scene)),
     )
+    .each_time()
 }
 
 async fn run_merge_that_fails(scene: Scene) -> Result<()> {
@@ -78,6 +79,7 @@ pub(crate) fn old_manifest() -> Scenario {
         "packages of the old release are put back into the ClusterBootstrap in mid-hold: held although all of them run, until they are raised",
         |scene| Box::pin(run_old_manifest(scene)),
     )
+    .each_time()
 }
 
 async fn run_old_manifest(scene: Scene) -> Result<()> {
@@ -131,7 +133,6 @@ pub(crate) fn kept_package() -> Scenario {
         "a package that is kept at its version by annotation does not follow the release and holds nothing; an annotation that cannot be read does",
         |scene| Box::pin(run_kept_package(scene)),
     )
-    .long()
 }
 
 async fn run_kept_package(scene: Scene) -> Result<()> {

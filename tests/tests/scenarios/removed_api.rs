@@ -26,6 +26,7 @@ pub(crate) fn scenario() -> Scenario {
         runtime_config: BTreeMap::from([(VERSIONS[1].to_owned(), vec![format!("{REMOVED}=true")])]),
         ..Class::default()
     })
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

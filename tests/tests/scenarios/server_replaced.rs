@@ -13,7 +13,6 @@ pub(crate) fn scenario() -> Scenario {
         "an empty API server takes the place of the workload's in mid-hold, same address and credentials: everything is installed and proven there, then released",
         |scene| Box::pin(run(scene)),
     )
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

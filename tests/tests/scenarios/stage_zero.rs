@@ -27,6 +27,7 @@ pub(crate) fn scenario() -> Scenario {
         "a new kapp-controller is proven, its process another one with the arguments and settings of the new release, before any other package of the hop is touched; while it does not serve its API the Cluster says so",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {
@@ -147,8 +148,7 @@ pub(crate) fn restarted() -> Scenario {
         "the process of kapp-controller ends while it waits for a package: it is asked again long before its sync period is over, although leaders follow each other quickly",
         |scene| Box::pin(run_restarted(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run_restarted(scene: Scene) -> Result<()> {
@@ -177,8 +177,7 @@ pub(crate) fn installer_restarted() -> Scenario {
         "the management cluster's kapp-controller ends while it installs the one of a cluster: it is asked again long before its sync period is over",
         |scene| Box::pin(run_installer_restarted(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run_installer_restarted(scene: Scene) -> Result<()> {

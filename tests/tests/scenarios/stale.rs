@@ -109,7 +109,6 @@ pub(crate) fn idle() -> Scenario {
         "100 s in which nothing changes for one Cluster: a replica never takes its memory for too old",
         |scene| Box::pin(run_idle(scene, Duration::from_secs(100))),
     )
-    .long()
 }
 
 pub(crate) fn idle_for_long() -> Scenario {
@@ -118,8 +117,8 @@ pub(crate) fn idle_for_long() -> Scenario {
         "five minutes in which nothing changes: a replica never takes its memory for too old",
         |scene| Box::pin(run_idle(scene, Duration::from_mins(5))),
     )
-    .alone()
-    .long()
+    .own_stack()
+    .nightly()
 }
 
 async fn run_idle(scene: Scene, time: Duration) -> Result<()> {

@@ -16,8 +16,7 @@ pub(crate) fn scenario() -> Scenario {
         "all replicas and Cluster API start again while kapp-controller's API and a definition of ours are missing: Cluster API stays up, the upgrade is held, and goes on by itself",
         |scene| Box::pin(run(scene)),
     )
-    .alone()
-    .long()
+    .own_stack()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -31,7 +31,6 @@ pub(crate) fn scenario() -> Scenario {
         "a kind of somebody else gives a package its values; while its controller is away, an edit of it holds the upgrade",
         |scene| Box::pin(run(scene)),
     )
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

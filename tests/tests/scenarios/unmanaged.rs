@@ -13,7 +13,7 @@ pub(crate) fn scenario() -> Scenario {
         |scene| Box::pin(run(scene)),
     )
     .alone()
-    .long()
+    .nightly()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -13,7 +13,6 @@ pub(crate) fn silent() -> Scenario {
         "the workload API server is stopped in mid-hold: held for that reason, and the upgrade goes on when it is back",
         |scene| Box::pin(run_silent(scene)),
     )
-    .long()
 }
 
 async fn run_silent(scene: Scene) -> Result<()> {
@@ -36,7 +35,6 @@ pub(crate) fn frozen() -> Scenario {
         "the workload API server stops answering with its connections open: its Cluster is held for that reason, another one is upgraded meanwhile, and it goes on when the server does",
         |scene| Box::pin(run_frozen(scene)),
     )
-    .long()
 }
 
 async fn run_frozen(scene: Scene) -> Result<()> {
@@ -62,7 +60,6 @@ pub(crate) fn swapped() -> Scenario {
         "the kubeconfig leads to another API server in mid-hold: no proof is taken over to it",
         |scene| Box::pin(run_swapped(scene)),
     )
-    .long()
 }
 
 async fn run_swapped(scene: Scene) -> Result<()> {

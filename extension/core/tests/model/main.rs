@@ -27,7 +27,7 @@
 //! | back-and-forth | `target_moved_back_and_forth`, `target_moved_in_a_chain`, `a_label_that_is_taken_away` |
 //! | deletion, namespace-deletion | `a_cluster_that_is_deleted`, `a_cluster_that_is_made_again_under_its_name` |
 //! | moved | `a_cluster_that_is_moved`, `a_cluster_that_is_moved_in_a_chain_before_a_replica_sees_it`, `a_record_that_is_lost` |
-//! | only-workers, control-plane-unhealthy | any: a rollout that has not ended is a step that is not taken |
+//! | only-workers | any: a rollout that has not ended is a step that is not taken |
 //! | resync | `one_minor_with_failure_and_resync`, `chained_with_workers_at_every_step` |
 //! | twenty, unmanaged | none: every function here has the facts of one Cluster as its input, and shares nothing with another |
 //!

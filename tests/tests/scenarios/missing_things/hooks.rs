@@ -19,6 +19,7 @@ pub(crate) fn scenario() -> Scenario {
         "a hook for a Cluster that was never seen, has another UID or was edited since, and a replica that has read nothing yet: held until it is known",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -19,6 +19,7 @@ pub(crate) fn scenario() -> Scenario {
         "the kubeconfig Secret is missing, or holds exec, auth-provider, files or no check of the server: held with the reason, never used, and over by itself",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

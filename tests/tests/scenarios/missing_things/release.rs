@@ -16,6 +16,7 @@ pub(crate) fn scenario() -> Scenario {
         "release, template, Package or values are missing at the bump and in mid-hold, or come from two sources: held, with the reason in condition, event and hook message, and over by itself",
         |scene| Box::pin(run(scene)),
     )
+    .each_time()
 }
 
 async fn run(scene: Scene) -> Result<()> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_tests::sources::root;
 
-use crate::read;
+use super::read;
 
 /// Where paths in documents may begin.
 const BEGIN: [&str; 5] = ["", "extension", "extension/src", "extension/core/src", "crds/src"];

@@ -1,10 +1,9 @@
 //! The stack itself: stacks run side by side, their kapp-controllers really reconcile, an API server can be
 //! swapped.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{NAMESPACE, install};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -13,7 +12,6 @@ use sluice_tests::requests::apply;
 use sluice_tests::stack::apiserver::ApiServer;
 use sluice_tests::stack::{Options, Stack, StackCore};
 use sluice_tests::wait;
-use support::{NAMESPACE, install};
 
 /// Has kapp-controller deploy a ConfigMap.
 async fn say(client: &Client, said: &str) -> Result<()> {

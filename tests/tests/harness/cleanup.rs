@@ -2,8 +2,6 @@
 //!
 //! Each test runs this very test program again as the owner, and ends it; the owner is `stack_owner` below.
 
-mod support;
-
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Lines};
@@ -35,7 +33,7 @@ const ANNOUNCEMENT: &str = "stack in ";
 async fn stack_owner() -> Result<()> {
     let ending = std::env::var(ENDING).context("only the other tests run this one")?;
     let stack = Stack::start(Options::new("owner")).await?;
-    support::install(&stack.client(), &never_ready()).await?;
+    crate::support::install(&stack.client(), &never_ready()).await?;
     let directory = stack.core().directory();
     let kapp = wait::until(
         "kapp to run below the sidecar",
@@ -102,7 +100,7 @@ impl Owner {
         let mut words: Vec<OsString> = ["env", "--default-signal"].map(OsString::from).into();
         words.extend(prefix.iter().map(OsString::from));
         words.push(program.into());
-        words.extend(["stack_owner", "--exact", "--ignored", "--nocapture"].map(OsString::from));
+        words.extend(["cleanup::stack_owner", "--exact", "--ignored", "--nocapture"].map(OsString::from));
         let child = Command::new(&words[0])
             .args(&words[1..])
             .env(ENDING, ending)

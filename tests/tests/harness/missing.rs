@@ -30,7 +30,12 @@ async fn asks_for_the_programs() {
 fn told(programs: &Path, more: &[(&str, &str)]) -> Result<String> {
     let cache = tempfile::tempdir()?;
     let output = Command::new(env::current_exe()?)
-        .args(["asks_for_the_programs", "--exact", "--ignored", "--nocapture"])
+        .args([
+            "missing::asks_for_the_programs",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ])
         .env("PATH", programs)
         .env("XDG_CACHE_HOME", cache.path())
         .envs(more.iter().copied())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-#[path = "../examples/generate/files.rs"]
+#[path = "../../examples/generate/files.rs"]
 mod files;
 
 #[test]

@@ -1,0 +1,8 @@
+//! The definitions and the types that they are made from.
+
+mod contract;
+mod defaults;
+mod foreign;
+mod generated_yaml;
+mod kustomization;
+mod round_trip;

@@ -1,0 +1,4 @@
+//! Recordings of kapp-controller, replayed through the proof.
+
+mod interrupted;
+mod replay;

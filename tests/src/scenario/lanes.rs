@@ -1,0 +1,207 @@
+//! Scenarios side by side: many on one stack that they share, and beside it lanes, each with a stack of its own for one after the other.
+
+use std::iter;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use futures::future::{join, join_all};
+use futures::{StreamExt as _, stream};
+
+use super::runner::{Place, Scenario, paint, say};
+use super::scene::Scene;
+use super::turns::Turn;
+use super::world::{Hooks, World};
+use crate::extension::Scope;
+use crate::stack::complaints::Complaints;
+
+/// Scenarios that have not begun yet.
+pub(super) struct Waiting {
+    scenarios: Mutex<Vec<(Scenario, Option<Turn>)>>,
+    began: Instant,
+    budget: Duration,
+}
+
+impl Waiting {
+    /// Those without a turn are run in any case.
+    pub(super) fn new(scenarios: Vec<(Scenario, Option<Turn>)>, budget: Duration) -> Self {
+        Self {
+            scenarios: Mutex::new(scenarios),
+            began: Instant::now(),
+            budget,
+        }
+    }
+
+    /// The first one of a place that may begin now.
+    fn next(&self, place: Place) -> Option<Scenario> {
+        let elapsed = self.began.elapsed();
+        let may_begin = |turn: &Option<Turn>| {
+            let turn = turn.as_ref();
+            turn.is_none_or(|turn| turn.may_begin(elapsed, self.budget))
+        };
+        let mut waiting = self.scenarios.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = waiting
+            .iter()
+            .position(|(scenario, turn)| scenario.place == place && may_begin(turn))?;
+        Some(waiting.remove(next).0)
+    }
+
+    /// Cluster API asks Sluice about these namespaces.
+    fn asked(&self, place: Place, first: &Scenario) -> Hooks {
+        let waiting = self.scenarios.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = waiting.iter().map(|(scenario, _)| scenario);
+        let here = here.filter(|scenario| scenario.place == place);
+        let asked: Vec<String> = iter::once(first)
+            .chain(here)
+            .filter(|scenario| scenario.asks_sluice)
+            .map(|scenario| scenario.name.to_owned())
+            .collect();
+        if asked.is_empty() {
+            Hooks::Absent
+        } else {
+            Hooks::AskedAbout(Scope::Namespaces(asked))
+        }
+    }
+
+    /// The names of those that did not begin.
+    pub(super) fn left(&self) -> Vec<&'static str> {
+        let waiting = self.scenarios.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.iter().map(|(scenario, _)| scenario.name).collect()
+    }
+}
+
+/// What came of scenarios.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// Each with its time.
+    pub(super) passed: Vec<(&'static str, Duration)>,
+    pub(super) failed: usize,
+}
+
+impl Ended {
+    fn add(&mut self, more: Self) {
+        self.passed.extend(more.passed);
+        self.failed += more.failed;
+    }
+}
+
+/// Runs all that may begin: `jobs` at once on the stack that they share, beside so many `lanes`, and then those that are alone.
+pub(super) async fn run(waiting: &Waiting, jobs: usize, lanes: usize) -> Result<Ended> {
+    let lanes = join_all((0..lanes).map(|_| on_one_stack(waiting, Place::OwnStack, 1)));
+    let (shared, lanes) = join(on_one_stack(waiting, Place::Shared, jobs), lanes).await;
+    let mut ended = Ended::default();
+    for part in iter::once(shared).chain(lanes) {
+        ended.add(part?);
+    }
+    ended.add(on_one_stack(waiting, Place::Alone, 1).await?);
+    Ok(ended)
+}
+
+/// Starts a stack if there is a scenario for it, and runs scenarios of that place until none may begin any more.
+async fn on_one_stack(waiting: &Waiting, place: Place, jobs: usize) -> Result<Ended> {
+    let Some(first) = waiting.next(place) else {
+        return Ok(Ended::default());
+    };
+    let began = Instant::now();
+    let world = World::start("scenarios", &waiting.asked(place, &first)).await?;
+    say(&format!(
+        "the stack {} is ready after {:.1} s",
+        place.of(),
+        began.elapsed().as_secs_f64()
+    ));
+    let firsts = iter::once(Some(first)).chain(iter::repeat(None));
+    let all: Vec<Vec<(&'static str, Option<Duration>)>> = stream::iter(firsts.take(jobs))
+        .map(|first| one_after_the_other(&world, waiting, place, first))
+        .buffer_unordered(jobs)
+        .collect()
+        .await;
+
+    let mut ended = Ended::default();
+    for (name, took) in all.into_iter().flatten() {
+        match took {
+            Some(took) => ended.passed.push((name, took)),
+            None => ended.failed += 1,
+        }
+    }
+    let directory = world.stack().core().directory();
+    let complaints = Complaints::of(directory)?;
+    for complaint in complaints.lines() {
+        say(&complaint);
+    }
+    if ended.failed == 0 && !complaints.is_empty() {
+        // It may be of any of them.
+        ended = Ended {
+            passed: Vec::new(),
+            failed: 1,
+        };
+    }
+    if ended.failed > 0 {
+        let kept = directory.keep_logs("scenarios");
+        say(&format!("logs are kept in {}", kept.display()));
+    }
+    world.stop().await?;
+    Ok(ended)
+}
+
+/// Runs `first`, and then what is next; how long each took that passed.
+async fn one_after_the_other(
+    world: &Arc<World>,
+    waiting: &Waiting,
+    place: Place,
+    first: Option<Scenario>,
+) -> Vec<(&'static str, Option<Duration>)> {
+    let mut ended = Vec::new();
+    let mut next = first;
+    while let Some(scenario) = next.take().or_else(|| waiting.next(place)) {
+        let name = scenario.name;
+        ended.push((name, perform(world, scenario).await));
+    }
+    ended
+}
+
+/// Runs one scenario, then has the observer judge it; how long it took if it passed. A panic is a failure like any other.
+async fn perform(world: &Arc<World>, scenario: Scenario) -> Option<Duration> {
+    let began = Instant::now();
+    say(&format!("start {:<26} {}", scenario.name, scenario.proves));
+    let outcome = match Scene::open(world, scenario.name, &scenario.class).await {
+        Ok(scene) => {
+            let outcome = tokio::spawn((scenario.run)(scene.clone()))
+                .await
+                .unwrap_or_else(|panic| Err(anyhow!("{panic}")));
+            finish(&scene, &scenario, outcome).await
+        }
+        Err(error) => Err(error.context("prepare the scenario")),
+    };
+    let took = began.elapsed();
+    let after = format!("{:.1} s", took.as_secs_f64());
+    match &outcome {
+        Ok(()) => say(&format!(
+            "{} {:<26} {after:>8}",
+            paint("ok   ", 32),
+            scenario.name
+        )),
+        Err(error) => {
+            say(&format!(
+                "{} {:<26} {after:>8}",
+                paint("FAIL ", 31),
+                scenario.name
+            ));
+            say(&format!(
+                "      {}",
+                format!("{error:#}").replace('\n', "\n      ")
+            ));
+        }
+    }
+    outcome.is_ok().then_some(took)
+}
+
+async fn finish(scene: &Scene, scenario: &Scenario, outcome: Result<()>) -> Result<()> {
+    let judged = if scenario.asks_sluice {
+        scene.in_order().await
+    } else {
+        // Its clusters roll on their own; the scenario itself asks the observer.
+        scene.world().observer().check()
+    };
+    let closed = scene.close().await;
+    outcome.and(judged).and(closed)
+}

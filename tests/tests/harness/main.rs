@@ -1,0 +1,6 @@
+//! The harness itself: real components come up, and nothing stays behind. Nothing here judges the product.
+
+mod cleanup;
+mod missing;
+mod stack;
+mod support;

@@ -1,0 +1,6 @@
+//! Parts of the product on real components, without Clusters: definitions, the binary and its replicas, the election.
+
+mod crds;
+mod extension;
+mod leader;
+mod standby;
