@@ -5,7 +5,6 @@ NAME ?=
 RUNS ?= 10
 SEED ?=
 FIRST ?= 0
-HALF ?= 0
 SIZES ?= 100,1000,10000
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
