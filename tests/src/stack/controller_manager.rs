@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 
 use crate::processes::ports::Port;
 use crate::processes::probe::Probe;
@@ -27,7 +28,7 @@ const CONTROLLERS: [&str; 7] = [
 #[derive(Debug)]
 pub struct ControllerManager {
     _port: Port,
-    _process: Process,
+    process: Process,
 }
 
 impl ControllerManager {
@@ -66,9 +67,16 @@ impl ControllerManager {
         process
             .until("to be healthy", Duration::from_mins(2), || healthz.get())
             .await?;
-        Ok(Self {
-            _port: port,
-            _process: process,
-        })
+        Ok(Self { _port: port, process })
+    }
+
+    /// Stops it in mid-work, so that nothing is collected.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.signal(Signal::SIGSTOP)
+    }
+
+    /// Has it go on where it stood.
+    pub fn thaw(&self) -> Result<()> {
+        self.process.signal(Signal::SIGCONT)
     }
 }

@@ -104,7 +104,7 @@ pub struct Stack {
     cluster_api: ClusterApi,
     kapp_controller: Arc<KappController>,
     keeper: AbortHandle,
-    _controller_manager: ControllerManager,
+    controller_manager: ControllerManager,
     started_in: Duration,
 }
 
@@ -152,7 +152,7 @@ impl Stack {
             cluster_api,
             kapp_controller,
             keeper: tokio::spawn(async move { kept.keep_alive().await }).abort_handle(),
-            _controller_manager: controller_manager,
+            controller_manager,
             started_in: began.elapsed(),
         })
     }
@@ -179,6 +179,12 @@ impl Stack {
     #[must_use]
     pub fn cluster_api(&self) -> &ClusterApi {
         &self.cluster_api
+    }
+
+    /// The management cluster's kube-controller-manager.
+    #[must_use]
+    pub fn controller_manager(&self) -> &ControllerManager {
+        &self.controller_manager
     }
 
     /// The management cluster's kapp-controller.

@@ -8,6 +8,7 @@ mod chained;
 mod common;
 mod configured;
 mod create;
+mod created_again;
 mod deaths;
 mod deletion;
 mod drift;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         phase::scenario(),
         back_and_forth::scenario(),
         deletion::scenario(),
+        created_again::scenario(),
         workers::scenario(),
         resync::scenario(),
         unmanaged::scenario(),

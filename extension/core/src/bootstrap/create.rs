@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
-use super::{Catalogue, package_not_found};
+use super::{Catalogue, package_not_found, packages};
 use crate::{
     hold::{GateReason, Hold},
     names,
@@ -30,6 +30,24 @@ pub enum ValuesClone {
         /// Name of the Package object.
         package: String,
     },
+}
+
+impl ValuesClone {
+    /// Name of the Secret in the namespace of the Cluster.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        match self {
+            Self::Inline { secret, .. } | Self::Secret { to: secret, .. } => secret,
+        }
+    }
+
+    /// Name of the Package object.
+    #[must_use]
+    pub fn package(&self) -> &str {
+        match self {
+            Self::Inline { package, .. } | Self::Secret { package, .. } => package,
+        }
+    }
 }
 
 /// A spec that shall be written, and the clones it refers to.
@@ -62,6 +80,14 @@ pub fn from_template(
         clones.extend(localize(cluster, package)?);
     }
     Ok(Draft { spec, clones })
+}
+
+/// The clones that a ClusterBootstrap of `cluster` has by `template`.
+pub fn clones_of(cluster: &str, template: &ClusterBootstrapSpec) -> impl Iterator<Item = ValuesClone> {
+    packages(template).into_iter().filter_map(move |(_, package)| {
+        let mut package = package.clone();
+        localize(cluster, &mut package).ok().flatten()
+    })
 }
 
 /// Points the values of a package taken from a template at the cluster's own objects.

@@ -10,7 +10,7 @@ mod resolved_release;
 mod twice;
 
 pub use compare::{below_release, is_bound};
-pub use create::{Draft, ValuesClone, from_template};
+pub use create::{Draft, ValuesClone, clones_of, from_template};
 pub use kept::KeptVersions;
 pub use merge::{Inputs, Release, merge};
 pub use packages::{Catalogue, PackageFacts, Role, packages};

@@ -51,8 +51,14 @@ held! {
         /// A part of the annotation `lifecycle.sluice.dev/keep-package-versions` is not `<package>=<version>` or `<package>=none`.
         KeptVersionsInvalid("gate, event"): "correct the part that the message names, or remove the annotation",
         /// A values Secret or provider object does not exist, or Sluice may not read the provider's kind. Other packages go on, unless
-        /// it is kapp-controller that waits.
+        /// it is kapp-controller that waits. A copy of the values of a template (`<cluster>-<package>-package`) is made again where
+        /// the template still has them.
         ValuesNotFound("gate, event"): "create what the message names, or add the rule that it names",
+        /// The Secret that values of the template are to be copied to (`<cluster>-<package>-package`) belongs to another Cluster of the
+        /// namespace: cluster and package name together give the same name.
+        ValuesOwnerMismatch("gate, event"):
+            "give one of the two Clusters another name, or remove the owner that the message names from the Secret where both shall \
+             have its values",
         /// The provider object names no Secret in `status.secretRef` yet, its condition `Ready` is `False`, its
         /// `status.observedGeneration` is behind, or its values are still those for another version of the package. A Cluster is
         /// created nevertheless: its values may need infrastructure that comes after.

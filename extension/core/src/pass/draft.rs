@@ -1,22 +1,10 @@
 //! The ClusterBootstrap as it has to be, with the clones of values that it refers to.
 
-use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
-use super::{
-    Known, Server, Sight, Step,
-    known::typed,
-    stop::{in_order, together},
-    validate::Validated,
-    values,
-    write::Write,
-};
-use crate::{
-    bootstrap::{Draft, ValuesClone},
-    build,
-    hold::{GateReason, Hold},
-};
+use super::{Known, Server, Step, clones, known::typed, validate::Validated, write::Write};
+use crate::{bootstrap::Draft, build, hold::Hold};
 
 /// The ClusterBootstrap as it is now, written where it has to be another one; and what is wrong.
 pub(super) fn changed(
@@ -37,14 +25,7 @@ pub(super) fn changed(
 /// Writes a drafted ClusterBootstrap: its clones first, so that it never refers to what does not exist.
 fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
     const WHY: &str = "its packages shall be those of the release";
-    let clones = together(draft.clones.iter().map(|clone| copied(known, clone)))?;
-    // Only once all can be made: the source of one may be put right while another's is waited for.
-    let clones: Vec<_> = clones.into_iter().collect::<Step<_>>()?;
-    in_order(clones.iter().map(|clone| {
-        // One that exists was put there by the user, or by an earlier try: it wins.
-        let create = Write::create(Server::Management, clone, "values of the ClusterBootstrap");
-        known.create(create).map(drop)
-    }))?;
+    clones::write(known, &draft.clones)?;
     let written = known.write(match known.facts.bootstrap.as_deref() {
         None => {
             let new = build::bootstrap(&known.facts.owner, draft.spec.clone(), release);
@@ -61,28 +42,4 @@ fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstr
         }
     })?;
     typed(Server::Management, written)
-}
-
-/// The Secret that a clone shall be.
-fn copied(known: &Known<'_>, clone: &ValuesClone) -> Step<Secret> {
-    let owner = &known.facts.owner;
-    let (name, package, content) = match clone {
-        ValuesClone::Inline {
-            secret,
-            package,
-            values,
-        } => (secret, package, build::inline_document(values)),
-        ValuesClone::Secret { from, to, package } => {
-            let system = &known.facts.settings.system_namespace;
-            let found = known.read::<Secret>(from, (Server::Management, Some(system)), Sight::First)?;
-            let missing = || {
-                Hold::new(
-                    GateReason::ValuesNotFound,
-                    format!("Secret {system}/{from} with the values of package {package} does not exist"),
-                )
-            };
-            (to, package, values::content(&found.ok_or_else(missing)?))
-        }
-    };
-    Ok(build::clone_secret(owner, name, package, &content))
 }

@@ -4,6 +4,7 @@
 //! the next round. So nothing is recorded as done that was only intended.
 
 mod at_rest;
+mod clones;
 mod confirm;
 mod delete;
 mod draft;
@@ -107,6 +108,7 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
         return Ok(Done::RequeueAfter(left));
     }
     effects.memory.wake();
+    clones::restore(known, &validated, &bootstrap)?;
     let (mut packages, may_write) =
         packages::packages(known, effects, &validated, &bootstrap, problem.as_ref())?;
     if may_write {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use sluice_crds::{labels::name, run::ClusterBootstrapPackage};
 
-use super::{Known, Server, Sight, Step, provider};
+use super::{Key, Known, Server, Sight, Step, Verb, known::typed, provider};
 use crate::{
     bootstrap::{Provided, Role},
     build::{Values, inline_document},
@@ -62,7 +62,13 @@ fn empty() -> Values {
 /// The Secret that `field` names for the values of `package`.
 fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight: Sight) -> Step<Secret> {
     let namespace = &known.facts.owner.namespace;
-    let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), sight)?;
+    let key = Key::of::<Secret>(Server::Management, Some(namespace), secret);
+    // A clone that this pass has made was read before.
+    let made = known.made(&key, Verb::Create).filter(|_| sight == Sight::First);
+    let found = match made {
+        Some(made) => Some(typed(Server::Management, made)?),
+        None => known.read::<Secret>(secret, (Server::Management, Some(namespace)), sight)?,
+    };
     let missing = || {
         Hold::new(
             GateReason::ValuesNotFound,

@@ -40,10 +40,16 @@ pub(crate) struct ClusterApi {
     pub(crate) deleted: bool,
 }
 
-/// The record as it is.
-pub(crate) fn record(servers: &Servers) -> Option<UpgradeRecord> {
+/// The record as it is, of whichever Cluster of the name.
+fn shown(servers: &Servers) -> Option<UpgradeRecord> {
     let bootstrap = servers.get(&bootstrap())?;
     UpgradeRecord::deserialize(&bootstrap["status"]["upgrade"]).ok()
+}
+
+/// The record of the Cluster as it is.
+pub(crate) fn record(servers: &Servers) -> Option<UpgradeRecord> {
+    let uid = &servers.get(&cluster())?["metadata"]["uid"];
+    shown(servers).filter(|record| *uid == record.cluster_uid)
 }
 
 /// A record in a few lines.
@@ -235,7 +241,7 @@ impl ClusterApi {
             deleted_at: deleting.then(|| time_at(now)),
             now: time_at(now),
         };
-        let record = record(&self.seen);
+        let record = shown(&self.seen);
         let shown = self.seen.get(&bootstrap());
         let known = Known {
             record: record.as_ref(),

@@ -101,6 +101,8 @@ pub(crate) struct Leader {
     connection: Option<Connection>,
     connections: u64,
     memory: Memory,
+    /// UID of the Cluster of the last pass.
+    of: String,
     running: Option<Running>,
     /// In a search, the questions at which others may do something. All others are asked at the moment of the next one of them.
     search: Option<fn(&Ask) -> bool>,
@@ -318,15 +320,25 @@ impl Leader {
         self.memory = effects.memory;
         self.last = Some(outcome);
         if effects.disconnect {
-            self.connection = None;
-            self.seen.take_over(Server::Workload, &Servers::default());
+            self.disconnect();
         }
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+        self.seen.take_over(Server::Workload, &Servers::default());
     }
 
     fn begin(&mut self, around: &Surroundings<'_>) {
         let Some(facts) = self.facts(around.epoch) else {
             return;
         };
+        // What is known of an earlier Cluster of the name is not known of this one.
+        if self.of != facts.owner.uid {
+            self.of.clone_from(&facts.owner.uid);
+            self.memory = Memory::default();
+            self.disconnect();
+        }
         self.began = around.now;
         if self.search.is_some() {
             self.read_by = BTreeSet::from([(String::new(), digest(&self.seen))]);

@@ -8,6 +8,7 @@
 //! - open: a gate whose ground went away is closed within some passes;
 //! - held: with every input made good, a fair schedule completes the upgrade, or the deletion, within a bound;
 //! - settled: then nothing is written, and no gate changes;
+//! - missing: then the values that the ClusterBootstrap refers to are there;
 //! - drift: what is deleted or edited on the workload of a settled Cluster, or fails there, is put right, or shown, within a sync period;
 //! - late: no late write of a process that is gone changes a spec, data or a status that were written since;
 //! - a process that ends at any step, a request that is refused or not answered: the end is that of the undisturbed run.

@@ -204,3 +204,27 @@ fn packages_of_a_new_cluster_were_not_altered() {
         );
     }
 }
+
+/// The ClusterBootstrap of the first Cluster is collected before its values are, and another one is made meanwhile.
+#[rstest]
+#[case::the_cluster_bootstrap_first(&[Collect(0)])]
+#[case::all_values_first(&[Collect(1), Collect(1)])]
+#[case::nothing_yet(&[])]
+fn a_cluster_that_is_made_again_has_its_values_again(#[case] collected: &[Step]) {
+    upgraded(&[&[User(Edit::Again)], collected, &SEEN, &[Round; 2], &MERGED]);
+}
+
+#[test]
+fn values_that_are_deleted_by_hand_are_copied_again() {
+    upgraded(&[&[User(Edit::NoValues)], &MERGED]);
+}
+
+/// Its periodic look finds that.
+#[test]
+fn values_of_a_settled_cluster_that_are_deleted_are_copied_again() {
+    let mut walk = Walk::new();
+    walk.take(&CREATED);
+    walk.finish();
+    walk.take(&[User(Edit::NoValues)]);
+    walk.finish();
+}

@@ -1,7 +1,7 @@
 //! Both API servers: objects with UIDs, versions, generations and preconditions.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
@@ -174,6 +174,40 @@ impl Servers {
             });
         } else {
             self.remove(place);
+        }
+    }
+
+    /// What the garbage collector of the management server would delete: objects whose owners are all gone.
+    fn dangling(&self) -> Vec<Place> {
+        let there = || self.all().filter(|(place, _)| !place.0);
+        let uids: BTreeSet<&str> = there()
+            .filter_map(|(_, object)| object["metadata"]["uid"].as_str())
+            .collect();
+        let is_dangling = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            let owners = owners.filter(|owners| !owners.is_empty());
+            let is_gone = |owner: &Value| owner["uid"].as_str().is_none_or(|uid| !uids.contains(uid));
+            object["metadata"]["deletionTimestamp"].is_null()
+                && owners.is_some_and(|owners| owners.iter().all(is_gone))
+        };
+        there()
+            .filter(|(_, object)| is_dangling(object))
+            .map(|(place, _)| place.clone())
+            .collect()
+    }
+
+    /// The garbage collector deletes one object whose owners are all gone.
+    pub(crate) fn collect_one(&mut self, which: u8) {
+        let places = self.dangling();
+        if let Some(index) = usize::from(which).checked_rem(places.len()) {
+            self.delete(&places[index]);
+        }
+    }
+
+    /// It deletes all of them.
+    pub(crate) fn collect(&mut self) {
+        for place in self.dangling() {
+            self.delete(&place);
         }
     }
 

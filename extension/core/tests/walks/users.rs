@@ -9,7 +9,7 @@ use crate::{
     objects::{
         PACKAGE_VERSIONS, PACKAGES, RELEASES, TEAM, VERSIONS, a_release, a_template, bootstrap, cluster,
         control_plane, kube_system, kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package,
-        package, package_name, package_place, release, short_name, template, values, values_source,
+        package, package_name, package_place, release, short_name, template, values, values_source, worker,
     },
     servers::{Place, Servers},
 };
@@ -24,6 +24,8 @@ pub(crate) enum Edit {
     Delete,
     /// `clusterctl move`: the status of objects is lost, and they are others.
     Move,
+    /// The Cluster is gone, and another one of its name is there. What belonged to the first one waits for the garbage collector.
+    Again,
     /// Workers are being deleted and do not end.
     LeavingWorkers,
     Values(u8),
@@ -90,6 +92,7 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
             cluster["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
         }),
         Edit::Move => moved(servers),
+        Edit::Again => again(servers),
         Edit::LeavingWorkers => drop(servers.put(leaving_worker(), leaving_workers())),
         Edit::Values(replicas) => {
             let data = values(replicas)["data"].clone();
@@ -191,6 +194,25 @@ fn on_workload(servers: &Servers, kind: &str, which: u8) -> Option<Place> {
     Some(places[index].clone())
 }
 
+fn again(servers: &mut Servers) {
+    let version = VERSIONS[to_of(servers)];
+    servers.put_another(&cluster(), |cluster| {
+        if let Some(metadata) = cluster["metadata"].as_object_mut() {
+            metadata.remove("deletionTimestamp");
+        }
+    });
+    servers.remove(&leaving_worker());
+    servers.put_another(&control_plane(), |plane| {
+        plane["spec"]["version"] = json!(version);
+        plane["status"]["version"] = json!(version);
+    });
+    servers.put_another(&worker(), |worker| {
+        worker["spec"]["template"]["spec"]["version"] = json!(version);
+        worker["status"]["versions"][0]["version"] = json!(version);
+    });
+    edit(servers, Edit::ReplaceServer);
+}
+
 fn moved(servers: &mut Servers) {
     servers.put_another(&cluster(), |_| ());
     let owner = servers
@@ -235,7 +257,8 @@ pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
             restore(servers, place, package(which, version, "a"));
         }
     }
-    if servers.get(&bootstrap()).is_some() {
+    // Where it is missing a pass makes it.
+    if servers.get(&values_source()).is_some() {
         restore(servers, values_source(), values(1));
     }
     if !chosen {

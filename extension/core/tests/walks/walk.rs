@@ -9,7 +9,7 @@ use crate::{
     capi::{ClusterApi, brief, record, roll, version_at},
     kapp::Kapp,
     leader::{Fault, Leader, SYNC_PERIOD, Surroundings},
-    objects::{PACKAGES, VERSIONS, cluster, control_plane, kubeconfig, servers, worker},
+    objects::{PACKAGES, VERSIONS, cluster, control_plane, kubeconfig, servers, values_source, worker},
     servers::{Late, Place, Servers},
     truth::{Right, concerned, is_known, lets_go, opened, right, version_of},
     users::{Edit, edit, mend},
@@ -53,6 +53,8 @@ pub(crate) enum Step {
     ClusterApi,
     /// The machines take the version that they were asked to take.
     Roll,
+    /// The garbage collector deletes one object whose owners are gone. It takes its time: a round lets it delete all.
+    Collect(u8),
     Wait(u64),
     User(Edit),
     /// Nothing but passes happens for a while.
@@ -145,6 +147,7 @@ impl Walk {
             Step::Roll => {
                 let _rolled = roll(servers, &control_plane()) || roll(servers, &worker());
             }
+            Step::Collect(which) => servers.collect_one(which),
             Step::Wait(seconds) => self.now += seconds,
             Step::User(Edit::Move) => {
                 edit(servers, Edit::Move);
@@ -152,6 +155,10 @@ impl Walk {
                 self.leaders.iter_mut().for_each(Leader::crash);
                 self.capi = ClusterApi::default();
                 self.late.clear();
+            }
+            Step::User(Edit::Again) => {
+                edit(servers, Edit::Again);
+                self.capi = ClusterApi::default();
             }
             Step::User(it) => {
                 self.chosen |= matches!(it, Edit::Choose(..) | Edit::Offer(..) | Edit::OldManifest);
@@ -217,7 +224,10 @@ impl Walk {
     /// A gate that a status opens has its truth.
     fn judge(&mut self, before: Option<&UpgradeRecord>, write: &Write, began: u64) {
         self.look();
-        let record = record(&self.servers).expect("a record was written");
+        let Some(record) = record(&self.servers) else {
+            // A pass over an earlier Cluster of the name: its record releases nothing of this one.
+            return;
+        };
         for gate in opened(&self.servers, before, &record) {
             let version = version_of(gate);
             for package in concerned(&self.servers, gate.hook) {
@@ -295,6 +305,11 @@ impl Walk {
             mend(&mut self.servers, self.chosen);
         }
         self.settle();
+        let clone = self.servers.get(&values_source());
+        assert!(
+            clone.is_some() || self.is_deleting(),
+            "missing: the values that the ClusterBootstrap refers to"
+        );
     }
 
     /// Nothing is written any more, not even by a look at the settled Cluster.
@@ -404,6 +419,7 @@ impl Walk {
         self.capi.watch(&self.servers, self.now);
         self.capi.reconcile(&mut self.servers, self.now);
         let _rolled = roll(&mut self.servers, &control_plane()) || roll(&mut self.servers, &worker());
+        self.servers.collect();
         // What holds for half an hour has to end within the rounds.
         self.now += if self.never_settles.is_some() { 60 } else { 10 };
         self.tick();

@@ -1,3 +1,4 @@
+mod clones;
 mod confirm;
 mod creation;
 mod deletion;
