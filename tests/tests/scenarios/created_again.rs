@@ -26,7 +26,6 @@ pub(crate) fn scenario() -> Scenario {
         |scene| Box::pin(run(scene)),
     )
     .alone()
-    .long()
 }
 
 async fn run(scene: Scene) -> Result<()> {

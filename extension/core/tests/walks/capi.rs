@@ -20,7 +20,8 @@ use sluice_crds::{
 use crate::{
     connection::time_at,
     objects::{TEAM, VERSIONS, bootstrap, cluster, control_plane, worker},
-    servers::{Place, Servers},
+    odd::undecodable,
+    servers::{Place, Servers, place},
 };
 
 /// How old the memory of a replica may be, in seconds.
@@ -243,9 +244,20 @@ impl ClusterApi {
         };
         let record = shown(&self.seen);
         let shown = self.seen.get(&bootstrap());
+        let odd = |place: &Place| undecodable(self.seen.get(place)?);
+        let named =
+            label.and_then(|label| odd(&place(Server::Management, "tanzukubernetesreleases", "", label)));
+        let odd_bootstrap = odd(&bootstrap());
         let known = Known {
-            record: record.as_ref(),
-            bootstrap_generation: shown.and_then(|shown| shown["metadata"]["generation"].as_i64()),
+            bootstrap_undecodable: odd_bootstrap.is_some(),
+            undecodable: odd(&cluster())
+                .or(odd_bootstrap.clone())
+                .or(named)
+                .map(|object| object.hold()),
+            record: record.as_ref().filter(|_| odd_bootstrap.is_none()),
+            bootstrap_generation: shown
+                .filter(|_| odd_bootstrap.is_none())
+                .and_then(|shown| shown["metadata"]["generation"].as_i64()),
             ..Known::default()
         };
         let knowledge = if now - self.confirmed > CURRENT_FOR {

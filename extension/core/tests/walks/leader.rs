@@ -13,23 +13,21 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_core::{
     bootstrap::PackageFacts,
-    build::Owner,
-    hop::{ControlPlaneFacts, Plan, WorkerFacts},
+    decode::Undecodable,
+    hop::{ControlPlaneFacts, Plan},
     pass::{
         Answer, Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, Server, Settings, Stop,
         Verb, Watched, Write, pass,
     },
     retry::SyncPeriod,
+    stores::Stored as _,
 };
-use sluice_crds::{
-    foreign::{Cluster, MachineDeployment},
-    labels::label,
-    run::{ClusterBootstrap, TanzuKubernetesRelease},
-};
+use sluice_crds::foreign::Cluster;
 
 use crate::{
     connection::{Connection, time_at},
-    objects::{SYSTEM, TEAM, VERSIONS, bootstrap, cluster, control_plane},
+    objects::{SYSTEM, TEAM, VERSIONS, control_plane},
+    odd::{Shown, are_brought, undecodable},
     servers::{Late, Place, Servers, digest, place, place_of, refused},
 };
 
@@ -123,7 +121,7 @@ pub(crate) struct Surroundings<'a> {
 }
 
 /// The facts of a Package. They cost time, and there are few.
-fn facts_of(package: &Value) -> PackageFacts {
+pub(crate) fn facts_of(package: &Value) -> PackageFacts {
     thread_local! {
         static KNOWN: RefCell<HashMap<Value, PackageFacts>> = RefCell::default();
     }
@@ -186,6 +184,9 @@ impl Leader {
 
     /// The watches show everything that is there.
     pub(crate) fn watch(&mut self, servers: &Servers, now: u64) {
+        if !are_brought(servers) {
+            return;
+        }
         self.seen.take_over(Server::Management, servers);
         if let Some(connection) = &mut self.connection
             && connection.watch(servers, now)
@@ -359,57 +360,26 @@ impl Leader {
         serde_json::from_value(self.seen.get(place)?.clone()).ok()
     }
 
-    fn objects<K: DeserializeOwned>(&self, plural: &'static str) -> impl Iterator<Item = (&Place, K)> {
-        let there = self.seen.of(Server::Management, plural);
-        there.map(|(place, object)| {
-            let object = serde_json::from_value(object.clone());
-            (place, object.expect("an object of its kind"))
-        })
-    }
-
     fn facts(&self, epoch: Instant) -> Option<Facts> {
-        let cluster: Cluster = self.object(&cluster())?;
+        let stores = Shown(&self.seen);
+        let cluster: Arc<Cluster> = stores.get(Some(TEAM), "one")?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let plane = self.seen.get(&control_plane())?;
-        let catalogue = self.seen.of(Server::Management, "packages");
-        let catalogue = catalogue.map(|(place, package)| (place.3.clone(), facts_of(package)));
-        let workers = self.objects::<MachineDeployment>("machinedeployments");
-        let labels = cluster.metadata.labels.as_ref();
+        let settings = Settings {
+            system_namespace: SYSTEM.to_owned(),
+            sync_period: SyncPeriod {
+                length: SYNC_PERIOD,
+                since: epoch,
+            },
+        };
+        let found = Facts::of(&cluster, &stores, &settings, |_| Ok(None))?;
         Some(Facts {
-            settings: Settings {
-                system_namespace: SYSTEM.to_owned(),
-                sync_period: SyncPeriod {
-                    length: SYNC_PERIOD,
-                    since: epoch,
-                },
-            },
-            owner: Owner {
-                name: "one".to_owned(),
-                namespace: TEAM.to_owned(),
-                uid: cluster.metadata.uid.clone()?,
-            },
-            label: labels
-                .and_then(|labels| labels.get(label::TKR))
-                .cloned()
-                .unwrap_or_default(),
-            topology: cluster.spec.topology.clone()?,
-            bootstrap: self.object::<ClusterBootstrap>(&bootstrap()).map(Arc::new),
             control_plane: Some(ControlPlaneFacts {
                 spec_version: text(&plane["spec"]["version"]),
                 status_version: text(&plane["status"]["version"]),
             }),
-            unknown: None,
-            workers: workers
-                .filter_map(|(_, worker)| WorkerFacts::of(&worker))
-                .collect(),
             plan: Plan::Listed(VERSIONS.map(str::to_owned).into()),
-            releases: Arc::new(
-                self.objects::<TanzuKubernetesRelease>("tanzukubernetesreleases")
-                    .map(|(place, release)| (place.3.clone(), Arc::new(release)))
-                    .collect(),
-            ),
-            catalogue: Arc::new(catalogue.collect()),
-            cluster: Arc::new(cluster),
+            ..found
         })
     }
 
@@ -429,6 +399,38 @@ impl Leader {
     }
 
     fn answer(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> Answer {
+        match self.undecodable(around.servers, ask) {
+            Some(object) => Answer::Failed(Failure::undecodable(ask.server(), object)),
+            None => self.decoded(around, ask),
+        }
+    }
+
+    /// The first object that a question is about and that cannot be decoded.
+    fn undecodable(&self, servers: &Servers, ask: &Ask) -> Option<Arc<Undecodable>> {
+        let stored = |plural: &str, name: &str| place(Server::Management, plural, SYSTEM, name);
+        let listed = |plural| {
+            let mut there = servers.of(Server::Workload, plural);
+            there.find_map(|(_, object)| undecodable(object))
+        };
+        match ask {
+            Ask::Object(key, _) => undecodable(servers.get(&place_of(key))?),
+            Ask::Template(name) => undecodable(self.seen.get(&stored("clusterbootstraptemplates", name))?),
+            Ask::Package(name) => undecodable(self.seen.get(&stored("packages", name))?),
+            Ask::Watched(server, name) => {
+                let namespace = match server {
+                    Server::Management => TEAM,
+                    Server::Workload => SYSTEM,
+                };
+                let mut kinds = ["packageinstalls", "apps"].into_iter();
+                kinds.find_map(|plural| undecodable(self.seen.get(&place(*server, plural, namespace, name))?))
+            }
+            Ask::Installs => listed("packageinstalls"),
+            Ask::Apps => listed("apps"),
+            _ => None,
+        }
+    }
+
+    fn decoded(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> Answer {
         let servers = &*around.servers;
         let stored = |plural: &str, name: &str| place(Server::Management, plural, SYSTEM, name);
         let listed = |plural| {

@@ -28,6 +28,7 @@ mod kapp;
 mod leader;
 mod named;
 mod objects;
+mod odd;
 mod random;
 mod search;
 mod servers;

@@ -205,6 +205,20 @@ fn packages_of_a_new_cluster_were_not_altered() {
     }
 }
 
+/// It holds nothing of ours, and is never mended.
+#[test]
+fn an_object_of_others_that_cannot_be_decoded_is_theirs() {
+    upgraded(&[&[User(Edit::OddOfOthers)], &MERGED]);
+}
+
+#[rstest]
+fn what_could_not_be_decoded_holds_no_longer_than_that(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] kind: usize) {
+    upgraded(&[
+        &MERGED,
+        &[User(Edit::Odd(kind, 1)), Watch(0), Pass(0), Replica, ClusterApi],
+    ]);
+}
+
 /// The ClusterBootstrap of the first Cluster is collected before its values are, and another one is made meanwhile.
 #[rstest]
 #[case::the_cluster_bootstrap_first(&[Collect(0)])]

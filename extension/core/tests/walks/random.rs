@@ -9,6 +9,7 @@ use proptest::{
 
 use crate::{
     leader::Fault,
+    odd,
     users::Edit,
     walk::{Step, Walk},
 };
@@ -46,6 +47,8 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::Delete),
         1 => Just(Edit::Move),
         1 => Just(Edit::Again),
+        2 => (0..odd::KINDS.len(), any::<u8>()).prop_map(|(kind, which)| Edit::Odd(kind, which)),
+        1 => Just(Edit::OddOfOthers),
         1 => Just(Edit::LeavingWorkers),
         3 => (1..3_u8).prop_map(Edit::Values),
         1 => Just(Edit::NoValues),

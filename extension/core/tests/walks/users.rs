@@ -11,6 +11,7 @@ use crate::{
         control_plane, kube_system, kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package,
         package, package_name, package_place, release, short_name, template, values, values_source, worker,
     },
+    odd,
     servers::{Place, Servers},
 };
 
@@ -57,6 +58,10 @@ pub(crate) enum Edit {
     Alter(&'static str, u8),
     /// PackageInstall of a package is edited.
     Install(usize, &'static str),
+    /// An object of one of the kinds that are followed cannot be decoded any more.
+    Odd(usize, u8),
+    /// Another team has a ClusterBootstrap that cannot be decoded.
+    OddOfOthers,
 }
 
 fn to_of(servers: &Servers) -> usize {
@@ -93,6 +98,8 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         }),
         Edit::Move => moved(servers),
         Edit::Again => again(servers),
+        Edit::Odd(kind, which) => odd::make(servers, kind, which),
+        Edit::OddOfOthers => odd::make_of_others(servers),
         Edit::LeavingWorkers => drop(servers.put(leaving_worker(), leaving_workers())),
         Edit::Values(replicas) => {
             let data = values(replicas)["data"].clone();
@@ -243,6 +250,7 @@ fn moved(servers: &mut Servers) {
 pub(crate) fn mend(servers: &mut Servers, chosen: bool) -> usize {
     let to = possible(servers, to_of(servers).max(1));
     edit(servers, Edit::Target(to));
+    odd::mend(servers);
     edit(servers, Edit::Silent(false));
     edit(servers, Edit::Kubeconfig("token"));
     for version in 0..RELEASES.len() {

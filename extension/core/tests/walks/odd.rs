@@ -1,0 +1,174 @@
+//! Objects that an API server takes and that cannot be decoded.
+
+use std::sync::Arc;
+
+use kube::core::{DynamicObject, ObjectMeta, WatchEvent};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_core::{
+    bootstrap::Catalogue,
+    decode::{Item, Undecodable},
+    pass::Server,
+    stores::{Releases, Stored, Stores},
+};
+use sluice_crds::run::TanzuKubernetesRelease;
+
+use crate::{
+    leader::facts_of,
+    objects::TEAM,
+    servers::{Place, Servers, place},
+};
+
+/// The field of an object that stands for one which is nested deeper than the decoder goes.
+pub(crate) const ODD: &str = "odd";
+
+/// Kinds of which an object may be odd, by server.
+pub(crate) const KINDS: [(Server, &str); 9] = [
+    (Server::Management, "clusters"),
+    (Server::Management, "clusterbootstraps"),
+    (Server::Management, "clusterbootstraptemplates"),
+    (Server::Management, "tanzukubernetesreleases"),
+    (Server::Management, "packages"),
+    (Server::Management, "machinedeployments"),
+    (Server::Management, "packageinstalls"),
+    (Server::Workload, "packageinstalls"),
+    (Server::Workload, "apps"),
+];
+
+/// A ClusterBootstrap of another team.
+pub(crate) fn of_others() -> Place {
+    place(Server::Management, "clusterbootstraps", "team-b", "two")
+}
+
+/// The text of an object as an API server sends it.
+fn text(object: &Value) -> String {
+    let deep = ["[".repeat(300), "]".repeat(300)].concat();
+    let text = object.to_string();
+    text.replacen(r#""odd":true"#, &format!(r#""odd":{deep}"#), 1)
+}
+
+/// Whether a watch brings each object: one that is an error of its stream keeps all others of its kind from being seen.
+pub(crate) fn are_brought(servers: &Servers) -> bool {
+    let mut odd = servers.all().filter(|(_, object)| is_odd(object));
+    odd.all(|(_, object)| {
+        let event = format!(r#"{{"type":"MODIFIED","object":{}}}"#, text(object));
+        serde_json::from_str::<WatchEvent<Item<DynamicObject>>>(&event).is_ok()
+    })
+}
+
+fn is_odd(object: &Value) -> bool {
+    object[ODD] == json!(true)
+}
+
+/// What is known of an object that cannot be decoded; none of any other.
+pub(crate) fn undecodable(object: &Value) -> Option<Arc<Undecodable>> {
+    if !is_odd(object) {
+        return None;
+    }
+    match Item::<DynamicObject>::of(&text(object)) {
+        Some(Item::Undecodable(object)) => Some(object.into()),
+        decoded => panic!("it can be decoded: {decoded:?}"),
+    }
+}
+
+/// What the watches have shown, as stores.
+pub(crate) struct Shown<'a>(pub(crate) &'a Servers);
+
+impl Shown<'_> {
+    fn of<K: kube::Resource<DynamicType = ()>>(&self) -> impl Iterator<Item = (&Place, &Value)> {
+        let plural = K::plural(&()).into_owned();
+        let management = self.0.all().filter(|(place, _)| !place.0);
+        management.filter(move |(place, _)| place.1 == plural)
+    }
+
+    fn found<K: kube::Resource<DynamicType = ()>>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Option<&Value> {
+        let at = place(
+            Server::Management,
+            &K::plural(&()),
+            namespace.unwrap_or_default(),
+            name,
+        );
+        self.0.get(&at)
+    }
+}
+
+fn decoded<K: DeserializeOwned>(object: &Value) -> Option<K> {
+    let object = Some(object).filter(|object| !is_odd(object))?;
+    Some(serde_json::from_value(object.clone()).expect("an object of its kind"))
+}
+
+impl<K: kube::Resource<DynamicType = ()> + DeserializeOwned> Stored<K> for Shown<'_> {
+    fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
+        decoded(self.found::<K>(namespace, name)?).map(Arc::new)
+    }
+
+    /// All workers of the team are those of its Cluster.
+    fn of_cluster(&self, namespace: &str, _: &str) -> Vec<K> {
+        let there = self.of::<K>().filter(|(place, _)| place.2 == namespace);
+        there.filter_map(|(_, object)| decoded(object)).collect()
+    }
+
+    fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+        undecodable(self.found::<K>(namespace, name)?)
+    }
+
+    fn undecodable_of(&self, namespace: &str, _: &str) -> Option<Arc<Undecodable>> {
+        let mut there = self.of::<K>().filter(|(place, _)| place.2 == namespace);
+        there.find_map(|(_, object)| undecodable(object))
+    }
+}
+
+impl Stores for Shown<'_> {
+    fn releases(&self) -> Arc<Releases> {
+        let there = self.of::<TanzuKubernetesRelease>();
+        let there = there.filter_map(|(place, object)| Some((place.3.clone(), Arc::new(decoded(object)?))));
+        Arc::new(there.collect())
+    }
+
+    fn catalogue(&self) -> Arc<Catalogue> {
+        let there = self.0.of(Server::Management, "packages");
+        let there = there.filter(|(_, package)| !is_odd(package));
+        Arc::new(
+            there
+                .map(|(place, package)| (place.3.clone(), facts_of(package)))
+                .collect(),
+        )
+    }
+}
+
+/// Makes an object odd. Others' is never mended.
+pub(crate) fn make(servers: &mut Servers, kind: usize, which: u8) {
+    let (server, plural) = KINDS[kind % KINDS.len()];
+    let mut places = servers.of(server, plural).map(|(place, _)| place.clone());
+    let ours = |place: &Place| *place != of_others();
+    let places: Vec<Place> = places.by_ref().filter(ours).collect();
+    if let Some(index) = usize::from(which).checked_rem(places.len()) {
+        servers.edit(&places[index], |object| object[ODD] = json!(true));
+    }
+}
+
+/// The same of a ClusterBootstrap of another team, which is nobody's to mend here.
+pub(crate) fn make_of_others(servers: &mut Servers) {
+    let object = json!({
+        "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrap", "metadata": ObjectMeta::default(), "spec": {}, ODD: true,
+    });
+    servers.put(of_others(), object);
+}
+
+/// Puts all of the team and of the catalogue right.
+pub(crate) fn mend(servers: &mut Servers) {
+    let odd = servers
+        .all()
+        .filter(|(place, object)| is_odd(object) && place.2 != "team-b");
+    let odd: Vec<Place> = odd.map(|(place, _)| place.clone()).collect();
+    for place in odd {
+        servers.edit(&place, |object| {
+            object.as_object_mut().map(|object| object.remove(ODD));
+        });
+    }
+    debug_assert!(TEAM != "team-b");
+}
