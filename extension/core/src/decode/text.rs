@@ -145,8 +145,8 @@ mod tests {
     fn the_field_is_named_and_no_value_is_repeated() {
         let cluster =
             |spec: serde_json::Value| why::<Cluster>(&json!({"metadata": {}, "spec": spec}).to_string());
-        let said = cluster(json!({"paused": "s3cret, expected nothing"}));
-        assert_eq!(said, "field spec.paused: it has to be a boolean");
+        let said = cluster(json!({"topology": "s3cret, expected nothing"}));
+        assert_eq!(said, "field spec.topology: it has to be struct Topology");
         let said = cluster(json!({"topology": {"version": {"s3cret": 1}}}));
         assert!(
             said.starts_with("field spec.topology.version: it has to be a string"),

@@ -189,6 +189,7 @@ mod tests {
         // Progress is reported without end.
         for _ in 0..100 {
             now = woken_pass(&mut pace, now, Weight::Progress);
+            pace.brought_news(now);
         }
         let progress = pace.want(Weight::Progress);
         assert_eq!(progress, Some(now + MIN_REST), "it has used up what it may owe");

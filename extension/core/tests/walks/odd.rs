@@ -15,7 +15,6 @@ use sluice_crds::run::TanzuKubernetesRelease;
 
 use crate::{
     leader::facts_of,
-    objects::TEAM,
     servers::{Place, Servers, place},
 };
 
@@ -143,9 +142,8 @@ impl Stores for Shown<'_> {
 /// Makes an object odd. Others' is never mended.
 pub(crate) fn make(servers: &mut Servers, kind: usize, which: u8) {
     let (server, plural) = KINDS[kind % KINDS.len()];
-    let mut places = servers.of(server, plural).map(|(place, _)| place.clone());
-    let ours = |place: &Place| *place != of_others();
-    let places: Vec<Place> = places.by_ref().filter(ours).collect();
+    let there = servers.of(server, plural).map(|(place, _)| place);
+    let places: Vec<Place> = there.filter(|place| **place != of_others()).cloned().collect();
     if let Some(index) = usize::from(which).checked_rem(places.len()) {
         servers.edit(&places[index], |object| object[ODD] = json!(true));
     }
@@ -170,5 +168,4 @@ pub(crate) fn mend(servers: &mut Servers) {
             object.as_object_mut().map(|object| object.remove(ODD));
         });
     }
-    debug_assert!(TEAM != "team-b");
 }
