@@ -49,6 +49,7 @@ pub struct ClusterBootstrapSpec {
     pub kapp: Option<ClusterBootstrapPackage>,
     /// Everything beyond the core packages, in the order of installation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
     pub additional_packages: Vec<ClusterBootstrapPackage>,
     /// How upgrades of the cluster treat its packages. Absent: every package must be reconciled before the control
     /// plane moves.

@@ -7,7 +7,7 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec},
 };
 
-use super::{Catalogue, Draft, KeptVersions, create::localize, package_not_found};
+use super::{Catalogue, Draft, KeptVersions, create::localize, package_not_found, too_many};
 use crate::hold::{GateReason, Hold};
 
 /// One release: its name and the Package objects it lists.
@@ -107,7 +107,14 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
             return Err(package_not_found(&package.ref_name, &by));
         }
     }
-    Ok(merged)
+    let object = format!(
+        "ClusterBootstrap {cluster} with the packages of TanzuKubernetesRelease {}",
+        release.name
+    );
+    match too_many(&merged.spec, &object) {
+        Some(hold) => Err(hold),
+        None => Ok(merged),
+    }
 }
 
 impl Draft {

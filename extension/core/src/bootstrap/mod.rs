@@ -3,6 +3,7 @@
 mod compare;
 mod create;
 mod kept;
+mod limit;
 mod merge;
 mod packages;
 mod provided;
@@ -12,6 +13,7 @@ mod twice;
 pub use compare::{below_release, is_bound};
 pub use create::{Draft, ValuesClone, clones_of, from_template};
 pub use kept::KeptVersions;
+pub use limit::{MOST_ADDITIONAL, too_many};
 pub use merge::{Inputs, Release, merge};
 pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;

@@ -1,10 +1,11 @@
 //! What a pass asks of the API servers, and how much of it.
 
+use sluice_core::bootstrap::MOST_ADDITIONAL;
 use sluice_crds::run::Hook;
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, KUBE_SYSTEM, PACKAGES, World, change, cluster, package_of,
+    BOOTSTRAP, KUBE_SYSTEM, PACKAGES, RELEASE, TEMPLATES, World, change, cluster, package_of,
 };
 
 const METRICS: &str = "metrics.example.com.1.9.0";
@@ -60,4 +61,63 @@ async fn a_connection_is_closed_where_another_server_answers() {
     one_pass(&cluster(&leader), &leader).await.unwrap();
     assert!(leader.remotes.is_empty());
     assert_eq!(world.workload.asked_to_write(), before);
+}
+
+/// Packages that take their values from Secrets, one more than the definitions let a ClusterBootstrap have.
+fn too_many() -> Value {
+    let package = |number: usize| {
+        let (name, secret) = (format!("{number}.example.com.1.0.0"), format!("values-{number}"));
+        json!({"refName": name, "valuesFrom": {"secretRef": secret}})
+    };
+    (0..=MOST_ADDITIONAL).map(package).collect()
+}
+
+fn they_exist(world: &World) {
+    for number in 0..=MOST_ADDITIONAL {
+        let ref_name = format!("{number}.example.com");
+        let package = package_of(&ref_name, "1.0.0", "a");
+        world
+            .management
+            .put(&format!("{PACKAGES}/{ref_name}.1.0.0"), package);
+    }
+}
+
+/// One that was stored before the definitions refused that.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_for_a_cluster_bootstrap_with_too_many_packages() {
+    let world = Box::pin(World::released()).await;
+    they_exist(&world);
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["additionalPackages"] = too_many();
+    });
+    let asked = || {
+        let read = world.management.times_asked_below("/secrets");
+        (
+            read,
+            world.workload.times_asked_below("/secrets"),
+            world.workload.asked_to_write(),
+        )
+    };
+    let before = asked();
+    world.pass().await;
+    assert_eq!(asked(), before);
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::PackagesTooMany)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_for_a_template_with_too_many_packages() {
+    let world = World::new();
+    they_exist(&world);
+    world.management.remove(BOOTSTRAP);
+    let template = format!("{TEMPLATES}/{RELEASE}");
+    world.management.edit(&template, |template| {
+        template["spec"]["additionalPackages"] = too_many();
+    });
+    world.pass().await;
+    assert_eq!(world.management.times_asked_below("/secrets"), 0);
+    let (_, event) = world.management.only("events");
+    assert_eq!(event["reason"], "PackagesTooMany", "{event}");
 }
