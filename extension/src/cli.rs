@@ -5,8 +5,9 @@ mod value;
 use std::{net::IpAddr, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, ValueEnum};
+use sluice_core::retrigger::EXTENSION_CONFIG;
 
-use value::{address, at_least, duration, file, group, identity, namespace};
+use value::{address, at_least, duration, file, group, identity, namespace, object};
 
 /// The shortest sync period, and the shortest lease: a lease is given in seconds.
 const SECOND: Duration = Duration::from_secs(1);
@@ -54,6 +55,18 @@ pub struct Args {
     /// Cluster API; may be repeated.
     #[arg(long = "control-plane-group", value_name = "GROUP", value_parser = group)]
     pub control_plane_groups: Vec<String>,
+
+    /// ExtensionConfig that registers Sluice with Cluster API; may be repeated. Clusters of which its hooks could not be called are
+    /// touched, so that Cluster API asks again.
+    #[arg(
+        long = "extension-config",
+        env = "SLUICE_EXTENSION_CONFIG",
+        default_value = EXTENSION_CONFIG,
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = object
+    )]
+    pub extension_configs: Vec<String>,
 
     /// Where hooks are served.
     #[command(flatten)]

@@ -27,13 +27,16 @@ pub async fn run(client: Client, clusters: Store<Cluster>, uncalled: Arc<Mutex<U
     let mut tick = tokio::time::interval(LOOK);
     loop {
         tick.tick().await;
-        touched.forget_old(now());
-        let uncalled = lock(&uncalled).clusters();
-        for named in uncalled {
+        let failed = {
+            let uncalled = lock(&uncalled);
+            touched.forget_old(&uncalled, now());
+            uncalled.clusters()
+        };
+        for named in failed {
             let Some(cluster) = clusters.get(Some(named.namespace()), named.name()) else {
                 continue;
             };
-            if !touched.is_due(&cluster, now()) {
+            if !touched.is_due(&named, now()) {
                 continue;
             }
             let (namespace, name) = (named.namespace(), named.name());

@@ -55,6 +55,15 @@ pub(super) fn group(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name of an object whose kind takes domains as names.
+pub(super) fn object(text: &str) -> Result<String, String> {
+    if text.len() <= LONGEST_NAME && text.split('.').all(is_label) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text} is not the name of an object such as sluice"))
+    }
+}
+
 /// A label of DNS names (RFC 1123).
 fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -150,6 +159,12 @@ mod tests {
         }
         for wrong in ["", "a.b", "A", "a-", "-a", "a_b", "ä", &"a".repeat(64)] {
             assert!(namespace(wrong).is_err(), "{wrong}");
+        }
+        for right in ["sluice", "sluice.capi-1", &"a".repeat(63)] {
+            assert_eq!(object(right).as_deref(), Ok(right));
+        }
+        for wrong in ["", "Sluice", "a/b", "a..b", &"a.b".repeat(100)] {
+            assert!(object(wrong).is_err(), "{wrong}");
         }
         for right in ["sluice-0", "HOST_1.example.com", &"a".repeat(253)] {
             assert_eq!(identity(right).as_deref(), Ok(right));
