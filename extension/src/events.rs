@@ -58,6 +58,12 @@ impl Notifier {
         }
     }
 
+    /// Of how many objects something is known.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.published).len()
+    }
+
     /// Forgets an object that is gone.
     pub fn forget(&self, uid: &str) {
         lock(&self.published).forget(uid);

@@ -1,6 +1,6 @@
 //! Events for people: one for each change of what an object waits for.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::Hash};
 
 use crate::{
     hold::{GateReason, Hold},
@@ -116,6 +116,39 @@ impl<C: Clone> Published<C> {
     pub fn forget(&mut self, uid: &str) {
         self.0.remove(uid);
     }
+
+    /// Of how many objects something is known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing is known of any object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The UID that each object had when it had its turn last. Who looks at objects by their names learns so which one is gone.
+#[derive(Debug)]
+pub struct Uids<N>(HashMap<N, String>);
+
+impl<N> Default for Uids<N> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<N: Hash + Eq + Clone> Uids<N> {
+    /// The object of this name has this UID now, or there is none. Returns the UID of the one before, if that is gone.
+    pub fn saw(&mut self, name: &N, uid: Option<&str>) -> Option<String> {
+        let before = match uid {
+            Some(uid) => self.0.insert(name.clone(), uid.to_owned()),
+            None => self.0.remove(name),
+        };
+        before.filter(|before| Some(before.as_str()) != uid)
+    }
 }
 
 #[cfg(test)]
@@ -171,6 +204,19 @@ mod tests {
         assert_eq!(publish(&mut published, "a", "one"), Some(1), "it is counted on");
         published.forget("a");
         assert_eq!(publish(&mut published, "a", "one"), Some(4));
+    }
+
+    #[test]
+    fn an_object_is_gone_when_there_is_none_or_another_one_of_its_name() {
+        let mut uids = Uids::default();
+        assert_eq!(uids.saw(&"one", None), None);
+        assert_eq!(uids.saw(&"one", Some("a")), None);
+        assert_eq!(uids.saw(&"two", Some("b")), None);
+        assert_eq!(uids.saw(&"one", Some("a")), None, "it is there still");
+        assert_eq!(uids.saw(&"one", Some("c")).as_deref(), Some("a"));
+        assert_eq!(uids.saw(&"one", None).as_deref(), Some("c"));
+        assert_eq!(uids.saw(&"one", None), None);
+        assert_eq!(uids.0.len(), 1);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use kube::{
 use sluice_core::{
     chain::chain,
     decode::Item,
-    events::Notice,
+    events::{Notice, Uids},
     providers::{ConfigRef, Configuration, Effects, Kind, Source},
     retry::SyncPeriod,
     step::{Answer, Ask, Done, Failure, Server},
@@ -83,6 +83,8 @@ struct OfKind {
     kind: Kind,
     /// Name of the kind.
     name: Arc<str>,
+    /// Of the configurations that have had a turn.
+    uids: Mutex<Uids<ClusterRef>>,
 }
 
 impl OfKind {
@@ -101,6 +103,7 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
             shared: Arc::clone(&context),
             name: kind.resource.kind.as_str().into(),
             kind,
+            uids: Mutex::default(),
         };
         run_kind(Arc::new(of_kind), concurrency, stop.clone())
     });
@@ -141,7 +144,12 @@ async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
 
 /// A configuration has its turn. Returns when it has the next one, if nothing wakes it before.
 async fn turn(ctx: &OfKind, store: &Store<DynamicObject>, name: ClusterRef) -> Option<Duration> {
-    let Some(config) = store.get(Some(name.namespace()), name.name()) else {
+    let found = store.get(Some(name.namespace()), name.name());
+    let uid = found.as_ref().and_then(|config| config.uid());
+    if let Some(gone) = lock(&ctx.uids).saw(&name, uid.as_deref()) {
+        ctx.shared.events.forget(&gone);
+    }
+    let Some(config) = found else {
         let gone = ctx.reference(name);
         ctx.shared.dependents.set(&gone, &[]);
         lock(&ctx.shared.retries).forget(&gone);

@@ -88,6 +88,7 @@ fn of(server: &ObjectServer, triggers: &Triggers, kind: &str) -> OfKind {
         shared: Arc::new(context),
         kind: found.unwrap(),
         name: kind.into(),
+        uids: Mutex::default(),
     }
 }
 
@@ -277,6 +278,35 @@ async fn a_configuration_that_always_conflicts_is_tried_ever_later() {
     assert!(matches!(again(), Again::Later(_)));
     reconcile(&config(&server), &ctx).await.unwrap();
     assert!(matches!(again(), Again::Soon(_)), "begins again");
+}
+
+/// The configuration, which has a problem, has a turn, is gone, and is made again.
+#[tokio::test]
+async fn events_of_a_configuration_that_is_gone_are_forgotten() {
+    let server = management();
+    server.edit(CONFIG, |config| {
+        config["metadata"]["ownerReferences"] = json!([]);
+    });
+    let ctx = of_kind(&server, &Triggers::default());
+    let writer = Writer::new(Arc::default(), 0);
+    let name = ClusterRef::new("team-a", "one-calico");
+    let there = |uid: &str| {
+        server.edit(CONFIG, |config| config["metadata"]["uid"] = json!(uid));
+        let mut config = DynamicObject::clone(&config(&server));
+        let packed = writer.pack(&mut config);
+        writer.put(&config, &packed);
+        config
+    };
+    let has_turn = async || {
+        turn(&ctx, &writer.store(), name.clone()).await;
+        ctx.shared.events.len()
+    };
+    there("first");
+    assert_eq!(has_turn().await, 1);
+    let second = there("second");
+    assert_eq!(has_turn().await, 1, "that of the first one is forgotten");
+    writer.remove(&second.metadata);
+    assert_eq!(has_turn().await, 0);
 }
 
 /// An API server after a pass over a configuration without a Cluster.
