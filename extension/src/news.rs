@@ -3,7 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use kube::core::ObjectMeta;
-use sluice_core::{concern::Shared, index::Uncounted, retrigger::Uncalled};
+use sluice_core::{
+    concern::{Classes, Shared},
+    index::Uncounted,
+    retrigger::{Handlers, Uncalled},
+};
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use crate::{
@@ -27,15 +31,32 @@ pub struct News {
     pub uncounted: Arc<Mutex<Uncounted>>,
     /// Clusters of which Cluster API could not call a hook.
     pub uncalled: Arc<Mutex<Uncalled>>,
+    /// Which Clusters are of which ClusterClass.
+    pub classes: Arc<Mutex<Classes>>,
 }
 
 impl News {
-    /// Of what Cluster API says in the conditions of a Cluster.
-    pub(crate) fn conditions(&self, cluster: &Cluster, presence: Presence) {
+    /// Nothing yet. These handlers are those of this extension.
+    #[must_use]
+    pub fn of(handlers: Handlers) -> Self {
+        Self {
+            uncalled: Arc::new(Mutex::new(Uncalled::of(handlers))),
+            ..Self::default()
+        }
+    }
+
+    /// Of what a Cluster says: its class, and in its conditions which hooks could not be called.
+    pub(crate) fn contents(&self, cluster: &Cluster, presence: Presence) {
         let reference = ClusterRef::of(cluster);
         match presence {
-            Presence::There => lock(&self.uncalled).saw(&reference, cluster),
-            Presence::Gone => lock(&self.uncalled).gone(&reference),
+            Presence::There => {
+                lock(&self.uncalled).saw(&reference, cluster);
+                lock(&self.classes).saw(&reference, cluster);
+            }
+            Presence::Gone => {
+                lock(&self.uncalled).gone(&reference);
+                lock(&self.classes).gone(&reference);
+            }
         }
     }
 

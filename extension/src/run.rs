@@ -15,7 +15,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::registry::Registry;
-use sluice_core::{pass::Settings, providers::kinds, retry::SyncPeriod};
+use sluice_core::{pass::Settings, providers::kinds, retrigger::Handlers, retry::SyncPeriod};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -102,7 +102,8 @@ pub fn main(args: Args, log: &Log) -> anyhow::Result<()> {
 async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
-    let news = News::default();
+    let handlers = Handlers::of(args.extension_configs.iter().map(String::as_str));
+    let news = News::of(handlers);
     let index = Index::new(
         args.system_namespace.clone(),
         args.cluster_delete_timeout,
@@ -318,7 +319,7 @@ async fn lead(
         tokio::select! {
             _ = controllers => {}
             () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
-            () = sweep::run(stores.clone(), changes, triggers) => {}
+            () = sweep::run(stores.clone(), parts.news.classes, changes, triggers) => {}
             () = patience(stop) => {}
         }
     };

@@ -1,16 +1,24 @@
 //! Wakes the Clusters that rest on something which many share: each once, and not all at the same time.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt as _};
-use sluice_core::concern::{Shared, Sweep};
+use sluice_core::concern::{Classes, Shared, Sweep};
 use tokio::{
     task::yield_now,
     time::{Instant, interval, timeout_at},
 };
 use tracing::info;
 
-use crate::{stores::Stores, triggers::Triggers};
+use crate::{
+    lock::lock,
+    stores::Stores,
+    triggers::{ClusterRef, Triggers},
+};
 
 /// What changes within this time is looked through once.
 const TOGETHER: Duration = Duration::from_millis(200);
@@ -22,7 +30,12 @@ const BATCH: usize = 100;
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Wakes whatever is concerned by `changes` for as long as it is polled.
-pub async fn run(stores: Stores, mut changes: impl Stream<Item = Shared> + Unpin, triggers: Triggers) {
+pub async fn run(
+    stores: Stores,
+    classes: Arc<Mutex<Classes>>,
+    mut changes: impl Stream<Item = Shared> + Unpin,
+    triggers: Triggers,
+) {
     let (mut sweep, mut batches) = (Sweep::default(), interval(BETWEEN));
     loop {
         tokio::select! {
@@ -34,16 +47,18 @@ pub async fn run(stores: Stores, mut changes: impl Stream<Item = Shared> + Unpin
             }
             Some(first) = changes.next() => {
                 let shared = together(first, &mut changes).await;
-                look(&stores, &shared, &mut sweep).await;
+                let concerned = lock(&classes).concerned(&shared);
+                let concerned = concerned.unwrap_or_else(|| stores.clusters.names());
+                look(&stores, concerned, &shared, &mut sweep).await;
                 info!(changes = shared.len(), clusters = sweep.left(), "Looking again at Clusters that rest on what has changed");
             }
         }
     }
 }
 
-/// Finds the Clusters that are concerned. Others have their turn meanwhile, readers and writers of the stores among them.
-async fn look(stores: &Stores, shared: &BTreeSet<Shared>, sweep: &mut Sweep) {
-    for (count, named) in stores.clusters.names().into_iter().enumerate() {
+/// Finds those of the Clusters that are concerned. Others have their turn meanwhile, readers and writers of the stores among them.
+async fn look(stores: &Stores, clusters: Vec<ClusterRef>, shared: &BTreeSet<Shared>, sweep: &mut Sweep) {
+    for (count, named) in clusters.into_iter().enumerate() {
         let (namespace, name) = (Some(named.namespace()), named.name());
         if let Some(cluster) = stores.clusters.peek(namespace, name) {
             sweep.add(shared, &cluster, || stores.bootstraps.peek(namespace, name));
@@ -98,7 +113,8 @@ mod tests {
         tokio::spawn(following);
         stores.synced().await;
         let (woken, changes) = (news.triggers.listen(), news.sweeps.listen());
-        tokio::spawn(run(stores, changes, news.triggers.clone()));
+        let classes = Arc::clone(&news.classes);
+        tokio::spawn(run(stores, classes, changes, news.triggers.clone()));
         (news.sweeps, woken)
     }
 
@@ -119,6 +135,15 @@ mod tests {
         sleep(Duration::from_secs(10)).await;
         let expected: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
         assert_eq!(names(woken), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_a_class_wakes_its_clusters() {
+        let (sweeps, woken) = running().await;
+        sweeps.send(Shared::Class("team-a".to_owned(), "class".to_owned()));
+        sweeps.send(Shared::Class("team-b".to_owned(), "class".to_owned()));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(names(woken).len(), 10);
     }
 
     /// Of a class that no Cluster uses, for example.

@@ -1,6 +1,9 @@
 //! Which Clusters are concerned when something changes that many of them share.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use kube::ResourceExt as _;
 use sluice_crds::{
@@ -26,6 +29,59 @@ pub enum Shared {
     Package(String),
     /// A ClusterClass, by its namespace and its name.
     Class(String, String),
+}
+
+/// Which Clusters are of which ClusterClass: an edit of a class concerns no others, and only those are looked up for it.
+#[derive(Debug, Default)]
+pub struct Classes {
+    of: HashMap<ClusterRef, Arc<Class>>,
+    clusters: BTreeMap<Arc<Class>, BTreeSet<ClusterRef>>,
+}
+
+/// Namespace and name of a ClusterClass.
+type Class = (String, String);
+
+impl Classes {
+    /// Takes in a Cluster as it is.
+    pub fn saw(&mut self, named: &ClusterRef, cluster: &Cluster) {
+        let class = class_of(cluster);
+        if self.of.get(named).map(|class| &**class) == class.as_ref() {
+            return;
+        }
+        self.gone(named);
+        let Some(class) = class else { return };
+        let known = self.clusters.get_key_value(&class);
+        let class = known.map_or_else(|| Arc::new(class), |(known, _)| Arc::clone(known));
+        self.of.insert(named.clone(), Arc::clone(&class));
+        self.clusters.entry(class).or_default().insert(named.clone());
+    }
+
+    /// A Cluster is gone.
+    pub fn gone(&mut self, named: &ClusterRef) {
+        let Some(class) = self.of.remove(named) else {
+            return;
+        };
+        if let Entry::Occupied(mut clusters) = self.clusters.entry(class) {
+            clusters.get_mut().remove(named);
+            if clusters.get().is_empty() {
+                clusters.remove();
+            }
+        }
+    }
+
+    /// The Clusters that `changed` may concern; `None` where it may concern any.
+    #[must_use]
+    pub fn concerned(&self, changed: &BTreeSet<Shared>) -> Option<Vec<ClusterRef>> {
+        let mut concerned = BTreeSet::new();
+        for shared in changed {
+            let Shared::Class(namespace, name) = shared else {
+                return None;
+            };
+            let clusters = self.clusters.get(&(namespace.clone(), name.clone()));
+            concerned.extend(clusters.into_iter().flatten().cloned());
+        }
+        Some(concerned.into_iter().collect())
+    }
 }
 
 /// How a Cluster is concerned.
@@ -114,10 +170,14 @@ fn names(bootstrap: &ClusterBootstrap, package: &str) -> bool {
 }
 
 fn is_of_class(cluster: &Cluster, namespace: &str, name: &str) -> bool {
-    cluster.spec.topology.as_ref().is_some_and(|topology| {
-        let own = cluster.metadata.namespace.as_deref().unwrap_or_default();
-        topology.class_name() == Some(name) && topology.class_namespace().unwrap_or(own) == namespace
-    })
+    class_of(cluster).is_some_and(|class| (class.0.as_str(), class.1.as_str()) == (namespace, name))
+}
+
+fn class_of(cluster: &Cluster) -> Option<Class> {
+    let topology = cluster.spec.topology.as_ref()?;
+    let own = cluster.metadata.namespace.as_deref().unwrap_or_default();
+    let namespace = topology.class_namespace().unwrap_or(own);
+    Some((namespace.to_owned(), topology.class_name()?.to_owned()))
 }
 
 #[cfg(test)]
@@ -195,6 +255,57 @@ mod tests {
         let changed = BTreeSet::from([Shared::Package("other".to_owned())]);
         let labelled = cluster(&json!({label::TKR: "release"}));
         assert_eq!(concern(&changed, &labelled, Some(&other)), Concern::Waiting);
+    }
+
+    #[test]
+    fn only_the_clusters_of_a_class_are_looked_up_when_it_changes() {
+        let class = |namespace: &str, name: &str| Shared::Class(namespace.to_owned(), name.to_owned());
+        let mut classes = Classes::default();
+        let saw = |classes: &mut Classes, namespace: &str, name: &str, class: Value| {
+            let topology = json!({"classRef": class, "version": "v1.36.3"});
+            let spec = json!({"spec": {"topology": topology}});
+            let cluster: Arc<Cluster> = object(Some(namespace), name, &json!({}), &spec);
+            classes.saw(&ClusterRef::of(&*cluster), &cluster);
+        };
+        for number in 0..1000 {
+            saw(
+                &mut classes,
+                "team-a",
+                &number.to_string(),
+                json!({"name": "large"}),
+            );
+        }
+        saw(&mut classes, "team-a", "one", json!({"name": "small"}));
+        saw(&mut classes, "team-b", "two", json!({"name": "small"}));
+        let shared = json!({"name": "small", "namespace": "team-a"});
+        saw(&mut classes, "team-c", "three", shared.clone());
+        let lookups = |classes: &Classes, changed: &[Shared]| {
+            let concerned = classes.concerned(&changed.iter().cloned().collect());
+            concerned.map(|clusters| clusters.iter().map(ClusterRef::to_string).collect::<Vec<_>>())
+        };
+        let none: Option<Vec<String>> = Some(Vec::new());
+        assert_eq!(lookups(&classes, &[class("team-d", "unused")]), none);
+        let small = lookups(&classes, &[class("team-a", "small")]).unwrap();
+        assert_eq!(small, ["team-a/one", "team-c/three"]);
+        let both = [class("team-a", "small"), class("team-b", "small")];
+        assert_eq!(lookups(&classes, &both).unwrap().len(), 3);
+        let release = Shared::Release("new".to_owned());
+        assert_eq!(
+            lookups(&classes, &[class("team-a", "small"), release]),
+            None,
+            "any"
+        );
+
+        saw(&mut classes, "team-a", "one", shared);
+        saw(&mut classes, "team-c", "three", json!({"name": "small"}));
+        assert_eq!(
+            lookups(&classes, &[class("team-a", "small")]).unwrap(),
+            ["team-a/one"]
+        );
+        classes.gone(&ClusterRef::new("team-a", "one"));
+        classes.gone(&ClusterRef::new("team-a", "one"));
+        assert_eq!(lookups(&classes, &[class("team-a", "small")]), none);
+        assert_eq!(classes.of.len(), 1002);
     }
 
     #[test]
