@@ -105,7 +105,7 @@ impl Pace {
         if std::mem::take(&mut self.woken) {
             // As long as the pass took, after it, so that passes that events ask for do not take more than half of a slot for long.
             let rest = quiet.max(took).clamp(MIN_REST, MAX_REST);
-            self.owes_until += took + rest - MIN_REST;
+            self.owes_until += took + rest.saturating_sub(MIN_REST);
         }
         self.ended = now;
         self.due()
@@ -118,7 +118,9 @@ impl Pace {
             Weight::Proof => OWED,
         };
         let rested = self.owes_until.checked_sub(owed).unwrap_or(self.ended);
-        self.passing.is_none().then(|| rested.max(self.ended + GAP))
+        // One that was asked for and has not begun is not asked for at each event.
+        let gap = if self.woken { MIN_REST } else { GAP };
+        self.passing.is_none().then(|| rested.max(self.ended + gap))
     }
 
     /// Whether the Cluster is woken now. That counts as the end of a pass, so that a controller that is late is not sent every event.
@@ -126,9 +128,11 @@ impl Pace {
         let wakes = self.due().is_some_and(|due| due <= now);
         if wakes {
             self.wanted = None;
-            self.woken = true;
             self.ended = now;
-            self.owes_until = self.owes_until.max(now) + MIN_REST;
+            // Once for each pass: it may wait for its slot, and what wakes it again meanwhile asks for no other one.
+            if !std::mem::replace(&mut self.woken, true) {
+                self.owes_until = self.owes_until.max(now) + MIN_REST;
+            }
         }
         wakes
     }
@@ -168,7 +172,7 @@ mod tests {
         assert!(!pace.wakes(began), "once");
         assert_eq!(
             pace.want(Weight::Proof),
-            Some(began + GAP),
+            Some(began + MIN_REST),
             "a controller that is late"
         );
         assert!(!pace.wakes(began));
@@ -197,6 +201,21 @@ mod tests {
         assert_eq!(proof, Some(now + GAP), "it is not kept waiting by the others");
         assert_eq!(pace.want(Weight::Progress), None);
         assert!(pace.wakes(now + GAP));
+    }
+
+    /// One that waits for its slot has had no pass.
+    #[test]
+    fn events_while_a_pass_is_waited_for_owe_nothing() {
+        let began = Instant::now();
+        let (mut pace, mut now) = (Pace::new(began), began);
+        for _ in 0..100 {
+            now = pace.want(Weight::Proof).map_or(now, |due| due.max(now));
+            assert!(pace.wakes(now));
+        }
+        assert!(pace.owes_until <= began + MIN_REST, "one pass");
+        pace.begin(now);
+        assert_eq!(pace.want(Weight::Proof), None);
+        assert_eq!(pace.end(now), Some(now + GAP));
     }
 
     /// Whatever its events say, a server has no more passes in the long run than if each had rested.
