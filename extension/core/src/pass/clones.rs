@@ -1,7 +1,7 @@
 //! The Secrets of a Cluster with the values that a template names or holds: made before its ClusterBootstrap, and again where one is gone.
 
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use kube::{Resource as _, ResourceExt as _};
+use kube::{Resource as _, ResourceExt};
 use sluice_crds::{
     foreign::Cluster,
     run::{ClusterBootstrap, ClusterBootstrapPackage},
@@ -181,11 +181,7 @@ enum Whose {
 /// Whose a clone is that `by` owns. The addons-manager has made ClusterBootstraps the owners of clones.
 fn whose(known: &Known<'_>, by: &OwnerReference) -> Step<Whose> {
     let owner = &known.facts.owner;
-    let bootstrap = known
-        .facts
-        .bootstrap
-        .as_deref()
-        .and_then(|bootstrap| bootstrap.uid());
+    let bootstrap = known.facts.bootstrap.as_deref().and_then(ResourceExt::uid);
     let key =
         |of: fn(Server, Option<&str>, &str) -> Key| of(Server::Management, Some(&owner.namespace), &by.name);
     let (present, key) = match (group(by), by.kind.as_str()) {
@@ -197,10 +193,10 @@ fn whose(known: &Known<'_>, by: &OwnerReference) -> Step<Whose> {
         }
         _ => return Ok(Whose::Unknown),
     };
-    if by.name == owner.name {
-        let is_this = present == Some(by.uid.as_str());
-        return Ok(if is_this { Whose::This } else { Whose::Gone });
+    if by.name == owner.name && present == Some(by.uid.as_str()) {
+        return Ok(Whose::This);
     }
+    // Asked also of this name: the Cluster in memory may be the earlier one.
     let there = known.object(key, Sight::First)?;
     let is_there = there.is_some_and(|there| there["metadata"]["uid"] == by.uid);
     Ok(if is_there { Whose::Another } else { Whose::Gone })

@@ -107,6 +107,22 @@ async fn values_of_another_cluster_are_left_alone_and_hold() {
     assert_eq!(world.management.get(BOOTSTRAP), None);
 }
 
+/// It is the earlier one, and the watch does not show that yet.
+#[tokio::test(start_paused = true)]
+async fn values_of_a_later_cluster_of_the_name_are_left_alone() {
+    let world = new_cluster();
+    world.management.remove(SOURCE);
+    let leader = world.leader().await;
+    world.management.put(SOURCE, values(3));
+    world
+        .management
+        .edit(CLUSTER, |cluster| cluster["metadata"]["uid"] = json!("later"));
+    let there = found(&world, &[owner("Cluster", "one", "later")]);
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(world.management.get(CLONE), Some(there));
+    assert_eq!(world.management.get(BOOTSTRAP), None);
+}
+
 /// Its finalizers are the matter of others.
 #[tokio::test(start_paused = true)]
 async fn values_of_an_earlier_cluster_that_do_not_go_hold() {
