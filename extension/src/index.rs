@@ -75,7 +75,7 @@ impl Index {
             let (uncounted, over) = (std::mem::take(&mut *lock(&self.0.uncounted)), self.over(stores));
             counting.count(
                 uncounted,
-                || stores.clusters.names(),
+                || stores.clusters.all_names(),
                 |cluster| over.held(cluster.namespace(), cluster.name()),
             );
             let counted = standings.look(self.0.began.elapsed(), counting.held());

@@ -98,6 +98,17 @@ impl<K: Kept> Store<K> {
             .collect()
     }
 
+    /// The same, with those that cannot be decoded.
+    #[must_use]
+    pub fn all_names(&self) -> Vec<ClusterRef> {
+        let objects = self.read();
+        let names = objects
+            .names()
+            .map(|(namespace, name)| ClusterRef::new(namespace, name));
+        let undecodable = objects.all_undecodable().map(|object| object.reference());
+        names.chain(undecodable).collect()
+    }
+
     /// Those of `uids` that no object has.
     pub fn missing<'a>(&self, uids: impl Iterator<Item = &'a str>) -> Vec<String> {
         self.read().missing(uids)
@@ -178,11 +189,11 @@ impl<K: Kept> Writer<K> {
         objects.put_undecodable(object)
     }
 
-    /// The object with this metadata is gone.
-    pub(crate) fn remove(&self, meta: &ObjectMeta) {
+    /// The object with this metadata is gone. Returns what was there, decoded or not.
+    pub(crate) fn remove(&self, meta: &ObjectMeta) -> (Option<K>, Option<Arc<Undecodable>>) {
         let mut objects = self.write();
         lock(&self.store.recent).forget(meta);
-        objects.remove(meta);
+        objects.remove(meta)
     }
 
     /// The list is over.

@@ -109,7 +109,7 @@ impl Stores {
             Api::all(dating(client.clone(), of_clusters)),
             all(),
             Arc::clone(of_clusters),
-            move |seen| seen.each(|cluster, presence| noted.conditions(cluster, presence)),
+            move |seen| seen.each(|cluster, presence| noted.contents(cluster, presence)),
             News::cluster,
         );
         let stores = Self {
@@ -209,6 +209,10 @@ impl Stored<TanzuKubernetesRelease> for Stores {
 impl stores::Stores for Stores {
     fn releases(&self) -> Arc<Releases> {
         Arc::clone(&lock(&self.whole).releases)
+    }
+
+    fn undecodable_release(&self) -> Option<Arc<Undecodable>> {
+        self.releases.first_undecodable()
     }
 
     fn catalogue(&self) -> Arc<Catalogue> {

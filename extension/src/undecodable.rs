@@ -10,7 +10,7 @@ use prometheus_client::{
     collector::Collector, encoding::DescriptorEncoder, metrics::MetricType, registry::Registry,
 };
 use sluice_core::{cluster::ClusterRef, decode::Undecodable};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{lock::lock, watch::Presence};
 
@@ -24,20 +24,36 @@ type Named = (String, ClusterRef);
 static ALL: LazyLock<Mutex<BTreeMap<Named, usize>>> = LazyLock::new(Mutex::default);
 
 /// Those of one store. Dropping it takes them back.
-#[derive(Debug, Default)]
-pub(crate) struct Reported(BTreeMap<ClusterRef, String>);
+#[derive(Debug)]
+pub(crate) struct Reported {
+    /// Whether its server is not trusted: it may send as many as it likes, under any name. The Clusters that are held say what of it matters.
+    untrusted: bool,
+    kinds: BTreeMap<ClusterRef, String>,
+}
 
 impl Reported {
+    /// None yet.
+    pub(crate) fn new(untrusted: bool) -> Self {
+        Self {
+            untrusted,
+            kinds: BTreeMap::new(),
+        }
+    }
+
     /// Reports an object that cannot be decoded, or that it could not be and is gone or was corrected.
     pub(crate) fn saw(&mut self, object: &Undecodable, presence: Presence) {
         let (kind, reference) = (&object.kind, object.reference());
         let (namespace, name) = (reference.namespace(), reference.name());
+        if self.untrusted {
+            debug!(%kind, namespace, name, ?presence, why = %object.why, "An object of a workload cannot be decoded");
+            return;
+        }
         self.take_back(&reference);
         match presence {
             Presence::There => {
                 warn!(%kind, namespace, name, why = %object.why, "An object cannot be decoded: what rests on it is held");
                 *lock(&ALL).entry((kind.clone(), reference.clone())).or_default() += 1;
-                self.0.insert(reference, kind.clone());
+                self.kinds.insert(reference, kind.clone());
             }
             Presence::Gone => {
                 info!(%kind, namespace, name, "An object that could not be decoded is gone or was corrected");
@@ -46,7 +62,7 @@ impl Reported {
     }
 
     fn take_back(&mut self, reference: &ClusterRef) {
-        let Some(kind) = self.0.remove(reference) else {
+        let Some(kind) = self.kinds.remove(reference) else {
             return;
         };
         let (named, mut all) = ((kind, reference.clone()), lock(&ALL));
@@ -59,7 +75,7 @@ impl Reported {
 
 impl Drop for Reported {
     fn drop(&mut self) {
-        while let Some(reference) = self.0.keys().next().cloned() {
+        while let Some(reference) = self.kinds.keys().next().cloned() {
             self.take_back(&reference);
         }
     }
@@ -132,7 +148,9 @@ mod tests {
 
     #[test]
     fn objects_are_shown_until_they_are_gone_or_their_store_is() {
-        let (mut one, mut other) = (Reported::default(), Reported::default());
+        let (mut one, mut other, mut untrusted) =
+            (Reported::new(false), Reported::new(false), Reported::new(true));
+        untrusted.saw(&object("of a workload"), Presence::There);
         one.saw(&object("a"), Presence::There);
         one.saw(&object("a"), Presence::There);
         one.saw(&object("b"), Presence::There);

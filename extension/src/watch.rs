@@ -88,11 +88,11 @@ impl<K: Kept> Changes<'_, K> {
     }
 
     fn each_undecodable(&self, changed: &mut impl FnMut(&Undecodable, Presence)) {
-        for object in &self.listed.undecodable {
-            changed(object, Presence::There);
-        }
         for object in &self.listed.undecodable_gone {
             changed(object, Presence::Gone);
+        }
+        for object in &self.listed.undecodable {
+            changed(object, Presence::There);
         }
     }
 }
@@ -182,6 +182,7 @@ pub fn follow<K: Followed>(
     on: impl FnMut(&Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send) {
     let seconds = lock(&followed).watch_seconds();
+    let untrusted = lock(&followed).is_untrusted();
     let writer = Writer::new(packer, lock(&followed).recent());
     let store = writer.store();
     let following = Following {
@@ -190,7 +191,7 @@ pub fn follow<K: Followed>(
         config: config.timeout(seconds).page_size(PAGE),
         writer,
         followed,
-        reported: Reported::default(),
+        reported: Reported::new(untrusted),
         on,
     };
     (store, following.run())
@@ -301,10 +302,15 @@ where
                 }
             }
             Brought::Gone(item) => {
-                self.writer.remove(item.meta());
-                match item {
-                    Item::Decoded(object) => (self.on)(&Seen::Gone(object)),
-                    Item::Undecodable(object) => self.saw_undecodable(object, Presence::Gone),
+                // What the event shows may be another state than the one that was known.
+                let (before, undecodable) = self.writer.remove(item.meta());
+                match (item, before) {
+                    (_, Some(before)) => (self.on)(&Seen::Gone(&before)),
+                    (Item::Decoded(object), None) => (self.on)(&Seen::Gone(object)),
+                    (Item::Undecodable(_), None) => {}
+                }
+                if let Some(undecodable) = undecodable {
+                    self.saw_undecodable(&undecodable, Presence::Gone);
                 }
             }
             Brought::Filled => {
@@ -360,7 +366,8 @@ where
         // First, because an empty store says that nothing is there.
         (self.on)(&Seen::GivenUp(why));
         self.writer.clear();
-        self.reported = Reported::default();
+        let untrusted = self.followed().is_untrusted();
+        self.reported = Reported::new(untrusted);
         self.followed().emptied(now());
     }
 

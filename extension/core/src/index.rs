@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use sluice_crds::{
     foreign::Cluster,
     labels::label,
-    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease, UpgradeRecord},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, Hook, TanzuKubernetesRelease, UpgradeRecord},
 };
 
 pub use self::{
@@ -78,7 +78,9 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let cluster: Option<Arc<Cluster>> = self.stores.get(Some(call.namespace), call.name);
         let release = self.release(call.label);
         let bootstrap_undecodable = self.undecodable_bootstrap(call.namespace, call.name);
-        let undecodable_release = self.undecodable_release(call.label);
+        // A deletion waits for its packages to be uninstalled, whatever its release is.
+        let needs_release = call.hook != Hook::BeforeClusterDelete;
+        let undecodable_release = self.undecodable_release(call.label).filter(|_| needs_release);
         let record = recorded(bootstrap.as_deref());
         let missing = self.missing(call.label, call.uid, release.is_some());
         // Not by the last look: the Cluster may have moved since.
@@ -110,6 +112,9 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     /// Where a Cluster is held, if it is.
     #[must_use]
     pub fn held(&self, namespace: &str, name: &str) -> Option<Held> {
+        if let Some(held) = self.held_by_undecodable(namespace, name) {
+            return Some(held);
+        }
         let cluster: Arc<Cluster> = self.stores.get(Some(namespace), name)?;
         let (uid, meta) = (cluster.uid()?, &cluster.metadata);
         let bootstrap = self.bootstrap(meta.namespace.as_deref()?, meta.name.as_deref()?);
@@ -131,6 +136,32 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             standing: Standing::of_hold(label.unwrap_or_default(), &hold),
             recorded: false,
             uid,
+        })
+    }
+
+    /// The same of a Cluster that cannot be decoded, or has such a ClusterBootstrap.
+    fn held_by_undecodable(&self, namespace: &str, name: &str) -> Option<Held> {
+        let cluster: Option<Arc<Cluster>> = self.stores.get(Some(namespace), name);
+        let odd = self.undecodable_cluster(namespace, name);
+        let meta = match (&cluster, &odd) {
+            (Some(cluster), _) => &cluster.metadata,
+            (None, Some(odd)) => &odd.metadata,
+            (None, None) => return None,
+        };
+        let odd_bootstrap = self.undecodable_bootstrap(namespace, name);
+        let label = meta.labels.as_ref().and_then(|labels| labels.get(label::TKR));
+        let label = label.map(String::as_str).unwrap_or_default();
+        let is_ours =
+            !label.is_empty() || odd_bootstrap.is_some() || self.bootstrap(namespace, name).is_some();
+        let hold = odd
+            .as_ref()
+            .or(odd_bootstrap.as_ref())
+            .filter(|_| is_ours)?
+            .hold();
+        Some(Held {
+            standing: Standing::of_hold(label, &hold),
+            recorded: false,
+            uid: meta.uid.clone()?,
         })
     }
 

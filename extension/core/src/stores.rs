@@ -47,6 +47,9 @@ pub trait Stores:
     /// All releases, by name.
     fn releases(&self) -> Arc<Releases>;
 
+    /// A release that cannot be decoded, if there is one.
+    fn undecodable_release(&self) -> Option<Arc<Undecodable>>;
+
     /// What the Packages of the system namespace say of themselves.
     fn catalogue(&self) -> Arc<Catalogue>;
 }
@@ -218,6 +221,10 @@ pub(crate) mod tests {
                 .iter()
                 .map(|release| (release.name_any(), Arc::clone(release)));
             Arc::new(named.collect())
+        }
+
+        fn undecodable_release(&self) -> Option<Arc<Undecodable>> {
+            Given::undecodable::<TanzuKubernetesRelease>(self, |_| true)
         }
 
         fn catalogue(&self) -> Arc<Catalogue> {

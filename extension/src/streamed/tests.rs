@@ -315,10 +315,10 @@ async fn an_object_is_what_the_watch_showed_last() {
                 lock(&noted).push(format!(
                     "{} {presence:?}",
                     app.metadata.name.as_deref().unwrap_or_default()
-                ))
+                ));
             });
             event.each_undecodable(|object, presence| {
-                lock(&noted).push(format!("odd {} {presence:?}", object.reference().name()))
+                lock(&noted).push(format!("odd {} {presence:?}", object.reference().name()));
             });
         },
     );
@@ -352,6 +352,12 @@ async fn an_object_is_what_the_watch_showed_last() {
         (vec![("a".to_owned(), true), b()], "a There".to_owned())
     );
     assert_eq!(send("MODIFIED", odd("a")).await.0, [("a".to_owned(), false), b()]);
+    // The last state of an object may be another one than the one that was known.
+    let (_, seen) = send("DELETED", app("a", "other").to_string()).await;
+    assert_eq!(seen, "a Gone, odd a Gone");
+    assert_eq!(send("ADDED", app("a", "other").to_string()).await.1, "a There");
+    assert_eq!(send("DELETED", odd("a")).await, (vec![b()], "a Gone".to_owned()));
+    send("ADDED", odd("a")).await;
     assert_eq!(
         send("DELETED", odd("a")).await,
         (vec![b()], "odd a Gone".to_owned())

@@ -274,11 +274,14 @@ impl<K: Kept> Objects<K> {
         self.put(object, &packed)
     }
 
-    /// The object with this metadata is gone.
-    pub fn remove(&mut self, meta: &ObjectMeta) {
+    /// The object with this metadata is gone. Returns what was there, decoded or not.
+    pub fn remove(&mut self, meta: &ObjectMeta) -> (Option<K>, Option<Arc<Undecodable>>) {
         let key = key_of(meta);
-        self.take(key.as_bytes());
-        self.undecodable.remove(&key);
+        let before = self
+            .take(key.as_bytes())
+            .map(|entry| unpacked(&self.packer, &entry));
+        let undecodable = self.undecodable.remove(&key);
+        (before, undecodable.map(|(_, object)| object))
     }
 
     fn take(&mut self, key: &[u8]) -> Option<Entry> {

@@ -46,7 +46,9 @@ impl Undecodable {
             ..ObjectMeta::default()
         };
         Some(Self {
-            kind: field(&fields, "kind").unwrap_or_else(|| "object".to_owned()),
+            kind: field(&fields, "kind")
+                .filter(|kind: &String| is_kind(kind))
+                .unwrap_or_else(|| "object".to_owned()),
             metadata,
             why: why::<K>(object),
         })
@@ -74,9 +76,21 @@ impl std::fmt::Display for Undecodable {
         if let Some(namespace) = &metadata.namespace {
             write!(f, "{namespace}/")?;
         }
-        let name = metadata.name.as_deref().unwrap_or_default();
+        // No name of an API server is longer, or has other letters.
+        let name: String = metadata
+            .name
+            .iter()
+            .flat_map(|name| name.chars())
+            .take(253)
+            .collect();
+        let name = name.escape_debug();
         write!(f, "{name} cannot be decoded: {why}; correct it or delete it")
     }
+}
+
+/// Whether a text is a kind as API servers name them. What answers for a workload may be none.
+fn is_kind(kind: &str) -> bool {
+    (1..=63).contains(&kind.len()) && kind.chars().all(|letter| letter.is_ascii_alphanumeric())
 }
 
 /// The fields of an object, of which none has been looked into. Of two of one name the later one counts, as in Go.

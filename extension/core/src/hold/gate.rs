@@ -48,6 +48,9 @@ held! {
         PackageDuplicated("gate, event"):
             "remove one of the two that the message names; in an upgrade, the one in the field where the template of the release does \
              not have it",
+        /// A ClusterBootstrap, or the ClusterBootstrapTemplate of a release, lists more than 128 additional packages: it was stored
+        /// before the definitions refused that. Nothing is read or written for such a ClusterBootstrap.
+        PackagesTooMany("gate, event"): "remove some of them from the object that the message names",
         /// A part of the annotation `lifecycle.sluice.dev/keep-package-versions` is not `<package>=<version>` or `<package>=none`.
         KeptVersionsInvalid("gate, event"): "correct the part that the message names, or remove the annotation",
         /// A values Secret or provider object does not exist, or Sluice may not read the provider's kind. Other packages go on, unless

@@ -144,6 +144,43 @@ fn an_object_that_cannot_be_decoded_holds_its_own_cluster(
 }
 
 #[test]
+fn a_deletion_needs_no_release() {
+    let mut odd = Given {
+        releases: Vec::new(),
+        bootstraps: vec![bootstrap(&Value::Null)],
+        undecodable: vec![undecodable("TanzuKubernetesRelease", None, LABEL, &json!({}))],
+        ..given()
+    };
+    let status = Arc::make_mut(&mut odd.bootstraps[0]).status.as_mut().unwrap();
+    status.upgrade.as_mut().unwrap().gates[0].hook = Hook::BeforeClusterDelete;
+    let deleted = HookCall {
+        hook: Hook::BeforeClusterDelete,
+        ..call()
+    };
+    assert_eq!(reason(&odd, &deleted, false), None);
+}
+
+#[rstest]
+#[case::its_cluster("Cluster", true)]
+#[case::its_bootstrap("ClusterBootstrap", true)]
+#[case::another_kind("ClusterClass", false)]
+fn what_holds_a_cluster_that_cannot_be_decoded_counts(#[case] kind: &str, #[case] counts: bool) {
+    let labels = json!({label::TKR: LABEL});
+    let odd = |name| Given {
+        clusters: if kind == "Cluster" {
+            Vec::new()
+        } else {
+            given().clusters
+        },
+        undecodable: vec![undecodable(kind, Some("team-a"), name, &labels)],
+        ..given()
+    };
+    let held = |given: &Given| index(given).held("team-a", "one").map(|held| held.uid);
+    assert_eq!(held(&odd("one")), counts.then(|| "uid".to_owned()));
+    assert_eq!(held(&odd("other")), None);
+}
+
+#[test]
 fn a_release_that_cannot_be_decoded_may_be_legacy() {
     let legacy = undecodable(
         "TanzuKubernetesRelease",

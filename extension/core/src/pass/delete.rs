@@ -11,6 +11,7 @@ use super::{
     Done, Known, Server, Step, Stop,
     ask::{Ask, Key},
     effects::Effects,
+    failure::silent,
     known::typed,
     status,
     stop::in_order,
@@ -63,16 +64,10 @@ fn uninstall(known: &Known<'_>, effects: &mut Effects, bootstrap: &ClusterBootst
         // A workload that was never reachable has nothing to uninstall.
         return Ok(Some(hold).filter(|hold| hold.reason != GateReason::KubeconfigNotFound));
     }
-    let unreachable = || {
-        Hold::new(
-            GateReason::WorkloadUnreachable,
-            "the workload API server does not answer",
-        )
-    };
     let listed = match known.listed(Ask::Installs) {
         Ok(listed) => listed,
         Err(Stop::Failed(failure)) if failure.is_not_found() => return Ok(None),
-        Err(stop) => return stop.failed().map(|_| Some(unreachable())),
+        Err(stop) => return stop.failed().map(|failure| Some(silent(&failure))),
     };
     let system = &known.facts.settings.system_namespace;
     let installs = listed
@@ -104,7 +99,7 @@ fn uninstall(known: &Known<'_>, effects: &mut Effects, bootstrap: &ClusterBootst
     }));
     match deleted {
         Ok(()) => Ok(waiting),
-        Err(stop) => stop.failed().map(|_| Some(unreachable())),
+        Err(stop) => stop.failed().map(|failure| Some(silent(&failure))),
     }
 }
 

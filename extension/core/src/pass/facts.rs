@@ -79,6 +79,8 @@ pub struct Facts {
     pub plan: Plan,
     /// All releases.
     pub releases: Arc<Releases>,
+    /// A release that cannot be decoded, if there is one: it may be for any version.
+    pub undecodable_release: Option<Arc<Undecodable>>,
     /// All Packages of the system namespace.
     pub catalogue: Arc<Catalogue>,
 }
@@ -140,6 +142,7 @@ impl Facts {
             workers: workers(stores, &owner),
             plan: Plan::of(class.as_deref(), cluster.status.as_ref()),
             releases: stores.releases(),
+            undecodable_release: stores.undecodable_release(),
             catalogue: stores.catalogue(),
             cluster: Arc::clone(cluster),
             owner,
@@ -210,7 +213,7 @@ fn undecodable<K>(stores: &impl Stored<K>, owner: &Owner) -> Option<Arc<Undecoda
 }
 
 /// The first object of the system namespace that cannot be decoded: of the templates of the releases that a Cluster has and shall have,
-/// and of the Packages of its ClusterBootstrap.
+/// and of the Packages of its ClusterBootstrap and of the template that it shall have.
 fn of_catalogue(
     stores: &impl Stores,
     system: &str,
@@ -221,9 +224,12 @@ fn of_catalogue(
     let templates = [Some(label), resolved].into_iter().flatten();
     let mut templates = templates
         .filter_map(|name| Stored::<ClusterBootstrapTemplate>::undecodable(stores, Some(system), name));
-    let named = bootstrap
+    let target: Option<Arc<ClusterBootstrapTemplate>> = stores.get(Some(system), label);
+    let specs = bootstrap.map(|bootstrap| &bootstrap.spec);
+    let specs = specs
         .into_iter()
-        .flat_map(|bootstrap| packages(&bootstrap.spec));
+        .chain(target.as_deref().map(|target| &target.spec.0));
+    let named = specs.flat_map(packages);
     let mut packages = named
         .filter_map(|(_, package)| Stored::<Package>::undecodable(stores, Some(system), &package.ref_name));
     templates.next().or_else(|| packages.next())
@@ -315,6 +321,7 @@ mod tests {
     #[case::its_template("ClusterBootstrapTemplate", Some("tkg-system"), LABEL, true)]
     #[case::the_template_it_has("ClusterBootstrapTemplate", Some("tkg-system"), "before", true)]
     #[case::its_package("Package", Some("tkg-system"), "antrea.1.7.1", true)]
+    #[case::a_package_it_shall_have("Package", Some("tkg-system"), "antrea.1.8.0", true)]
     #[case::another_package("Package", Some("tkg-system"), "antrea.1.9.0", false)]
     #[case::the_bootstrap_of_another("ClusterBootstrap", Some("team-b"), "one", false)]
     #[case::a_worker_of_another_namespace("MachineDeployment", Some("team-b"), "md", false)]
@@ -330,6 +337,12 @@ mod tests {
         });
         let given = Given {
             bootstraps: vec![object(Some("team-a"), "one", &Value::Null, &rest)],
+            templates: if kind == "Package" {
+                let rest = json!({"spec": {"cni": {"refName": "antrea.1.8.0"}}});
+                vec![object(Some("tkg-system"), LABEL, &Value::Null, &rest)]
+            } else {
+                Vec::new()
+            },
             undecodable: vec![undecodable(kind, namespace, name, &labels)],
             ..Given::default()
         };

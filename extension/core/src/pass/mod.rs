@@ -44,6 +44,8 @@ pub use crate::step::{
 };
 
 use crate::{
+    bootstrap::too_many,
+    build::Owner,
     hold::Hold,
     step::{self, Subject, ask, known, stop, write},
 };
@@ -91,6 +93,15 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
             status::close_gates_for(known, effects, hold)?;
             return Ok(Done::RequeueAfter(WITH_PROBLEM));
         }
+    }
+    let Owner { namespace, name, .. } = &facts.owner;
+    let refused = facts
+        .bootstrap
+        .as_deref()
+        .and_then(|bootstrap| too_many(&bootstrap.spec, &format!("ClusterBootstrap {namespace}/{name}")));
+    if let Some(hold) = refused {
+        status::close_gates_for(known, effects, &hold)?;
+        return Ok(Done::RequeueAfter(WITH_PROBLEM));
     }
     let validated = validate::validate(known)?;
     let (bootstrap, problem) = draft::changed(known, &validated)?;

@@ -10,6 +10,7 @@ use super::{Facts, Known, Step};
 use crate::{
     bootstrap::{
         self, Change, Draft, Inputs, KeptVersions, Release, ResolvedRelease, from_template, is_bound, merge,
+        too_many,
     },
     cluster::{is_custom, is_legacy},
     hold::{GateReason, Hold},
@@ -97,19 +98,24 @@ fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<Str
     let data = found.topology.variable(name::TKR_DATA);
     let pinned = data.and_then(|data| data.get(&progress.hop)?.get("labels")?.get(label::TKR)?.as_str());
     let to = &found.topology.version;
-    for_progress(
-        progress,
-        found.resolved_release().release(),
-        to,
-        pinned,
-        &found.label,
-        known,
-    )
+    let resolved = found.resolved_release();
+    let release = for_progress(progress, resolved.release(), to, pinned, &found.label, known)?;
+    // What is the only known one of its version may not be the only one.
+    let is_named = pinned.is_some() || release == found.label || resolved.release() == Some(&release);
+    match &found.undecodable_release {
+        Some(object) if !is_named => Err(object.hold()),
+        _ => Ok(release),
+    }
 }
 
 fn needed_template<'a>(known: &'a Known<'_>, release: &str) -> Step<&'a ClusterBootstrapSpec> {
-    let missing = || template_not_found(&known.facts.settings.system_namespace, release);
-    Ok(known.template(release)?.ok_or_else(missing)?)
+    let system = &known.facts.settings.system_namespace;
+    let missing = || template_not_found(system, release);
+    let template = known.template(release)?.ok_or_else(missing)?;
+    match too_many(template, &format!("ClusterBootstrapTemplate {system}/{release}")) {
+        Some(hold) => Err(hold.into()),
+        None => Ok(template),
+    }
 }
 
 /// The ClusterBootstrap that has to be written so that its spec is that of `release`; `None` when it is already.

@@ -18,7 +18,7 @@ use super::{
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
-use crate::slots::Last;
+use crate::{decode::Item, slots::Last};
 
 /// About how many bytes the answers of a workload may take that one pass knows: as many as a single one may.
 const LARGEST: usize = 32 * 1024 * 1024;
@@ -262,7 +262,13 @@ impl<'a, S: Subject> Known<'a, S> {
 
 /// An object of `server` as what it has to be.
 pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> Step<K, H> {
-    K::deserialize(found).map_err(|error| Stop::Failed(Failure::unreadable(server, &error)))
+    K::deserialize(found).map_err(|error| {
+        let failure = match Item::<K>::of(&found.to_string()) {
+            Some(Item::Undecodable(object)) => Failure::undecodable(server, object.into()),
+            _ => Failure::unreadable(server, &error),
+        };
+        Stop::Failed(failure)
+    })
 }
 
 /// Only a bug of the process answers a question with something else.

@@ -128,6 +128,11 @@ impl Stores for Shown<'_> {
         Arc::new(there.collect())
     }
 
+    fn undecodable_release(&self) -> Option<Arc<Undecodable>> {
+        let mut there = self.of::<TanzuKubernetesRelease>();
+        there.find_map(|(_, object)| undecodable(object))
+    }
+
     fn catalogue(&self) -> Arc<Catalogue> {
         let there = self.0.of(Server::Management, "packages");
         let there = there.filter(|(_, package)| !is_odd(package));
