@@ -202,8 +202,9 @@ fn status(code: StatusCode, reason: &str) -> Value {
     })
 }
 
+/// As kube-apiserver writes it, the type first.
 fn event(kind: &str, object: &Value) -> String {
-    format!("{}\n", json!({"type": kind, "object": object}))
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
 fn expired() -> Bytes {
