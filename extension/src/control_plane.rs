@@ -74,11 +74,8 @@ impl ControlPlanes {
         }
         match state {
             State::Readable { store, .. } => {
-                let namespace = Some(cluster.namespace());
-                if let Some(object) = store.undecodable(namespace, &reference.name) {
-                    return Err(Unknown::Unreadable(object.hold()));
-                }
-                let found = store.get(namespace, &reference.name);
+                let found = store.found(Some(cluster.namespace()), &reference.name);
+                let found = found.map_err(|object| Unknown::Unreadable(object.hold()))?;
                 Ok(found.map(|found| ControlPlaneFacts::of(&found)))
             }
             State::Reading => Err(Unknown::Reading),

@@ -61,14 +61,14 @@ impl News {
     }
 
     pub(crate) fn cluster(&self, cluster: &ObjectMeta) {
-        let reference = reference(cluster);
+        let reference = ClusterRef::in_meta(cluster);
         self.dependents.cluster_changed(&reference);
         lock(&self.uncounted).one(reference.clone());
         self.triggers.wake(reference);
     }
 
     pub(crate) fn bootstrap(&self, bootstrap: &ObjectMeta) {
-        lock(&self.uncounted).one(reference(bootstrap));
+        lock(&self.uncounted).one(ClusterRef::in_meta(bootstrap));
         self.triggers.wake_of::<ClusterBootstrap>(bootstrap);
     }
 
@@ -94,8 +94,4 @@ impl News {
 
 fn name(meta: &ObjectMeta) -> String {
     meta.name.clone().unwrap_or_default()
-}
-
-fn reference(meta: &ObjectMeta) -> ClusterRef {
-    ClusterRef::new(meta.namespace.as_deref().unwrap_or_default(), &name(meta))
 }

@@ -10,6 +10,7 @@ use sluice_core::{
     cluster::ClusterRef,
     compact::{Change, Kept, Listed, Objects, Packed, Packer, Recent},
     decode::Undecodable,
+    stores::Found,
 };
 use tokio::sync::watch;
 
@@ -41,15 +42,29 @@ impl<K> fmt::Debug for Store<K> {
 
 impl<K: Kept> Store<K> {
     /// The object of this name; kinds without namespaces have none.
+    ///
+    /// # Errors
+    /// There is one that cannot be decoded.
+    pub fn found(&self, namespace: Option<&str>, name: &str) -> Found<K> {
+        // Under one lock: an object that is corrected, or damaged, between two looks would be taken for absent.
+        let objects = self.read();
+        if let Some(undecodable) = objects.undecodable(namespace, name) {
+            return Err(undecodable);
+        }
+        if let Some(found) = lock(&self.recent).get(namespace, name) {
+            return Ok(Some(found));
+        }
+        let found = objects.get(namespace, name).map(Arc::new);
+        if let Some(found) = &found {
+            lock(&self.recent).add(found);
+        }
+        Ok(found)
+    }
+
+    /// The same, where it does not matter why there is none.
     #[must_use]
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        let objects = self.read();
-        if let Some(found) = lock(&self.recent).get(namespace, name) {
-            return Some(found);
-        }
-        let found = Arc::new(objects.get(namespace, name)?);
-        lock(&self.recent).add(&found);
-        Some(found)
+        self.found(namespace, name).ok().flatten()
     }
 
     /// The same, which is not kept unpacked: for those who look at one object after the other.
@@ -175,8 +190,8 @@ impl<K: Kept> Writer<K> {
         }
     }
 
-    /// An object is there, as it was packed.
-    pub(crate) fn put(&self, object: &K, packed: &Packed) -> Change {
+    /// An object is there, as it was packed. Returns as well what could not be decoded before under its name.
+    pub(crate) fn put(&self, object: &K, packed: &Packed) -> (Change, Option<Arc<Undecodable>>) {
         let mut objects = self.write();
         lock(&self.store.recent).forget(object.meta());
         objects.put(object, packed)
@@ -234,7 +249,7 @@ mod tests {
     }
 
     fn put(writer: &Writer<Cluster>, cluster: &Cluster) -> Change {
-        writer.put(cluster, &writer.pack(&mut cluster.clone()))
+        writer.put(cluster, &writer.pack(&mut cluster.clone())).0
     }
 
     /// A gate may rest on two of them. A watch shows changes in their order, a list in the order of names.

@@ -16,7 +16,7 @@ use sluice_core::{
     bootstrap::Catalogue,
     compact::Kept,
     decode::{Item, Undecodable},
-    stores::{self, OfCluster, Releases, Stored, Whole},
+    stores::{self, Found, OfCluster, Releases, Stored, Whole},
     walls::FollowedStore,
 };
 use sluice_crds::{
@@ -160,8 +160,8 @@ impl Stores {
 macro_rules! stored {
     ($($Kind:ty: $store:ident),+ $(,)?) => {
         $(impl Stored<$Kind> for Stores {
-            fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<$Kind>> {
-                self.$store.get(namespace, name)
+            fn found(&self, namespace: Option<&str>, name: &str) -> Found<$Kind> {
+                self.$store.found(namespace, name)
             }
 
             fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {
@@ -189,8 +189,11 @@ stored!(
 );
 
 impl Stored<TanzuKubernetesRelease> for Stores {
-    fn get(&self, _: Option<&str>, name: &str) -> Option<Arc<TanzuKubernetesRelease>> {
-        lock(&self.whole).releases.get(name).cloned()
+    fn found(&self, _: Option<&str>, name: &str) -> Found<TanzuKubernetesRelease> {
+        match self.releases.undecodable(None, name) {
+            Some(object) => Err(object),
+            None => Ok(lock(&self.whole).releases.get(name).cloned()),
+        }
     }
 
     fn of_cluster(&self, _: &str, _: &str) -> Vec<TanzuKubernetesRelease> {

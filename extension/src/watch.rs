@@ -331,12 +331,8 @@ where
         let object = match item {
             Item::Undecodable(object) => object,
             Item::Decoded(object) => {
-                let meta = object.meta();
-                let mended = self.writer.store().undecodable(
-                    meta.namespace.as_deref(),
-                    meta.name.as_deref().unwrap_or_default(),
-                );
-                let change = packed.map_or(Change::Same, |packed| self.writer.put(object, packed));
+                let Some(packed) = packed else { return Change::Same };
+                let (change, mended) = self.writer.put(object, packed);
                 if change == Change::Changed {
                     (self.on)(&Seen::Touched(object));
                     if let Some(mended) = mended {

@@ -19,14 +19,13 @@ pub use self::{
     noted::{Noted, Said},
 };
 use crate::{
-    cluster::{is_custom, is_legacy, is_managed},
+    cluster::{is_custom, is_managed},
     decision::{Decision, Knowledge, Known, decide},
-    decode::Undecodable,
     hold::Hold,
     hook_call::HookCall,
     record::of_cluster,
     retry::RetryPolicy,
-    stores::{Stored, Stores},
+    stores::{Found, Stores, is_legacy_release},
     stuck::{Counted, Held, Standing, Stuck},
     tkr::{template_not_found, tkr_not_found},
 };
@@ -75,14 +74,17 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     #[must_use]
     pub fn decide(&self, call: &HookCall<'_>, pace: &Pace, leaderless: bool) -> Decision {
         let bootstrap = self.bootstrap(call.namespace, call.name);
-        let cluster: Option<Arc<Cluster>> = self.stores.get(Some(call.namespace), call.name);
+        let cluster = self.cluster(call.namespace, call.name);
         let release = self.release(call.label);
-        let bootstrap_undecodable = self.undecodable_bootstrap(call.namespace, call.name);
         // A deletion waits for its packages to be uninstalled, whatever its release is.
         let needs_release = call.hook != Hook::BeforeClusterDelete;
-        let undecodable_release = self.undecodable_release(call.label).filter(|_| needs_release);
+        let of_release = release.as_ref().err().filter(|_| needs_release);
+        let undecodable = cluster.as_ref().err().or(bootstrap.as_ref().err()).or(of_release);
+        let undecodable = undecodable.map(|object| object.hold());
+        let bootstrap_undecodable = bootstrap.is_err();
+        let (cluster, bootstrap) = (cluster.ok().flatten(), bootstrap.ok().flatten());
         let record = recorded(bootstrap.as_deref());
-        let missing = self.missing(call.label, call.uid, release.is_some());
+        let missing = self.missing(call.label, call.uid, matches!(release, Ok(Some(_))));
         // Not by the last look: the Cluster may have moved since.
         let still = pace.stuck.and_then(|stuck| {
             let standing = match of_cluster(record, call.uid) {
@@ -94,13 +96,9 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let known = Known {
             record,
             bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
-            bootstrap_undecodable: bootstrap_undecodable.is_some(),
-            legacy: release_is_legacy(release.as_deref(), undecodable_release.as_deref()),
-            undecodable: self
-                .undecodable_cluster(call.namespace, call.name)
-                .or(bootstrap_undecodable)
-                .or(undecodable_release)
-                .map(|object| object.hold()),
+            bootstrap_undecodable,
+            undecodable,
+            legacy: is_legacy_release(&release),
             custom: cluster.as_deref().is_some_and(is_custom),
             missing,
             leaderless,
@@ -112,12 +110,12 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     /// Where a Cluster is held, if it is.
     #[must_use]
     pub fn held(&self, namespace: &str, name: &str) -> Option<Held> {
-        if let Some(held) = self.held_by_undecodable(namespace, name) {
+        let (cluster, bootstrap) = (self.cluster(namespace, name), self.bootstrap(namespace, name));
+        if let Some(held) = held_by_undecodable(&cluster, &bootstrap) {
             return Some(held);
         }
-        let cluster: Arc<Cluster> = self.stores.get(Some(namespace), name)?;
-        let (uid, meta) = (cluster.uid()?, &cluster.metadata);
-        let bootstrap = self.bootstrap(meta.namespace.as_deref()?, meta.name.as_deref()?);
+        let (cluster, bootstrap) = (cluster.ok().flatten()?, bootstrap.ok().flatten());
+        let uid = cluster.uid()?;
         if let Some(record) = of_cluster(recorded(bootstrap.as_deref()), &uid) {
             return record.outcome.is_none().then(|| Held {
                 standing: Standing::of_record(record),
@@ -127,11 +125,10 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         }
         let label = cluster.labels().get(label::TKR).map(String::as_str);
         let release = self.release(label);
-        let legacy = release_is_legacy(release.as_deref(), self.undecodable_release(label).as_deref());
-        if is_custom(&cluster) || !is_managed(label, legacy, bootstrap.is_some()) {
+        if is_custom(&cluster) || !is_managed(label, is_legacy_release(&release), bootstrap.is_some()) {
             return None;
         }
-        let hold = self.missing(label, &uid, release.is_some())?;
+        let hold = self.missing(label, &uid, matches!(release, Ok(Some(_))))?;
         Some(Held {
             standing: Standing::of_hold(label.unwrap_or_default(), &hold),
             recorded: false,
@@ -139,50 +136,16 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         })
     }
 
-    /// The same of a Cluster that cannot be decoded, or has such a ClusterBootstrap.
-    fn held_by_undecodable(&self, namespace: &str, name: &str) -> Option<Held> {
-        let cluster: Option<Arc<Cluster>> = self.stores.get(Some(namespace), name);
-        let odd = self.undecodable_cluster(namespace, name);
-        let meta = match (&cluster, &odd) {
-            (Some(cluster), _) => &cluster.metadata,
-            (None, Some(odd)) => &odd.metadata,
-            (None, None) => return None,
-        };
-        let odd_bootstrap = self.undecodable_bootstrap(namespace, name);
-        let label = meta.labels.as_ref().and_then(|labels| labels.get(label::TKR));
-        let label = label.map(String::as_str).unwrap_or_default();
-        let is_ours =
-            !label.is_empty() || odd_bootstrap.is_some() || self.bootstrap(namespace, name).is_some();
-        let hold = odd
-            .as_ref()
-            .or(odd_bootstrap.as_ref())
-            .filter(|_| is_ours)?
-            .hold();
-        Some(Held {
-            standing: Standing::of_hold(label, &hold),
-            recorded: false,
-            uid: meta.uid.clone()?,
-        })
+    fn cluster(&self, namespace: &str, name: &str) -> Found<Cluster> {
+        self.stores.found(Some(namespace), name)
     }
 
-    fn bootstrap(&self, namespace: &str, name: &str) -> Option<Arc<ClusterBootstrap>> {
-        self.stores.get(Some(namespace), name)
+    fn bootstrap(&self, namespace: &str, name: &str) -> Found<ClusterBootstrap> {
+        self.stores.found(Some(namespace), name)
     }
 
-    fn undecodable_cluster(&self, namespace: &str, name: &str) -> Option<Arc<Undecodable>> {
-        Stored::<Cluster>::undecodable(self.stores, Some(namespace), name)
-    }
-
-    fn undecodable_bootstrap(&self, namespace: &str, name: &str) -> Option<Arc<Undecodable>> {
-        Stored::<ClusterBootstrap>::undecodable(self.stores, Some(namespace), name)
-    }
-
-    fn undecodable_release(&self, label: Option<&str>) -> Option<Arc<Undecodable>> {
-        Stored::<TanzuKubernetesRelease>::undecodable(self.stores, None, label?)
-    }
-
-    fn release(&self, label: Option<&str>) -> Option<Arc<TanzuKubernetesRelease>> {
-        self.stores.get(None, label?)
+    fn release(&self, label: Option<&str>) -> Found<TanzuKubernetesRelease> {
+        label.map_or(Ok(None), |label| self.stores.found(None, label))
     }
 
     /// What keeps a record from being made at all.
@@ -200,12 +163,21 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     }
 }
 
-/// Its labels can be read in any case.
-fn release_is_legacy(release: Option<&TanzuKubernetesRelease>, undecodable: Option<&Undecodable>) -> bool {
-    let meta = release
-        .map(|release| &release.metadata)
-        .or(undecodable.map(|release| &release.metadata));
-    meta.is_some_and(is_legacy)
+/// Where a Cluster is held that cannot be decoded, or has such a ClusterBootstrap.
+fn held_by_undecodable(cluster: &Found<Cluster>, bootstrap: &Found<ClusterBootstrap>) -> Option<Held> {
+    let meta = match cluster {
+        Ok(cluster) => &cluster.as_deref()?.metadata,
+        Err(undecodable) => &undecodable.metadata,
+    };
+    let label = meta.labels.as_ref().and_then(|labels| labels.get(label::TKR));
+    let label = label.map(String::as_str).unwrap_or_default();
+    let is_ours = !label.is_empty() || !matches!(bootstrap, Ok(None));
+    let undecodable = cluster.as_ref().err().or(bootstrap.as_ref().err());
+    Some(Held {
+        standing: Standing::of_hold(label, &undecodable.filter(|_| is_ours)?.hold()),
+        recorded: false,
+        uid: meta.uid.clone()?,
+    })
 }
 
 fn recorded(bootstrap: Option<&ClusterBootstrap>) -> Option<&UpgradeRecord> {

@@ -11,19 +11,41 @@ use sluice_crds::{
 
 use crate::{
     bootstrap::{Catalogue, PackageFacts},
+    cluster::is_legacy,
     decode::Undecodable,
     hop::ControlPlane,
 };
 
+/// What there is of one name, at one moment: an object, none, or one that cannot be decoded.
+pub type Found<K> = Result<Option<Arc<K>>, Arc<Undecodable>>;
+
+/// Whether a release is marked legacy. Its labels can be read in any case.
+#[must_use]
+pub fn is_legacy_release(release: &Found<TanzuKubernetesRelease>) -> bool {
+    let meta = match release {
+        Ok(release) => release.as_deref().map(|release| &release.metadata),
+        Err(undecodable) => Some(&undecodable.metadata),
+    };
+    meta.is_some_and(is_legacy)
+}
+
 /// The objects of one kind.
 pub trait Stored<K> {
     /// The object of this name; kinds without namespaces have none.
-    fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>>;
+    ///
+    /// # Errors
+    /// There is one that cannot be decoded.
+    fn found(&self, namespace: Option<&str>, name: &str) -> Found<K>;
+
+    /// The same, where it does not matter why there is none.
+    fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
+        self.found(namespace, name).ok().flatten()
+    }
 
     /// The objects that belong to a Cluster.
     fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K>;
 
-    /// The object of this name, if there is one that cannot be decoded.
+    /// The object of this name, if there is one that cannot be decoded. No other one is unpacked for it.
     fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>>;
 
     /// The first object that belongs to a Cluster and cannot be decoded, if there is one.
@@ -183,9 +205,12 @@ pub(crate) mod tests {
     macro_rules! stored {
         ($($Kind:ident: $store:ident),+) => {
             $(impl Stored<$Kind> for Given {
-                fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<$Kind>> {
+                fn found(&self, namespace: Option<&str>, name: &str) -> Found<$Kind> {
                     let is_it = |object: &&Arc<$Kind>| object.namespace().as_deref() == namespace && object.name_any() == name;
-                    self.$store.iter().find(is_it).cloned()
+                    match Stored::<$Kind>::undecodable(self, namespace, name) {
+                        Some(object) => Err(object),
+                        None => Ok(self.$store.iter().find(is_it).cloned()),
+                    }
                 }
 
                 fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<$Kind> {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use kube::ResourceExt;
+use kube::{ResourceExt, core::ObjectMeta};
 
 /// Names one Cluster, or what has its namespace and name. Many are kept, so it is one pointer to one text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,9 +18,16 @@ impl ClusterRef {
     /// Namespace and name of an object.
     #[must_use]
     pub fn of(object: &impl ResourceExt) -> Self {
-        let meta = object.meta();
-        let text = |text: &'_ Option<String>| text.clone().unwrap_or_default();
-        Self::new(&text(&meta.namespace), &text(&meta.name))
+        Self::in_meta(object.meta())
+    }
+
+    /// Namespace and name in the metadata of an object.
+    #[must_use]
+    pub fn in_meta(meta: &ObjectMeta) -> Self {
+        Self::new(
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        )
     }
 
     /// Its namespace.

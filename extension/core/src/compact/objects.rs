@@ -182,8 +182,9 @@ impl<K: Kept> Objects<K> {
         }
     }
 
-    /// A list or a watch brings `object`, which was packed to `packed` by the packer of these objects.
-    pub fn put(&mut self, object: &K, packed: &Packed) -> Change {
+    /// A list or a watch brings `object`, which was packed to `packed` by the packer of these objects. It takes the place of the one of its
+    /// name, which is returned if it could not be decoded.
+    pub fn put(&mut self, object: &K, packed: &Packed) -> (Change, Option<Arc<Undecodable>>) {
         let key = key_of(object.meta());
         let own = self.hasher.hash_one(key.as_bytes());
         let cluster = object.cluster().map(|cluster| {
@@ -201,11 +202,12 @@ impl<K: Kept> Objects<K> {
             // A list that is streamed may bring an object again, as it is known.
             Some(aside) if !is_same || aside.iter().any(|before| before.own() == own) => {
                 aside.push(Aside::Object(placed));
-                return Change::SetAside;
+                return (Change::SetAside, None);
             }
-            _ => drop(self.place(placed)),
+            _ => {}
         }
-        if is_same { Change::Same } else { Change::Changed }
+        let mended = self.place(placed);
+        (if is_same { Change::Same } else { Change::Changed }, mended)
     }
 
     /// A list or a watch brings an object that cannot be decoded. It takes the place of the one of its name, which is returned if it could
@@ -271,7 +273,7 @@ impl<K: Kept> Objects<K> {
         K: Clone,
     {
         let packed = self.packer.pack_kept(&mut object.clone()).expect("an object");
-        self.put(object, &packed)
+        self.put(object, &packed).0
     }
 
     /// The object with this metadata is gone. Returns what was there, decoded or not.
@@ -401,235 +403,4 @@ fn place(placed: &HashMap<u64, u64>, hasher: &RandomState, key: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-    use serde_json::json;
-    use sluice_crds::{foreign::MachineDeployment, labels::label};
-
-    use super::*;
-
-    /// A worker of a Cluster in namespace `ns`.
-    fn worker(name: &str, cluster: &str, version: u8) -> MachineDeployment {
-        serde_json::from_value(json!({
-            "metadata": {
-                "namespace": "ns", "name": name, "uid": format!("uid of {name}"), "resourceVersion": version.to_string(),
-                "labels": {label::CAPI_CLUSTER_NAME: cluster},
-            },
-            "spec": {"template": {"spec": {"version": format!("v1.36.{version}")}}},
-        }))
-        .unwrap()
-    }
-
-    fn objects() -> Objects<MachineDeployment> {
-        Objects::new(Arc::default())
-    }
-
-    fn undecodable(name: &str, cluster: &str, revision: &str, why: &str) -> Undecodable {
-        let metadata = json!({
-            "namespace": "ns", "name": name, "resourceVersion": revision, "labels": {label::CAPI_CLUSTER_NAME: cluster},
-        });
-        Undecodable {
-            kind: "MachineDeployment".to_owned(),
-            metadata: serde_json::from_value(metadata).unwrap(),
-            why: why.to_owned(),
-        }
-    }
-
-    #[test]
-    fn an_object_that_cannot_be_decoded_takes_the_place_of_the_one_of_its_name() {
-        let mut objects = objects();
-        let (good, odd) = (worker("one", "a", 1), undecodable("one", "a", "2", "deep"));
-        objects.insert(&good);
-        assert_eq!(
-            objects.put_undecodable(&odd),
-            (Change::Changed, Some(good.clone()))
-        );
-        assert_eq!(objects.get(Some("ns"), "one"), None, "it is out of date");
-        assert!(objects.of_cluster("ns", "a").is_empty());
-        assert_eq!(objects.undecodable(Some("ns"), "one").as_deref(), Some(&odd));
-        assert_eq!(objects.undecodable_of("ns", "a").as_deref(), Some(&odd));
-        assert_eq!(objects.undecodable_of("ns", "b"), None);
-        let touched = undecodable("one", "a", "3", "deep");
-        assert_eq!(objects.put_undecodable(&touched), (Change::Same, None));
-        assert_eq!(objects.insert(&good), Change::Changed);
-        assert_eq!(objects.undecodable(Some("ns"), "one"), None, "it was corrected");
-        objects.put_undecodable(&odd);
-        objects.remove(&odd.metadata);
-        assert_eq!((objects.len(), objects.all_undecodable().count()), (0, 0));
-    }
-
-    #[test]
-    fn a_list_brings_objects_that_cannot_be_decoded_and_takes_them_away() {
-        let mut objects = objects();
-        let odd = |name: &str, revision: &str| undecodable(name, "a", revision, "deep");
-        objects.list();
-        objects.insert(&worker("one", "a", 1));
-        objects.put_undecodable(&odd("two", "1"));
-        let first = objects.listed();
-        assert_eq!(first.undecodable, [], "seen as it came");
-        objects.list();
-        assert_eq!(objects.put_undecodable(&odd("two", "2")), (Change::Same, None));
-        assert_eq!(
-            objects.put_undecodable(&odd("one", "2")),
-            (Change::SetAside, None)
-        );
-        assert!(
-            objects.get(Some("ns"), "one").is_some(),
-            "nothing is seen before the list is over"
-        );
-        let second = objects.listed();
-        assert_eq!(second.undecodable, [Arc::new(odd("one", "2"))]);
-        assert_eq!(second.gone, [worker("one", "a", 1)]);
-        assert_eq!(second.undecodable_gone, []);
-        objects.list();
-        objects.insert(&worker("one", "a", 3));
-        let third = objects.listed();
-        assert_eq!(third.changed, [ClusterRef::new("ns", "one")]);
-        let mut gone: Vec<_> = third
-            .undecodable_gone
-            .iter()
-            .map(|object| object.reference())
-            .collect();
-        gone.sort();
-        assert_eq!(gone, [ClusterRef::new("ns", "one"), ClusterRef::new("ns", "two")]);
-        assert_eq!(objects.all_undecodable().count(), 0);
-        objects.put_undecodable(&odd("two", "4"));
-        objects.clear();
-        assert_eq!(objects.all_undecodable().count(), 0);
-    }
-
-    #[test]
-    fn a_list_replaces_what_was_there() {
-        let mut objects = objects();
-        let (one, two, again) = (
-            worker("one", "a", 1),
-            worker("two", "a", 1),
-            worker("two", "a", 2),
-        );
-        objects.list();
-        assert_eq!(objects.insert(&one), Change::Changed);
-        assert_eq!(objects.insert(&two), Change::Changed);
-        assert_eq!(objects.listed().gone, []);
-        objects.list();
-        assert_eq!(objects.insert(&two), Change::Same);
-        assert_eq!(objects.len(), 2, "nothing is gone before the list is over");
-        assert_eq!(objects.listed().gone, [one]);
-        assert_eq!(objects.insert(&again), Change::Changed);
-        assert_eq!(objects.get(Some("ns"), "two"), Some(again));
-        assert_eq!(objects.get(Some("ns"), "one"), None);
-        objects.clear();
-        assert!(objects.is_empty() && objects.iter().next().is_none());
-    }
-
-    #[test]
-    fn an_object_that_moves_to_another_cluster_is_found_there_only() {
-        let mut objects = objects();
-        objects.insert(&worker("one", "a", 1));
-        let moved = worker("one", "b", 2);
-        objects.insert(&moved);
-        assert_eq!(objects.of_cluster("ns", "a"), []);
-        assert_eq!(objects.of_cluster("ns", "b"), std::slice::from_ref(&moved));
-        assert_eq!(objects.of_cluster("other", "b"), []);
-        assert_eq!(objects.get(Some("ns"), "one"), Some(moved.clone()));
-        objects.remove(&moved.metadata);
-        assert!(objects.is_empty() && objects.placed.is_empty(), "{objects:?}");
-    }
-
-    #[test]
-    fn another_object_of_the_name_is_a_change() {
-        let mut objects = objects();
-        let (one, mut other) = (worker("one", "a", 1), worker("one", "a", 1));
-        other.metadata.uid = Some("another".to_owned());
-        objects.insert(&one);
-        assert_eq!(objects.insert(&other), Change::Changed);
-        assert_eq!(
-            objects.missing(["another", "uid of one"].into_iter()),
-            ["uid of one"]
-        );
-    }
-
-    /// What a server does, in the order in which a watch and lists show it.
-    #[derive(Clone, Debug)]
-    enum Event {
-        Put(u8, u8, u8),
-        Remove(u8),
-        List(BTreeMap<u8, u8>),
-        /// A list that ends before its last page.
-        Interrupted(BTreeMap<u8, u8>),
-    }
-
-    fn event() -> impl Strategy<Value = Event> {
-        let list = || proptest::collection::btree_map(0..12u8, 0..3u8, 0..12);
-        prop_oneof![
-            6 => (0..12u8, 0..3u8, any::<u8>()).prop_map(|(name, cluster, version)| Event::Put(name, cluster, version)),
-            2 => (0..12u8).prop_map(Event::Remove),
-            1 => list().prop_map(Event::List),
-            1 => list().prop_map(Event::Interrupted),
-        ]
-    }
-
-    proptest! {
-        /// The same as a map of whole objects.
-        #[test]
-        fn objects_are_as_the_server_has_them(events in proptest::collection::vec(event(), 0..60)) {
-            let (mut objects, mut server) = (objects(), HashMap::new());
-            let object = |name: u8, cluster: u8, version| worker(&name.to_string(), &format!("c{cluster}"), version);
-            for event in events {
-                match event {
-                    Event::Put(name, cluster, version) => {
-                        let object = object(name, cluster, version);
-                        objects.insert(&object);
-                        server.insert(name, object);
-                    }
-                    Event::Remove(name) => {
-                        if let Some(object) = server.remove(&name) {
-                            objects.remove(&object.metadata);
-                        }
-                    }
-                    Event::Interrupted(listed) => {
-                        objects.list();
-                        for (name, cluster) in listed {
-                            let object = object(name, cluster, 7);
-                            if objects.insert(&object) != Change::SetAside {
-                                server.insert(name, object);
-                            }
-                        }
-                        // The next one is begun at once.
-                        objects.aside = None;
-                    }
-                    Event::List(listed) => {
-                        objects.list();
-                        let before = std::mem::take(&mut server);
-                        for (name, cluster) in listed {
-                            let object = object(name, cluster, 7);
-                            objects.insert(&object);
-                            server.insert(name, object);
-                        }
-                        let mut gone: Vec<_> = objects.listed().gone.iter().map(|gone| gone.metadata.name.clone()).collect();
-                        gone.sort();
-                        let mut expected: Vec<_> = before.iter().filter(|(name, _)| !server.contains_key(name))
-                            .map(|(_, object)| object.metadata.name.clone()).collect();
-                        expected.sort();
-                        prop_assert_eq!(gone, expected);
-                    }
-                }
-                prop_assert_eq!(objects.len(), server.len());
-                prop_assert_eq!(objects.names().count(), server.len());
-                for name in 0..12u8 {
-                    let found = objects.get(Some("ns"), &name.to_string());
-                    prop_assert_eq!(found.as_ref(), server.get(&name));
-                }
-                for cluster in 0..3u8 {
-                    let cluster = format!("c{cluster}");
-                    let mut found = objects.of_cluster("ns", &cluster);
-                    found.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-                    let mut expected: Vec<_> = server.values().filter(|object| object.cluster().as_ref() == Some(&cluster)).cloned().collect();
-                    expected.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-                    prop_assert_eq!(found, expected);
-                }
-            }
-        }
-    }
-}
+mod tests;

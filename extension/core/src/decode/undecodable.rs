@@ -57,9 +57,7 @@ impl Undecodable {
     /// Its namespace, which is empty for kinds without namespaces, and its name.
     #[must_use]
     pub fn reference(&self) -> ClusterRef {
-        let ObjectMeta { namespace, name, .. } = &self.metadata;
-        let text = |part: &Option<String>| part.clone().unwrap_or_default();
-        ClusterRef::new(&text(namespace), &text(name))
+        ClusterRef::in_meta(&self.metadata)
     }
 
     /// Why a Cluster is held that rests on it.

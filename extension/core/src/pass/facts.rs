@@ -15,13 +15,13 @@ use sluice_crds::{
 use crate::{
     bootstrap::{Catalogue, ResolvedRelease, packages},
     build::Owner,
-    cluster::{is_legacy, is_managed, is_paused},
+    cluster::{is_managed, is_paused},
     decode::Undecodable,
     hold::{GateReason, Hold},
     hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
     record::{ClusterFacts, of_cluster},
     retry::SyncPeriod,
-    stores::{Releases, Stored, Stores},
+    stores::{Found, Releases, Stored, Stores, is_legacy_release},
 };
 
 /// What an operator has set.
@@ -100,16 +100,10 @@ impl Facts {
         };
         let topology = cluster.spec.topology.clone()?;
         let label = cluster.labels().get(label::TKR).cloned().unwrap_or_default();
-        let bootstrap: Option<Arc<ClusterBootstrap>> = stores.get(Some(&owner.namespace), &owner.name);
-        let release: Option<Arc<TanzuKubernetesRelease>> = stores.get(None, &label);
-        let undecodable_release = Stored::<TanzuKubernetesRelease>::undecodable(stores, None, &label);
-        let undecodable_bootstrap = undecodable::<ClusterBootstrap>(stores, &owner);
-        let legacy = release
-            .as_deref()
-            .map(|release| &release.metadata)
-            .or(undecodable_release.as_deref().map(|release| &release.metadata));
-        let has_bootstrap = bootstrap.is_some() || undecodable_bootstrap.is_some();
-        if !is_managed(Some(&label), legacy.is_some_and(is_legacy), has_bootstrap) {
+        let bootstrap: Found<ClusterBootstrap> = stores.found(Some(&owner.namespace), &owner.name);
+        let release: Found<TanzuKubernetesRelease> = stores.found(None, &label);
+        let has_bootstrap = !matches!(bootstrap, Ok(None));
+        if !is_managed(Some(&label), is_legacy_release(&release), has_bootstrap) {
             return None;
         }
         let referred = cluster.spec.control_plane_ref.as_ref();
@@ -118,19 +112,18 @@ impl Facts {
             Some(Ok(found)) => (found, None),
             Some(Err(unknown)) => (None, Some(unknown)),
         };
-        let of_class = topology.class_name().map(|name| {
+        let class: Found<ClusterClass> = topology.class_name().map_or(Ok(None), |name| {
             let namespace = topology.class_namespace().unwrap_or(&owner.namespace);
-            (Some(namespace), name)
+            stores.found(Some(namespace), name)
         });
-        let class: Option<Arc<ClusterClass>> =
-            of_class.and_then(|(namespace, name)| stores.get(namespace, name));
-        let undecodable = undecodable_bootstrap
-            .or(undecodable_release)
-            .or_else(|| {
-                of_class.and_then(|(namespace, name)| {
-                    Stored::<ClusterClass>::undecodable(stores, namespace, name)
-                })
-            })
+        let odd = [
+            bootstrap.as_ref().err(),
+            release.as_ref().err(),
+            class.as_ref().err(),
+        ];
+        let odd = odd.into_iter().flatten().next().cloned();
+        let (bootstrap, class) = (bootstrap.ok().flatten(), class.ok().flatten());
+        let undecodable = odd
             .or_else(|| Stored::<MachineDeployment>::undecodable_of(stores, &owner.namespace, &owner.name))
             .or_else(|| Stored::<MachinePool>::undecodable_of(stores, &owner.namespace, &owner.name))
             .or_else(|| of_catalogue(stores, &settings.system_namespace, &label, bootstrap.as_deref()));
@@ -205,11 +198,6 @@ impl Facts {
             .map(ResolvedRelease::of)
             .unwrap_or_default()
     }
-}
-
-/// The object of kind `K` that is named as the Cluster, if there is one that cannot be decoded.
-fn undecodable<K>(stores: &impl Stored<K>, owner: &Owner) -> Option<Arc<Undecodable>> {
-    stores.undecodable(Some(&owner.namespace), &owner.name)
 }
 
 /// The first object of the system namespace that cannot be decoded: of the templates of the releases that a Cluster has and shall have,

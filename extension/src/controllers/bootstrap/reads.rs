@@ -134,8 +134,8 @@ impl Host<'_> {
         // Asked first: what is listed afterwards may be missing below.
         let filled = remote.is_none_or(|remote| remote.is_filled());
         Ok(Watched {
-            install: get(installs, name, namespace)?,
-            app: get(apps, name, namespace)?,
+            install: installs.found(Some(namespace), name)?,
+            app: apps.found(Some(namespace), name)?,
             first_seen: remote.and_then(|remote| remote.first_seen_run(name)),
             filled,
         })
@@ -149,16 +149,7 @@ fn of_catalogue<K: Kept>(
     system: &str,
     found: impl FnOnce(Arc<K>) -> Answer,
 ) -> Result<Answer, Failure> {
-    let object = get(store, name, system);
+    let object = store.found(Some(system), name);
     let object = object.map_err(|object| Failure::undecodable(Server::Management, object))?;
     Ok(object.map_or(Answer::Absent, found))
-}
-
-/// # Errors
-/// The object of this name cannot be decoded.
-fn get<K: Kept>(store: &Store<K>, name: &str, namespace: &str) -> Result<Option<Arc<K>>, Arc<Undecodable>> {
-    match store.undecodable(Some(namespace), name) {
-        Some(object) => Err(object),
-        None => Ok(store.get(Some(namespace), name)),
-    }
 }

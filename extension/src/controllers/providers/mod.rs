@@ -115,9 +115,9 @@ async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
     let wakes = shared.dependents.wakes(&ctx.name);
     let configs = Api::<Item<DynamicObject>>::all_with(streaming(shared.client.clone()), &ctx.kind.resource);
     let report = reporting(&*ctx.name, "Watching configurations", |config: &ObjectMeta, _| {
-        let text = |part: &Option<String>| part.clone().unwrap_or_default();
-        let object = ClusterRef::new(&text(&config.namespace), &text(&config.name));
-        shared.dependents.wake(&ctx.reference(object));
+        shared
+            .dependents
+            .wake(&ctx.reference(ClusterRef::in_meta(config)));
     });
     let changed = |seen: &Seen<'_, DynamicObject>| {
         seen.each(|config, presence| shared.configurations.saw(&ctx.name, config, presence));
@@ -268,10 +268,8 @@ impl runner::Host<Configuration> for Host<'_> {
         }
         Ok(match ask {
             Ask::Cluster(namespace, name) => {
-                if let Some(object) = shared.clusters.undecodable(Some(namespace), name) {
-                    return Err(Failure::undecodable(Server::Management, object));
-                }
-                let found = shared.clusters.get(Some(namespace), name);
+                let found = shared.clusters.found(Some(namespace), name);
+                let found = found.map_err(|object| Failure::undecodable(Server::Management, object))?;
                 found.map_or(Answer::Absent, Answer::Cluster)
             }
             Ask::Source(source) => shared.watches.read(source).await,

@@ -37,18 +37,14 @@ impl Watches {
             Err(why) => return Answer::Unwatchable(why),
         };
         let found = match source {
-            Source::Every { .. } => {
-                if let Some(object) = store.first_undecodable() {
-                    return Answer::Failed(Failure::undecodable(Server::Management, object));
-                }
-                store.state()
-            }
-            Source::Object { namespace, name, .. } => {
-                if let Some(object) = store.undecodable(namespace.as_deref(), name) {
-                    return Answer::Failed(Failure::undecodable(Server::Management, object));
-                }
-                store.get(namespace.as_deref(), name).into_iter().collect()
-            }
+            Source::Every { .. } => store.first_undecodable().map_or_else(|| Ok(store.state()), Err),
+            Source::Object { namespace, name, .. } => store
+                .found(namespace.as_deref(), name)
+                .map(|found| found.into_iter().collect()),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(object) => return Answer::Failed(Failure::undecodable(Server::Management, object)),
         };
         let listed = found.iter().map(|object| Object::listed(&resource, object));
         Answer::Listed(listed.collect())
