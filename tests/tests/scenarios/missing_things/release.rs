@@ -39,6 +39,10 @@ async fn run(scene: Scene) -> Result<()> {
     // Nothing is new by now; this has the scene withdraw the release at its end.
     scene.publish(&new).await?;
 
+    // Without it the copy that a Cluster has cannot be made again.
+    let source = secret_of(&new, "metrics")?;
+    let source = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/{source}");
+    scene.objects().delete(&source).await?;
     for row in rows(&scene, &new) {
         row.run(&cluster, before).await?;
     }
@@ -52,6 +56,17 @@ fn release(scene: &Scene, kubernetes: &str, version: &str, antrea: Delay) -> Res
         .release(kubernetes, version, antrea)?
         .additional(scene.package("metrics", version))
         .values("metrics", Values::Secret(json!({"replicas": 1}))))
+}
+
+/// The name of the Secret beside the template with the values of a package.
+fn secret_of(release: &Release, short: &str) -> Result<String> {
+    let objects = release.objects();
+    let secrets = objects.iter().filter(|object| object["kind"] == "Secret");
+    let mut names = secrets.filter_map(|secret| secret["metadata"]["name"].as_str());
+    let found = names.find(|name| name.starts_with(&format!("{short}-")));
+    Ok(found
+        .with_context(|| format!("a release without values of {short}"))?
+        .to_owned())
 }
 
 /// What is missing first, and what repairs it: then the next one is missing.
@@ -71,12 +86,7 @@ fn steps(scene: &Scene, new: &Release) -> Result<Vec<Step>> {
         let package = new.packages().find(|package| package.short() == short);
         package.with_context(|| format!("a release without {short}"))
     };
-    let secret = of_kind("Secret")
-        .iter()
-        .filter_map(|secret| secret["metadata"]["name"].as_str())
-        .find(|name| name.starts_with("late-"))
-        .context("a release without values of late")?
-        .to_owned();
+    let secret = secret_of(new, "late")?;
     let system = |name: &str| format!("{SYSTEM_NAMESPACE}/{name}");
     let mut template = of_kind("ClusterBootstrapTemplate");
     template.push(scene.kapp_controller("2.0.0")?.package());
@@ -148,7 +158,7 @@ fn rows(scene: &Scene, new: &Release) -> Vec<Row> {
             recovers: WATCHED,
         },
         Row {
-            what: "the Secret with values is deleted",
+            what: "the Secret with values is deleted, and its source",
             path: format!("/api/v1/namespaces/{namespace}/secrets/one-metrics-package"),
             spoil: None,
             reason: "ValuesNotFound",
