@@ -1,7 +1,7 @@
 //! A ClusterBootstrap from its template (addons-manager §3.2a).
 
 use serde_json::{Map, Value};
-use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
+use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
 
 use super::{Catalogue, package_not_found, packages};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     names,
 };
 
-/// Values that the new ClusterBootstrap brings with it and that must exist in the namespace of the Cluster.
+/// What holds or provides values of the new ClusterBootstrap, and must exist in the namespace of the Cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValuesClone {
     /// Values written in the ClusterBootstrap itself; they stay there, the Secret mirrors them.
@@ -30,14 +30,24 @@ pub enum ValuesClone {
         /// Name of the Package object.
         package: String,
     },
+    /// An object of the system namespace that provides values, copied.
+    Provider {
+        /// The object in the system namespace.
+        from: TypedLocalObjectReference,
+        /// Name in the namespace of the Cluster.
+        to: String,
+        /// Name of the Package object.
+        package: String,
+    },
 }
 
 impl ValuesClone {
-    /// Name of the Secret in the namespace of the Cluster.
+    /// Name of the object in the namespace of the Cluster.
     #[must_use]
-    pub fn secret(&self) -> &str {
+    pub fn name(&self) -> &str {
         match self {
-            Self::Inline { secret, .. } | Self::Secret { to: secret, .. } => secret,
+            Self::Inline { secret, .. } => secret,
+            Self::Secret { to, .. } | Self::Provider { to, .. } => to,
         }
     }
 
@@ -45,7 +55,18 @@ impl ValuesClone {
     #[must_use]
     pub fn package(&self) -> &str {
         match self {
-            Self::Inline { package, .. } | Self::Secret { package, .. } => package,
+            Self::Inline { package, .. } | Self::Secret { package, .. } | Self::Provider { package, .. } => {
+                package
+            }
+        }
+    }
+
+    /// API group and kind of the object; the core group is empty.
+    #[must_use]
+    pub fn group_kind(&self) -> (&str, &str) {
+        match self {
+            Self::Inline { .. } | Self::Secret { .. } => ("", "Secret"),
+            Self::Provider { from, .. } => (from.api_group.as_deref().unwrap_or_default(), &from.kind),
         }
     }
 }
@@ -124,8 +145,13 @@ pub(super) fn localize(
             }))
         }
         (None, None, Some(provider)) => {
-            provider.name = own;
-            Ok(None)
+            let from = provider.clone();
+            provider.name.clone_from(&own);
+            Ok(Some(ValuesClone::Provider {
+                from,
+                to: own,
+                package: name,
+            }))
         }
         (None, None, None) => Ok(None),
         _ => Err(Hold::new(

@@ -2,6 +2,7 @@
 
 mod compare;
 mod create;
+mod embedded;
 mod kept;
 mod limit;
 mod merge;
@@ -12,6 +13,7 @@ mod twice;
 
 pub use compare::{below_release, is_bound};
 pub use create::{Draft, ValuesClone, clones_of, from_template};
+pub use embedded::{EmbeddedReference, embedded_references};
 pub use kept::KeptVersions;
 pub use limit::{MOST_ADDITIONAL, too_many};
 pub use merge::{Inputs, Release, merge};

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube::{
-    ResourceExt as _,
-    core::{ApiResource, DynamicObject},
-};
+use kube::{ResourceExt as _, core::DynamicObject};
 use serde_json::Value;
 use sluice_crds::{
     labels::label,
@@ -16,7 +13,7 @@ use super::Role;
 use crate::{
     hold::{GateReason, Hold},
     names::parse_string_for_label,
-    providers::kinds,
+    providers::own_resource,
 };
 
 /// A package whose values come from an object, and which object that is.
@@ -44,9 +41,9 @@ impl<'a> Provided<'a> {
         })
     }
 
-    /// A hold that names the object and the package: `AntreaConfig ns1/c1-antrea-package with the values of …`.
+    /// Names the object and the package: `AntreaConfig ns1/c1-antrea-package with the values of package …`.
     #[must_use]
-    pub fn hold(&self, reason: GateReason, what: &str) -> Hold {
+    pub fn subject(&self) -> String {
         let Self {
             package,
             by,
@@ -54,10 +51,13 @@ impl<'a> Provided<'a> {
             ..
         } = self;
         let (kind, name) = (&by.kind, &by.name);
-        Hold::new(
-            reason,
-            format!("{kind} {namespace}/{name} with the values of package {package} {what}"),
-        )
+        format!("{kind} {namespace}/{name} with the values of package {package}")
+    }
+
+    /// A hold that names the object and the package.
+    #[must_use]
+    pub fn hold(&self, reason: GateReason, what: &str) -> Hold {
+        Hold::new(reason, format!("{} {what}", self.subject()))
     }
 
     /// The API group of the provider; empty is the core group.
@@ -66,14 +66,14 @@ impl<'a> Provided<'a> {
         self.by.api_group.as_deref().unwrap_or_default()
     }
 
-    /// How the kind of the provider is served, if it is one of Sluice.
+    /// Whether the kind of the provider is one of Sluice.
     #[must_use]
-    pub fn ours(&self) -> Option<ApiResource> {
-        let mut resources = kinds().into_iter().map(|kind| kind.resource);
-        resources.find(|resource| (resource.group.as_str(), &resource.kind) == (self.group(), &self.by.kind))
+    pub fn is_ours(&self) -> bool {
+        own_resource(self.group(), &self.by.kind).is_some()
     }
 
-    /// The label that the provider has to carry. Values of a CNI depend on its version, and this is how they learn it.
+    /// The label that the provider has to carry before its values are taken. Those of a CNI depend on its version, and this is how
+    /// their controller learns it.
     #[must_use]
     pub fn label(&self) -> Option<(&'static str, String)> {
         (self.role == Role::Cni).then(|| (label::PACKAGE_NAME, parse_string_for_label(self.package)))
@@ -128,7 +128,7 @@ impl<'a> Provided<'a> {
     /// It was written for another package.
     pub fn check(&self, provider: &DynamicObject, of_secret: &BTreeMap<String, String>) -> Result<(), Hold> {
         let wanted = provider.labels().get(label::PACKAGE_NAME);
-        if self.ours().is_none() || wanted.is_none() || of_secret.get(label::PACKAGE_NAME) == wanted {
+        if !self.is_ours() || wanted.is_none() || of_secret.get(label::PACKAGE_NAME) == wanted {
             return Ok(());
         }
         Err(self.hold(

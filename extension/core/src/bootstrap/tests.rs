@@ -126,11 +126,16 @@ fn a_cluster_starts_as_its_template_with_its_own_values() {
         .map(|clone| match clone {
             ValuesClone::Inline { secret, .. } => ("inline", secret.as_str()),
             ValuesClone::Secret { from, to, .. } => (from.as_str(), to.as_str()),
+            ValuesClone::Provider { from, to, .. } => (from.name.as_str(), to.as_str()),
         })
         .collect();
     assert_eq!(
         names,
-        [("shared", "c-antrea-package"), ("inline", "c-metrics-package")]
+        [
+            ("v1", "c-kapp-package"),
+            ("shared", "c-antrea-package"),
+            ("inline", "c-metrics-package")
+        ]
     );
 }
 

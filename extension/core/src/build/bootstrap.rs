@@ -19,6 +19,29 @@ pub fn owner(cluster: &Owner, controller: bool) -> OwnerReference {
     }
 }
 
+/// The owners of a ClusterBootstrap that has `owners`, with its Cluster; `None` where they name a Cluster as they should. One that names
+/// another Cluster is left to the garbage collector: an earlier Cluster of the name has left it behind.
+///
+/// The Cluster is the controller, unless something else is.
+#[must_use]
+pub fn adopted(cluster: &Owner, owners: &[OwnerReference]) -> Option<Vec<OwnerReference>> {
+    let is_cluster = |by: &&OwnerReference| {
+        by.kind == "Cluster" && by.api_version.split('/').next() == Some("cluster.x-k8s.io")
+    };
+    let is_controlled = |by: &OwnerReference| by.controller == Some(true);
+    let own = |by: &OwnerReference| by.uid == cluster.uid;
+    let has_another = owners.iter().filter(is_cluster).any(|by| !own(by));
+    let is_theirs = owners.iter().any(|by| is_controlled(by) && !own(by));
+    let is_owned = owners
+        .iter()
+        .any(|by| own(by) && (is_controlled(by) || is_theirs));
+    if has_another || is_owned {
+        return None;
+    }
+    let others = owners.iter().filter(|by| !own(by)).cloned();
+    Some(others.chain([owner(cluster, !is_theirs)]).collect())
+}
+
 /// The ClusterBootstrap of `cluster`, of the same name and namespace, with the packages of `release`.
 #[must_use]
 pub fn bootstrap(cluster: &Owner, spec: ClusterBootstrapSpec, release: &str) -> ClusterBootstrap {
@@ -32,5 +55,56 @@ pub fn bootstrap(cluster: &Owner, spec: ClusterBootstrapSpec, release: &str) -> 
         },
         spec,
         status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn by(kind: &str, uid: &str, controller: bool) -> OwnerReference {
+        let group = if kind == "Cluster" {
+            "cluster.x-k8s.io/v1beta1"
+        } else {
+            "example.com/v1"
+        };
+        OwnerReference {
+            api_version: group.to_owned(),
+            kind: kind.to_owned(),
+            name: "one".to_owned(),
+            uid: uid.to_owned(),
+            controller: controller.then_some(true),
+            block_owner_deletion: None,
+        }
+    }
+
+    /// UIDs of owners, and whether each is the controller.
+    type Expected = Option<Vec<(&'static str, bool)>>;
+
+    #[rstest]
+    #[case::of_a_user(&[], Some(vec![("own", true)]))]
+    #[case::of_something_else(&[by("Fleet", "fleet", false)], Some(vec![("fleet", false), ("own", true)]))]
+    #[case::that_something_else_controls(&[by("Fleet", "fleet", true)], Some(vec![("fleet", true), ("own", false)]))]
+    #[case::that_its_cluster_does_not_control(&[by("Cluster", "own", false)], Some(vec![("own", true)]))]
+    #[case::as_it_should_be(&[by("Cluster", "own", true)], None)]
+    #[case::that_something_else_controls_and_its_cluster_owns(&[by("Fleet", "fleet", true), by("Cluster", "own", false)], None)]
+    #[case::of_an_earlier_cluster(&[by("Cluster", "earlier", true)], None)]
+    #[case::of_an_earlier_cluster_and_this_one(&[by("Cluster", "earlier", true), by("Cluster", "own", false)], None)]
+    fn a_bootstrap_goes_with_its_cluster(#[case] owners: &[OwnerReference], #[case] expected: Expected) {
+        let cluster = Owner {
+            name: "one".to_owned(),
+            namespace: "team-a".to_owned(),
+            uid: "own".to_owned(),
+        };
+        let found = adopted(&cluster, owners);
+        let found: Option<Vec<_>> = found.as_ref().map(|owners| {
+            owners
+                .iter()
+                .map(|by| (by.uid.as_str(), by.controller == Some(true)))
+                .collect()
+        });
+        assert_eq!(found, expected);
     }
 }

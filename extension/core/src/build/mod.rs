@@ -8,13 +8,15 @@ mod repair;
 mod sync_period;
 mod values_secret;
 
-pub use bootstrap::{bootstrap, owner};
+pub use bootstrap::{adopted, bootstrap, owner};
 pub use identity::{Identity, identity, repair_binding, repair_role};
 pub use package::{package, repair_package};
 pub use package_install::{Install, Place, asks_for, install, update};
 pub use repair::{Repair, exists};
 pub use sync_period::{go_duration, sync_period};
-pub use values_secret::{Values, clone_secret, inline_document, repair_values_secret, values_secret};
+pub use values_secret::{
+    Values, back_references, clone_secret, inline_document, repair_values_secret, values_secret,
+};
 
 /// Field manager of every write.
 pub const FIELD_MANAGER: &str = "sluice-bootstrap";

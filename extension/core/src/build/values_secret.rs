@@ -78,7 +78,9 @@ fn data(values: &Values) -> BTreeMap<String, ByteString> {
         .collect()
 }
 
-fn back_references(cluster: &Owner, package: &str) -> BTreeMap<String, String> {
+/// The labels of what belongs to a package of a Cluster.
+#[must_use]
+pub fn back_references(cluster: &Owner, package: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
         (label::CLUSTER_NAME.to_owned(), cluster.name.clone()),
         (

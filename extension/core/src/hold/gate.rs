@@ -53,15 +53,17 @@ held! {
         PackagesTooMany("gate, event"): "remove some of them from the object that the message names",
         /// A part of the annotation `lifecycle.sluice.dev/keep-package-versions` is not `<package>=<version>` or `<package>=none`.
         KeptVersionsInvalid("gate, event"): "correct the part that the message names, or remove the annotation",
-        /// A values Secret or provider object does not exist, or Sluice may not read the provider's kind. Other packages go on, unless
-        /// it is kapp-controller that waits. A copy of the values of a template (`<cluster>-<package>-package`) is made again where
-        /// the template still has them.
+        /// A values Secret or provider object does not exist, or one that the template names, or one that this refers to under a key
+        /// that ends in `LocalObjRef`; or Sluice may not read its kind. A ClusterBootstrap is created, or merged, once all that its
+        /// template names exists; afterwards other packages go on, unless it is kapp-controller that waits. A copy of what the template
+        /// names (`<cluster>-<package>-package`) is made again where that still exists.
         ValuesNotFound("gate, event"): "create what the message names, or add the rule that it names",
-        /// The Secret that values of the template are to be copied to (`<cluster>-<package>-package`) belongs to another Cluster of the
-        /// namespace: cluster and package name together give the same name.
+        /// What the template names is to be copied to a name (`<cluster>-<package>-package`) whose object belongs to another Cluster of
+        /// the namespace: cluster and package name together give the same name. Or the ClusterBootstrap refers to a configuration of
+        /// Sluice that belongs to another Cluster: its values are computed for that one.
         ValuesOwnerMismatch("gate, event"):
-            "give one of the two Clusters another name, or remove the owner that the message names from the Secret where both shall \
-             have its values",
+            "give one of the two Clusters another name, or a configuration of its own; or remove the owner that the message names where \
+             both shall have the values of a Secret",
         /// The provider object names no Secret in `status.secretRef` yet, its condition `Ready` is `False`, its
         /// `status.observedGeneration` is behind, or its values are still those for another version of the package. A Cluster is
         /// created nevertheless: its values may need infrastructure that comes after.
@@ -78,7 +80,7 @@ held! {
         /// An API server refused a write.
         WriteRefused("gate, event"):
             "the message is that of the server; usually an admission policy, an outdated definition, or a role that does not let \
-             Sluice label the provider of a CNI",
+             Sluice make or label what provides values, which the message names then",
         /// A pass over the Cluster took longer than 3 s while other slow ones had half of the slots, or did not come to its end within
         /// 2 min, or has waited for a slot for 1 min; it is made again in its turn.
         ReconcileTimedOut("gate, event"):

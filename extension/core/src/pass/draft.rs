@@ -38,6 +38,9 @@ fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstr
             };
             let mark = (annotation::RESOLVED_TKR.to_owned(), release.to_owned());
             next.annotations_mut().extend([mark]);
+            if let Some(owners) = build::adopted(&known.facts.owner, next.owner_references()) {
+                next.metadata.owner_references = Some(owners);
+            }
             Write::replace(Server::Management, &next, WHY)
         }
     })?;

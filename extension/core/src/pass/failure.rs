@@ -1,8 +1,9 @@
 //! What the answers of API servers come to that are none, or that refuse.
 
+use super::provider::missing_rule;
 use crate::{
     hold::{GateReason, Hold},
-    step::{Error, Failure, PassError},
+    step::{Error, Failure, Key, PassError, Stop},
 };
 
 /// What is said of a workload API server that says nothing.
@@ -72,6 +73,24 @@ pub(super) fn refused(package: &str, failure: &Failure) -> Hold {
         Some(400 | 403 | 413 | 422) => write_refused(package, "workload", failure),
         _ => silent(failure),
     }
+}
+
+/// The management API server did not take an object that `package` takes its values from. Where another try will not change that, why.
+pub(super) fn object_refused(key: &Key, package: &str, failure: Failure) -> Stop {
+    if !matches!(failure.code, Some(400 | 403 | 413 | 422)) {
+        return Stop::Failed(failure);
+    }
+    let said: String = failure.message.chars().take(LONGEST_MESSAGE).collect();
+    let rule = match failure.code {
+        Some(403) => format!(
+            "; {}",
+            missing_rule("get, list, watch, create, patch and delete", &key.resource)
+        ),
+        _ => String::new(),
+    };
+    let message =
+        format!("{key}, which package {package} takes its values from, cannot be written: {said}{rule}");
+    Hold::new(GateReason::WriteRefused, message).into()
 }
 
 /// An API server does not take what belongs to `package`.

@@ -3,6 +3,7 @@
 //! It starts from its beginning in each round. It returns the reads or writes that it still needs, and goes on from their results in
 //! the next round. So nothing is recorded as done that was only intended.
 
+mod adopt;
 mod at_rest;
 mod clones;
 mod confirm;
@@ -18,6 +19,7 @@ mod memories;
 mod memory;
 mod nudge;
 mod opening;
+mod owners;
 mod packages;
 mod plan;
 mod provider;
@@ -120,8 +122,9 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     }
     effects.memory.wake();
     clones::restore(known, &validated, &bootstrap)?;
+    let refused = adopt::adopt(known, effects, &validated, &bootstrap)?;
     let (mut packages, may_write) =
-        packages::packages(known, effects, &validated, &bootstrap, problem.as_ref())?;
+        packages::packages(known, effects, &validated, &bootstrap, problem.as_ref(), refused)?;
     if may_write {
         packages.record_first =
             record_first::closes_a_gate(known, &effects.memory, &validated, &bootstrap, &packages);

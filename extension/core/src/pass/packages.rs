@@ -17,7 +17,6 @@ use super::{
     look::{Looked, look},
     memory::Need,
     plan::{Plan, Planned, plan},
-    provider,
     stop::{in_order, together},
     validate::Validated,
     workload::{Reach, connect, reach},
@@ -25,7 +24,7 @@ use super::{
 use crate::{
     bootstrap::Role,
     digest::DigestInputs,
-    hold::{GateReason, Hold},
+    hold::Hold,
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
     record::latch,
     retry::spread_back,
@@ -90,6 +89,7 @@ pub(super) fn packages(
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     problem: Option<&Hold>,
+    refused: Option<Hold>,
 ) -> Step<(Packages, bool)> {
     let record = known.facts.record();
     let stage = validated.progress.stage();
@@ -107,17 +107,8 @@ pub(super) fn packages(
         problem: mut plan_problem,
         mut forbids_writes,
     } = plan(recorded)?;
-    let waits_for_values = plan_problem
-        .as_ref()
-        .is_some_and(|hold| hold.reason == GateReason::ValuesNotReady);
-    // The provider of a CNI computes its values only once it carries the label of the package.
-    if waits_for_values
-        && validated.paused.is_none()
-        && problem.is_none()
-        && let Err(stop) = provider::label(known, &bootstrap.spec)
-    {
-        plan_problem = Some(stop.held()?);
-    }
+    // Why a package waits for values that its provider cannot be asked for.
+    plan_problem = refused.or(plan_problem);
     let mut packages = Packages {
         planned,
         judged: Vec::new(),

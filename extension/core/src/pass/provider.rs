@@ -1,23 +1,26 @@
-//! The object that provides the values of a package: read, and given the label of the package that they are for.
+//! The object that provides the values of a package, and what keeps it from being read.
 
-use kube::{ResourceExt, core::DynamicObject};
-use serde_json::json;
-use sluice_crds::run::ClusterBootstrapSpec;
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::DynamicObject;
+use serde_json::Value;
 
 use super::{
     Known, Server, Sight, Step, Stop,
     ask::{Ask, Key, Resource},
     known::typed,
-    write::Write,
 };
 use crate::{
-    bootstrap::{Provided, Role},
-    hold::GateReason,
+    bootstrap::Provided,
+    hold::{GateReason, Hold},
+    providers::own_resource,
 };
+
+/// What Sluice does to a kind that provides values.
+const VERBS: &str = "get, list, watch and patch";
 
 /// A provider and where it is.
 pub(super) struct Found {
-    key: Key,
+    pub(super) key: Key,
     pub(super) object: DynamicObject,
 }
 
@@ -25,50 +28,40 @@ pub(super) struct Found {
 #[must_use]
 pub fn missing_rule(verbs: &str, resource: &Resource) -> String {
     let Resource { group, plural, .. } = resource;
+    let group = if group.is_empty() { "\"\"" } else { group };
     format!(
         "add a ClusterRole that allows to {verbs} {plural} in group {group} and has the label \
          sluice.dev/aggregate-to-extension: \"true\""
     )
 }
 
-/// Labels the provider of the CNI with the CNI's package, if it is not already.
-///
-/// # Errors
-/// What keeps it from being labelled is a [`Hold`].
-pub(super) fn label(known: &Known<'_>, spec: &ClusterBootstrapSpec) -> Step<()> {
-    let cni = spec.cni.as_ref();
-    let Some(asked) = cni.and_then(|cni| Provided::of(&known.facts.owner.namespace, Role::Cni, cni)) else {
-        return Ok(());
-    };
-    let (found, Some((key, value))) = (find(known, &asked, Sight::First), asked.label()) else {
-        return Ok(());
-    };
-    let found = match found {
-        Ok(found) => found,
-        // It is what its values are waited for with.
-        Err(stop) => return stop.held().map(drop),
-    };
-    if asked.is_labelled(&found.object) {
-        return Ok(());
+/// An object that values depend on, for the hold of a package that misses it.
+pub(super) struct Missing {
+    /// What the object is, and who names it.
+    object: String,
+    /// What Sluice has to be allowed to do to its kind.
+    verbs: &'static str,
+}
+
+impl Missing {
+    pub(super) fn new(object: String, verbs: &'static str) -> Self {
+        Self { object, verbs }
     }
-    let version = found.object.resource_version();
-    let patch = json!({"metadata": {"resourceVersion": version, "labels": {key: value}}});
-    match known.write(Write::patch(
-        found.key,
-        patch,
-        "the values of a CNI depend on its package",
-    )) {
-        Ok(_) => Ok(()),
-        Err(Stop::Failed(failure)) if failure.code == Some(403) => Err(asked
-            .hold(
-                GateReason::WriteRefused,
-                &format!(
-                    "cannot be labelled with this package; allow Sluice to patch it: {}",
-                    failure.message
-                ),
-            )
-            .into()),
-        Err(stop) => Err(stop),
+
+    /// What was read of `key`: that Sluice may not read it is a [`Hold`].
+    pub(super) fn explain<T>(&self, read: Step<T>, key: &Key) -> Step<T> {
+        match read {
+            Err(Stop::Failed(failure)) if failure.code == Some(403) => {
+                let rule = missing_rule(self.verbs, &key.resource);
+                Err(self.hold(&format!("may not be read by Sluice; {rule}")).into())
+            }
+            read => read,
+        }
+    }
+
+    /// Of a package that waits for it, because of `what`.
+    pub(super) fn hold(&self, what: &str) -> Hold {
+        Hold::new(GateReason::ValuesNotFound, format!("{} {what}", self.object))
     }
 }
 
@@ -77,51 +70,60 @@ pub(super) fn label(known: &Known<'_>, spec: &ClusterBootstrapSpec) -> Step<()> 
 /// # Errors
 /// What an operator has to put right is a [`Hold`].
 pub(super) fn find(known: &Known<'_>, asked: &Provided<'_>, sight: Sight) -> Step<Found> {
-    let missing = |what: &str| Stop::from(asked.hold(GateReason::ValuesNotFound, what));
-    let resource = match asked.ours() {
-        Some(ours) => Resource::from(&ours),
-        None => match served(known, asked) {
-            Ok(Some(served)) => served,
-            Ok(None) => return Err(missing("is of a kind that is not served")),
-            Err(Stop::Failed(failure)) => {
-                // The group may be served by another server than all the rest.
-                let Some(code) = failure.code else {
-                    return Err(Stop::Failed(failure));
-                };
-                return Err(missing(&format!(
-                    "is of a group that the API server answers for with {code}"
-                )));
-            }
-            Err(stop) => return Err(stop),
-        },
-    };
+    let missing = Missing::new(asked.subject(), VERBS);
     let key = Key {
         server: Server::Management,
-        resource,
+        resource: resource(known, asked.group(), &asked.by.kind, &missing)?,
         namespace: Some(asked.namespace.to_owned()),
         name: asked.by.name.clone(),
     };
-    match known.object(key.clone(), sight) {
-        Ok(Some(found)) => Ok(Found {
-            object: typed(key.server, found)?,
-            key,
-        }),
-        Ok(None) => Err(missing("does not exist")),
-        Err(Stop::Failed(failure)) if failure.code == Some(403) => {
-            let rule = missing_rule("get, list, watch and patch", &key.resource);
-            Err(missing(&format!("may not be read by Sluice; {rule}")))
-        }
-        Err(stop) => Err(stop),
-    }
+    let found = object(known, &key, sight, &missing)?;
+    let found = found.ok_or_else(|| missing.hold("does not exist"))?;
+    Ok(Found {
+        object: typed(key.server, found)?,
+        key,
+    })
 }
 
-/// How the kind of a provider is served.
-fn served(known: &Known<'_>, asked: &Provided<'_>) -> Step<Option<Resource>> {
+/// An object of any kind, if there is one; as this pass has written it, where it is not read to confirm.
+///
+/// # Errors
+/// That Sluice may not read it is a [`Hold`].
+fn object<'a>(known: &'a Known<'_>, key: &Key, sight: Sight, missing: &Missing) -> Step<Option<&'a Value>> {
+    if let Some(written) = known.written(key).filter(|_| sight == Sight::First) {
+        return Ok(Some(written));
+    }
+    missing.explain(known.object(key.clone(), sight), key)
+}
+
+/// How a kind is served.
+///
+/// # Errors
+/// That it is not is a [`Hold`].
+pub(super) fn resource(known: &Known<'_>, group: &str, kind: &str, missing: &Missing) -> Step<Resource> {
+    if let Some(ours) = own_resource(group, kind) {
+        return Ok(Resource::from(&ours));
+    }
+    if (group, kind) == ("", "Secret") {
+        return Ok(Key::of::<Secret>(Server::Management, None, "").resource);
+    }
     let ask = Ask::Served {
-        group: asked.group().to_owned(),
-        kind: asked.by.kind.clone(),
+        group: group.to_owned(),
+        kind: kind.to_owned(),
     };
-    known.served(ask)
+    match known.served(ask) {
+        Ok(Some(served)) => Ok(served),
+        Ok(None) => Err(missing.hold("is of a kind that is not served").into()),
+        // The group may be served by another server than all the rest.
+        Err(Stop::Failed(failure)) => match failure.code {
+            Some(code) => {
+                let what = format!("is of a group that the API server answers for with {code}");
+                Err(missing.hold(&what).into())
+            }
+            None => Err(Stop::Failed(failure)),
+        },
+        Err(stop) => Err(stop),
+    }
 }
 
 #[cfg(test)]
@@ -130,7 +132,10 @@ mod tests {
     use sluice_crds::run::TypedLocalObjectReference;
 
     use super::*;
-    use crate::pass::{Answer, Failure, Memory, tests::facts};
+    use crate::{
+        bootstrap::Role,
+        pass::{Answer, Failure, Memory, tests::facts},
+    };
 
     fn resource() -> Resource {
         Resource {

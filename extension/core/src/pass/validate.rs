@@ -12,6 +12,7 @@ use crate::{
         self, Change, Draft, Inputs, KeptVersions, Release, ResolvedRelease, from_template, is_bound, merge,
         too_many,
     },
+    build::adopted,
     cluster::{is_custom, is_legacy},
     hold::{GateReason, Hold},
     hop::{Progress, progress},
@@ -129,8 +130,8 @@ fn change(known: &Known<'_>, release: &str, progress: &Progress) -> Step<Option<
         return Ok(from_template(&found.owner.name, new, &found.catalogue).map(Some)?);
     };
     match found.resolved_release().change(release, progress) {
-        Change::Nothing => Ok(None),
-        Change::Annotate => Ok(Some(Draft {
+        Change::Nothing if adopted(&found.owner, bootstrap.owner_references()).is_none() => Ok(None),
+        Change::Nothing | Change::Annotate => Ok(Some(Draft {
             spec: bootstrap.spec.clone(),
             clones: Vec::new(),
         })),

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use sluice_crds::{labels::name, run::ClusterBootstrapPackage};
 
-use super::{Key, Known, Server, Sight, Step, Verb, known::typed, provider};
+use super::{Key, Known, Server, Sight, Step, clones::of_another, known::typed, owners::Owners, provider};
 use crate::{
     bootstrap::{Provided, Role},
     build::{Values, inline_document},
@@ -39,7 +39,13 @@ pub(super) fn values(
             Ok(content(&found))
         }
         (None, None, Some(asked)) => {
-            let by = provider::find(known, &asked, sight)?.object;
+            let provider::Found { key, object: by } = provider::find(known, &asked, sight)?;
+            // What Sluice computes follows from one Cluster; what others compute may be meant for several.
+            if asked.is_ours()
+                && let Some(another) = Owners::of(known, by.owner_references())?.another()
+            {
+                return Err(of_another(&key, of, another).into());
+            }
             let named = asked.secret(&by)?;
             let found = secret_of(known, named, of, "status.secretRef of its provider", sight)?;
             asked.check(&by, found.labels())?;
@@ -64,7 +70,7 @@ fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight:
     let namespace = &known.facts.owner.namespace;
     let key = Key::of::<Secret>(Server::Management, Some(namespace), secret);
     // A clone that this pass has made was read before.
-    let made = known.made(&key, Verb::Create).filter(|_| sight == Sight::First);
+    let made = known.written(&key).filter(|_| sight == Sight::First);
     let found = match made {
         Some(made) => Some(typed(Server::Management, made)?),
         None => known.read::<Secret>(secret, (Server::Management, Some(namespace)), sight)?,

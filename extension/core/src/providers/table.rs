@@ -1,5 +1,7 @@
 //! The table of configuration kinds.
 
+use kube::core::ApiResource;
+
 use super::{
     antrea::Antrea,
     calico::Calico,
@@ -27,4 +29,11 @@ pub fn kinds() -> Vec<Kind> {
         Kind::of::<AzureDiskCsi>(),
         Kind::of::<AzureFileCsi>(),
     ]
+}
+
+/// How a kind is served, if it is one of Sluice.
+#[must_use]
+pub fn own_resource(group: &str, kind: &str) -> Option<ApiResource> {
+    let mut resources = kinds().into_iter().map(|kind| kind.resource);
+    resources.find(|resource| (resource.group.as_str(), resource.kind.as_str()) == (group, kind))
 }

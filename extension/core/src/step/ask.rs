@@ -100,6 +100,17 @@ impl Key {
     }
 }
 
+/// `Secret team-a/one`.
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, name) = (&self.resource.kind, &self.name);
+        match &self.namespace {
+            Some(namespace) => write!(f, "{kind} {namespace}/{name}"),
+            None => write!(f, "{kind} {name}"),
+        }
+    }
+}
+
 /// For what an object is read. What was read to plan and write does not confirm anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sight {

@@ -250,6 +250,12 @@ impl<'a, S: Subject> Known<'a, S> {
         Some(&written.0)
     }
 
+    /// The object of `key` as it is after it was changed, or else made, in this pass.
+    pub(crate) fn written(&self, key: &Key) -> Option<&Value> {
+        self.made(key, Verb::Patch)
+            .or_else(|| self.made(key, Verb::Create))
+    }
+
     /// Creates an object; `false` when there was one.
     pub(crate) fn create(&self, write: Write) -> Step<bool, S::Hold> {
         match self.write(write) {

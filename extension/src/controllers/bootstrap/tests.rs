@@ -6,6 +6,7 @@ mod fence;
 mod legacy_pause;
 mod look;
 mod open_gate;
+mod provided;
 mod release;
 mod requests;
 mod settled;

@@ -59,11 +59,10 @@ async fn values_of_a_provider_are_used_when_they_were_computed(
         "metadata": {"labels": {label::PACKAGE_NAME: PACKAGE}}, "status": {"secretRef": "antrea-values"},
     });
     world.management.put(ANTREA_CONFIG, config);
-    if let Some(package) = computed_for {
-        world.management.edit(VALUES, |secret| {
-            secret["metadata"]["labels"] = json!({label::PACKAGE_NAME: package});
-        });
-    }
+    world.management.edit(VALUES, |secret| {
+        let labels = computed_for.map(|package| json!({label::PACKAGE_NAME: package}));
+        secret["metadata"]["labels"] = labels.unwrap_or_else(|| json!({}));
+    });
     world.pass().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
 }

@@ -50,7 +50,13 @@ pub(super) fn management() -> ObjectServer {
         BOOTSTRAP,
         json!({
             "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrap",
-            "metadata": {"generation": 1, "annotations": {annotation::RESOLVED_TKR: RELEASE}},
+            "metadata": {
+                "generation": 1, "annotations": {annotation::RESOLVED_TKR: RELEASE},
+                "ownerReferences": [{
+                    "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": "uid",
+                    "controller": true, "blockOwnerDeletion": true,
+                }],
+            },
             "spec": spec,
         }),
     );
@@ -91,10 +97,11 @@ pub(crate) fn put_release(management: &ObjectServer, name: &str, kubernetes: &st
     );
 }
 
-/// A Secret with values.
+/// A Secret with values of the package.
 pub(crate) fn values(replicas: u32) -> Value {
     let document = BASE64_STANDARD.encode(format!("replicas: {replicas}\n"));
-    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"values.yaml": document}})
+    let labels = json!({label::CLUSTER_NAME: "one", label::PACKAGE_NAME: PACKAGE});
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"labels": labels}, "data": {"values.yaml": document}})
 }
 
 /// The package with this path in its template.

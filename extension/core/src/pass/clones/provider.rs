@@ -1,0 +1,189 @@
+//! Objects that provide values, copied from the system namespace, and what they refer to there (addons-manager §3.2a).
+
+use serde_json::{Value, json};
+use sluice_crds::run::TypedLocalObjectReference;
+
+use super::{
+    super::{
+        Server,
+        provider::{Missing, resource},
+        stop::needs_of,
+    },
+    Change, Found, Key, Known, Owners, Sight, Step, What, found, owner_references,
+};
+use crate::{
+    bootstrap::{EmbeddedReference, embedded_references},
+    build,
+    hold::{GateReason, Hold},
+    step::stop::together,
+};
+
+/// What Sluice has to be allowed to do to a kind that it copies.
+const VERBS: &str = "get, list, watch, create, patch and delete";
+
+/// The object of this name in the namespace of the Cluster, if there is one.
+pub(super) fn peek<'a>(
+    known: &'a Known<'_>,
+    (group, kind): (&str, &str),
+    name: &str,
+) -> Step<Option<&'a Value>> {
+    let namespace = &known.facts.owner.namespace;
+    let missing = Missing::new(format!("{kind} {namespace}/{name}"), VERBS);
+    let resource = resource(known, group, kind, &missing)?;
+    let key = Key {
+        server: Server::Management,
+        resource,
+        namespace: Some(namespace.clone()),
+        name: name.to_owned(),
+    };
+    known_first(known, &key, &missing)
+}
+
+/// What has to be written so that the package has its provider, and that one what it refers to; what a user made before wins.
+pub(super) fn changes(
+    known: &Known<'_>,
+    from: &TypedLocalObjectReference,
+    to: &str,
+    package: &str,
+) -> Step<Vec<Change>> {
+    let (owner, system) = (&known.facts.owner, &known.facts.settings.system_namespace);
+    let named = format!("{} {system}/{}", from.kind, from.name);
+    let missing = Missing::new(
+        format!("{named}, which the template names for the values of package {package},"),
+        VERBS,
+    );
+    let group = from.api_group.as_deref().unwrap_or_default();
+    let resource = resource(known, group, &from.kind, &missing)?;
+    let key = |namespace: &str, name: &str| Key {
+        server: Server::Management,
+        resource: resource.clone(),
+        namespace: Some(namespace.to_owned()),
+        name: name.to_owned(),
+    };
+    let (own, source) = (key(&owner.namespace, to), key(system, &from.name));
+    let of_own = Missing::new(
+        format!("{own}, which package {package} takes its values from,"),
+        VERBS,
+    );
+    let there = known_first(known, &own, &of_own).and_then(|there| found(known, &own, package, there));
+    let source = known_first(known, &source, &missing);
+    together([needs_of(&there), needs_of(&source)])?;
+    let there = there?;
+    let source = match (source, &there) {
+        (Ok(Some(source)), _) => source,
+        // It has what it needs, or its user sees to that.
+        (Ok(None), Found::Kept(_)) => return Ok(Vec::new()),
+        (Ok(None), _) => return Err(missing.hold("does not exist").into()),
+        (Err(stop), Found::Kept(_)) => return stop.held().map(|_| Vec::new()),
+        (Err(stop), _) => return Err(stop),
+    };
+    let mut references = embedded_references(source);
+    // Of the system namespace a user gets what the template gives, and what was asked for.
+    if let Found::Kept(kept) = there {
+        let asked = embedded_references(kept);
+        references.retain(|reference| asked.iter().any(|asked| is_same(asked, reference)));
+    }
+    let embedded = references
+        .iter()
+        .map(|each| embedded(known, each, &named, package));
+    let embedded: Vec<Option<Change>> = together(embedded)?.into_iter().collect::<Step<_>>()?;
+    let mut changes: Vec<Change> = embedded.into_iter().flatten().collect();
+    let instead_of = match there {
+        Found::Kept(_) => return Ok(changes),
+        Found::Nothing => None,
+        Found::Earlier(uid) => Some(uid),
+    };
+    let labels = build::back_references(owner, package);
+    let object = copy(source, &own, &json!({"labels": labels}), owner);
+    changes.push(Change {
+        key: own,
+        package: package.to_owned(),
+        what: What::Make { object, instead_of },
+    });
+    Ok(changes)
+}
+
+fn is_same(one: &EmbeddedReference, other: &EmbeddedReference) -> bool {
+    (&one.group, &one.kind, &one.name) == (&other.group, &other.kind, &other.name)
+}
+
+/// What has to be written so that an object is there that `source` refers to, under its own name. One that is there is not changed, but
+/// goes with this Cluster too: Clusters of one namespace share it.
+fn embedded(
+    known: &Known<'_>,
+    reference: &EmbeddedReference,
+    source: &str,
+    package: &str,
+) -> Step<Option<Change>> {
+    let (owner, system) = (&known.facts.owner, &known.facts.settings.system_namespace);
+    let EmbeddedReference {
+        field,
+        group,
+        kind,
+        name,
+        namespace,
+    } = reference;
+    let said_by = format!("{field} of {source}");
+    if let Some(namespace) = namespace.as_ref().filter(|namespace| *namespace != system) {
+        let message = format!(
+            "{said_by} names {kind} {namespace}/{name}, and leads into its own namespace only; remove field namespace, and put the object \
+             beside it"
+        );
+        return Err(Hold::new(GateReason::ValuesNotFound, message).into());
+    }
+    let missing = Missing::new(format!("{kind} {system}/{name}, which {said_by} names,"), VERBS);
+    let resource = resource(known, group, kind, &missing)?;
+    let key = |namespace: &str| Key {
+        server: Server::Management,
+        resource: resource.clone(),
+        namespace: Some(namespace.to_owned()),
+        name: name.clone(),
+    };
+    let own = key(&owner.namespace);
+    let found = known_first(known, &own, &missing)?;
+    let make = |instead_of: Option<String>| -> Step<Option<What>> {
+        let source = known_first(known, &key(system), &missing)?;
+        let source = source.ok_or_else(|| missing.hold("does not exist"))?;
+        let object = copy(source, &own, &json!({}), owner);
+        Ok(Some(What::Make { object, instead_of }))
+    };
+    let what = match found {
+        None => make(None),
+        Some(found) => {
+            let owners = Owners::of(known, &owner_references(found))?;
+            let uid = found["metadata"]["uid"].as_str();
+            let is_going = !found["metadata"]["deletionTimestamp"].is_null();
+            if owners.is_left_behind() && !is_going {
+                make(uid.map(str::to_owned))
+            } else {
+                let version = &found["metadata"]["resourceVersion"];
+                let patch = |owners| json!({"metadata": {"uid": uid, "resourceVersion": version, "ownerReferences": owners}});
+                Ok(owners.with_cluster(owner).map(patch).map(What::Own))
+            }
+        }
+    };
+    Ok(what?.map(|what| Change {
+        key: own,
+        package: package.to_owned(),
+        what,
+    }))
+}
+
+/// An object as it was before this pass: what the pass makes of it follows from that, in each round.
+fn known_first<'a>(known: &'a Known<'_>, key: &Key, missing: &Missing) -> Step<Option<&'a Value>> {
+    missing.explain(known.object(key.clone(), Sight::First), key)
+}
+
+/// `source` as the object of `key`: all that it says but for its metadata and its status.
+fn copy(source: &Value, key: &Key, metadata: &Value, owner: &build::Owner) -> Value {
+    let mut copy = source.clone();
+    let mut metadata = metadata.clone();
+    metadata["name"] = json!(key.name);
+    metadata["namespace"] = json!(key.namespace);
+    metadata["ownerReferences"] = json!([build::owner(owner, false)]);
+    if let Some(fields) = copy.as_object_mut() {
+        fields.remove("status");
+        fields.insert("metadata".to_owned(), metadata);
+    }
+    copy
+}

@@ -1,0 +1,67 @@
+//! Secrets with values of a template.
+
+use k8s_openapi::api::core::v1::Secret;
+
+use super::{
+    super::{Server, stop::needs_of, values},
+    Change, Found, Known, Sight, Step, What, found,
+};
+use crate::{
+    bootstrap::ValuesClone,
+    build,
+    hold::{GateReason, Hold},
+    pass::Key,
+    step::stop::together,
+};
+
+/// A Secret in the namespace of the Cluster.
+pub(super) fn key(known: &Known<'_>, secret: &str) -> Key {
+    Key::of::<Secret>(Server::Management, Some(&known.facts.owner.namespace), secret)
+}
+
+/// What has to be written so that the clone is there; nothing where there is one that wins.
+pub(super) fn change(known: &Known<'_>, clone: &ValuesClone) -> Step<Option<Change>> {
+    let key = key(known, clone.name());
+    let there = known.object(key.clone(), Sight::First);
+    let found = there.and_then(|there| found(known, &key, clone.package(), there));
+    let copy = copied(known, clone);
+    together([needs_of(&found), needs_of(&copy)])?;
+    let instead_of = match found? {
+        Found::Kept(_) => return Ok(None),
+        Found::Nothing => None,
+        Found::Earlier(uid) => Some(uid),
+    };
+    // An object of this type has no map with keys that are not text.
+    let object = serde_json::to_value(copy?).unwrap_or_default();
+    Ok(Some(Change {
+        key,
+        package: clone.package().to_owned(),
+        what: What::Make { object, instead_of },
+    }))
+}
+
+/// The Secret that a clone shall be.
+fn copied(known: &Known<'_>, clone: &ValuesClone) -> Step<Secret> {
+    let owner = &known.facts.owner;
+    let content = match clone {
+        ValuesClone::Inline { values, .. } => build::inline_document(values),
+        ValuesClone::Secret { from, package, .. } => {
+            let system = &known.facts.settings.system_namespace;
+            let found = known.read::<Secret>(from, (Server::Management, Some(system)), Sight::First)?;
+            let missing = || {
+                Hold::new(
+                    GateReason::ValuesNotFound,
+                    format!("Secret {system}/{from} with the values of package {package} does not exist"),
+                )
+            };
+            values::content(&found.ok_or_else(missing)?)
+        }
+        ValuesClone::Provider { .. } => build::Values::new(),
+    };
+    Ok(build::clone_secret(
+        owner,
+        clone.name(),
+        clone.package(),
+        &content,
+    ))
+}

@@ -1,0 +1,525 @@
+//! Objects that provide values: copied from what a template names, and tied to their Cluster.
+
+use rstest::rstest;
+use sluice_crds::run::Hook;
+
+use super::*;
+use crate::controllers::bootstrap::world::{
+    BOOTSTRAP, CLUSTER, PACKAGE, PACKAGES, RELEASE, TEMPLATES, VALUES, World, package_of, values,
+};
+
+const GROUP: &str = "cni.tanzu.vmware.com";
+const KIND: &str = "AntreaConfig";
+const SOURCE: &str =
+    "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/tkg-system/antreaconfigs/v1.36.3---test.1";
+const CLONE: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/antreaconfigs/one-antrea-package";
+const OTHERS: &str = "/apis/fleet.test/v1/namespaces/team-a/fleetconfigs/one-antrea-package";
+const CREDENTIALS: &str = "/api/v1/namespaces/tkg-system/secrets/credentials";
+const COPIED_CREDENTIALS: &str = "/api/v1/namespaces/team-a/secrets/credentials";
+const METRICS: &str = "metrics.example.com.1.9.0";
+
+/// A Cluster without ClusterBootstrap, whose template names an object of this kind for the values of its CNI.
+fn new_cluster_of(group: &str, kind: &str) -> World {
+    let world = World::new();
+    world.management.remove(BOOTSTRAP);
+    let provider = json!({"apiGroup": group, "kind": kind, "name": RELEASE});
+    world
+        .management
+        .edit(&format!("{TEMPLATES}/{RELEASE}"), |template| {
+            template["spec"]["cni"]["valuesFrom"] = json!({"providerRef": provider});
+        });
+    world
+}
+
+/// The same with an AntreaConfig, which exists.
+fn new_cluster() -> World {
+    let world = new_cluster_of(GROUP, KIND);
+    let source = json!({
+        "apiVersion": "cni.tanzu.vmware.com/v1alpha1", "kind": KIND,
+        "metadata": {
+            "annotations": {"tkg.tanzu.vmware.com/template-config": "true"}, "labels": {"of": "template"},
+            "finalizers": ["of/template"],
+        },
+        "spec": {"antrea": {"config": {"defaultMTU": "1400"}}},
+        "status": {"secretRef": "of-template"},
+    });
+    world.management.put(SOURCE, source);
+    world
+}
+
+/// The same where it refers to a Secret with credentials.
+fn with_credentials() -> World {
+    let world = new_cluster();
+    world.management.edit(SOURCE, |source| {
+        source["spec"]["nested"] =
+            json!({"credentialLocalObjRef": {"kind": "Secret", "name": "credentials"}});
+    });
+    world.management.put(CREDENTIALS, values(3));
+    world
+}
+
+/// Another Cluster of the namespace.
+fn another_cluster(world: &World) -> Value {
+    let path = CLUSTER.replace("/one", "/two");
+    world.management.put(&path, json!({"metadata": {"uid": "two"}}));
+    owner("two", "two")
+}
+
+fn owner(name: &str, uid: &str) -> Value {
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": uid})
+}
+
+/// A configuration that says something else than the template.
+fn config(owners: &[Value]) -> Value {
+    json!({
+        "apiVersion": "cni.tanzu.vmware.com/v1alpha1", "kind": KIND, "metadata": {"ownerReferences": owners},
+        "spec": {"antrea": {"config": {"defaultMTU": "9000"}}},
+    })
+}
+
+/// The UIDs of the owners of an object.
+fn owners(object: &Value) -> Vec<&str> {
+    let owners = object["metadata"]["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    owners.filter_map(|owner| owner["uid"].as_str()).collect()
+}
+
+fn is_labelled(object: &Value) -> bool {
+    let labels = &object["metadata"]["labels"];
+    labels[label::CLUSTER_NAME] == "one" && labels[label::PACKAGE_NAME] == PACKAGE
+}
+
+/// Reason and note of the only event about anything else than the progress of packages.
+fn event(world: &World) -> (String, String) {
+    let mut events = world.management.all("events");
+    events.retain(|(_, event)| event["reason"] != "PackagesNotReady");
+    assert_eq!(events.len(), 1, "{events:?}");
+    let event = &events[0].1;
+    let text = |field: &str| event[field].as_str().unwrap().to_owned();
+    (text("reason"), text("note"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_template_names_is_copied_before_it_is_referred_to() {
+    let world = new_cluster();
+    world.pass().await;
+    let copied = world.management.get(CLONE).unwrap();
+    let expected = json!({"antrea": {"config": {"defaultMTU": "1400"}}});
+    assert_eq!(copied["spec"], expected);
+    assert_eq!(copied["status"], Value::Null);
+    let metadata = &copied["metadata"];
+    assert_eq!(
+        (&metadata["annotations"], &metadata["finalizers"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(metadata["labels"]["of"], Value::Null);
+    assert!(is_labelled(&copied), "{copied}");
+    assert_eq!(owners(&copied), ["uid"]);
+    let bootstrap = world.management.get(BOOTSTRAP).unwrap();
+    let referred = &bootstrap["spec"]["cni"]["valuesFrom"]["providerRef"];
+    assert_eq!(referred["name"], "one-antrea-package");
+    let asked = world.management.asked_to_write();
+    let position = |end: &str| {
+        asked
+            .iter()
+            .position(|asked| asked.starts_with("POST") && asked.ends_with(end))
+    };
+    assert!(
+        position("/antreaconfigs") < position("/clusterbootstraps"),
+        "{asked:?}"
+    );
+    assert!(position("/antreaconfigs").is_some(), "{asked:?}");
+}
+
+#[rstest]
+#[case::of_a_user(&[])]
+#[case::of_an_earlier_try(&[owner("one", "uid")])]
+#[tokio::test(start_paused = true)]
+async fn what_a_user_made_before_wins_and_goes_with_its_cluster(#[case] by: &[Value]) {
+    let world = new_cluster();
+    world.management.put(CLONE, config(by));
+    let before = world.management.get(CLONE).unwrap();
+    world.pass().await;
+    let kept = world.management.get(CLONE).unwrap();
+    assert_eq!(kept["spec"], before["spec"]);
+    assert_eq!(kept["metadata"]["uid"], before["metadata"]["uid"]);
+    assert!(is_labelled(&kept), "{kept}");
+    assert_eq!(owners(&kept), ["uid"]);
+    assert!(world.management.get(BOOTSTRAP).is_some());
+}
+
+/// It has what it needs.
+#[tokio::test(start_paused = true)]
+async fn what_a_user_made_before_needs_no_source() {
+    let world = new_cluster();
+    world.management.remove(SOURCE);
+    world.management.put(CLONE, config(&[]));
+    world.pass().await;
+    assert!(world.management.get(BOOTSTRAP).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_of_an_earlier_cluster_is_made_again() {
+    let world = new_cluster();
+    world.management.put(CLONE, config(&[owner("one", "earlier")]));
+    let before = world.management.get(CLONE).unwrap();
+    world.pass().await;
+    let copied = world.management.get(CLONE).unwrap();
+    assert_ne!(copied["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_eq!(copied["spec"]["antrea"]["config"]["defaultMTU"], "1400");
+    assert_eq!(owners(&copied), ["uid"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_of_another_cluster_is_left_alone_and_holds() {
+    let world = new_cluster();
+    let by = another_cluster(&world);
+    world.management.put(CLONE, config(&[by]));
+    let there = world.management.get(CLONE);
+    world.pass().await;
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "ValuesOwnerMismatch", "{note}");
+    assert!(
+        note.contains("AntreaConfig team-a/one-antrea-package") && note.contains("Cluster team-a/two"),
+        "{note}"
+    );
+    assert_eq!(world.management.get(CLONE), there);
+    assert_eq!(world.management.get(BOOTSTRAP), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_missing_is_named_and_recovered_from() {
+    let world = new_cluster();
+    let source = world.management.get(SOURCE).unwrap();
+    world.management.remove(SOURCE);
+    world.pass().await;
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "ValuesNotFound", "{note}");
+    assert!(
+        note.contains("AntreaConfig tkg-system/v1.36.3---test.1"),
+        "{note}"
+    );
+    assert_eq!(world.management.get(BOOTSTRAP), None);
+    world.management.put(SOURCE, source);
+    world.pass().await;
+    assert!(world.management.get(CLONE).is_some() && world.management.get(BOOTSTRAP).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_that_is_refused_holds_with_what_the_server_says() {
+    let world = new_cluster();
+    world.management.refuse_writes("/antreaconfigs", 403);
+    world.pass().await;
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "WriteRefused", "{note}");
+    assert!(
+        note.contains("AntreaConfig team-a/one-antrea-package") && note.contains("create"),
+        "{note}"
+    );
+    assert_eq!(world.management.get(BOOTSTRAP), None);
+}
+
+/// Serves a kind of another project.
+fn serve_fleets(world: &World) {
+    let version = json!({"groupVersion": "fleet.test/v1", "version": "v1"});
+    let group = json!({"name": "fleet.test", "versions": [version], "preferredVersion": version});
+    world.management.edit("/apis", |served| {
+        served["groups"].as_array_mut().unwrap().push(group);
+    });
+    let kind = json!({"name": "fleetconfigs", "singularName": "", "namespaced": true, "kind": "FleetConfig", "verbs": ["get"]});
+    let served = json!({"kind": "APIResourceList", "groupVersion": "fleet.test/v1", "resources": [kind]});
+    world.management.put("/apis/fleet.test/v1", served);
+}
+
+fn fleet_config(owners: &[Value], labels: &Value) -> Value {
+    json!({
+        "apiVersion": "fleet.test/v1", "kind": "FleetConfig",
+        "metadata": {"ownerReferences": owners, "labels": labels}, "spec": {"ships": 2},
+        "status": {"secretRef": "antrea-values"},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_kind_that_is_served_is_copied() {
+    let world = new_cluster_of("fleet.test", "FleetConfig");
+    world.pass().await;
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "ValuesNotFound", "{note}");
+    assert!(
+        note.contains("FleetConfig tkg-system/v1.36.3---test.1")
+            && note.contains("a kind that is not served"),
+        "{note}"
+    );
+    serve_fleets(&world);
+    let source = OTHERS
+        .replace("team-a", "tkg-system")
+        .replace("one-antrea-package", RELEASE);
+    world.management.put(&source, fleet_config(&[], &json!({})));
+    world.pass().await;
+    let copied = world.management.get(OTHERS).unwrap();
+    assert_eq!(
+        (&copied["spec"]["ships"], &copied["status"]),
+        (&json!(2), &Value::Null)
+    );
+    assert!(is_labelled(&copied), "{copied}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_may_not_be_read_is_named_with_its_rule() {
+    let world = new_cluster_of("fleet.test", "FleetConfig");
+    serve_fleets(&world);
+    world.management.refuse("/fleetconfigs", 403);
+    world.pass().await;
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "ValuesNotFound", "{note}");
+    assert!(
+        note.contains("create, patch and delete fleetconfigs in group fleet.test"),
+        "{note}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_clone_refers_to_is_copied_under_its_name() {
+    let world = with_credentials();
+    world.pass().await;
+    let copied = world.management.get(COPIED_CREDENTIALS).unwrap();
+    assert_eq!(copied["data"], values(3)["data"]);
+    assert_eq!(owners(&copied), ["uid"]);
+    assert!(world.management.get(CLONE).is_some());
+}
+
+/// Clusters of one namespace share it.
+#[tokio::test(start_paused = true)]
+async fn what_is_there_already_is_not_overwritten() {
+    let world = with_credentials();
+    let by = another_cluster(&world);
+    let mut there = values(9);
+    there["metadata"]["ownerReferences"] = json!([by]);
+    world.management.put(COPIED_CREDENTIALS, there);
+    world.pass().await;
+    let kept = world.management.get(COPIED_CREDENTIALS).unwrap();
+    assert_eq!(kept["data"], values(9)["data"]);
+    assert_eq!(owners(&kept), ["two", "uid"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_cluster_has_left_behind_is_copied_again() {
+    let world = with_credentials();
+    let mut there = values(9);
+    there["metadata"]["ownerReferences"] = json!([owner("one", "earlier")]);
+    world.management.put(COPIED_CREDENTIALS, there);
+    world.pass().await;
+    let copied = world.management.get(COPIED_CREDENTIALS).unwrap();
+    assert_eq!(copied["data"], values(3)["data"]);
+    assert_eq!(owners(&copied), ["uid"]);
+}
+
+/// A user gets what the template gives, where it is asked for, and nothing else of the system namespace.
+#[rstest]
+#[case::what_the_template_names_too("credentials", true)]
+#[case::what_only_the_user_names("other", false)]
+#[tokio::test(start_paused = true)]
+async fn a_configuration_of_a_user_gets_nothing_that_the_template_does_not_give(
+    #[case] name: &str,
+    #[case] is_copied: bool,
+) {
+    let world = with_credentials();
+    world
+        .management
+        .put(&CREDENTIALS.replace("credentials", "other"), values(4));
+    let mut own = config(&[]);
+    own["spec"]["credentialLocalObjRef"] = json!({"kind": "Secret", "name": name});
+    world.management.put(CLONE, own);
+    world.pass().await;
+    assert!(world.management.get(BOOTSTRAP).is_some());
+    assert_eq!(world.management.get(COPIED_CREDENTIALS).is_some(), is_copied);
+    assert_eq!(
+        world
+            .management
+            .get(&COPIED_CREDENTIALS.replace("credentials", "other")),
+        None
+    );
+}
+
+#[rstest]
+#[case::it_is_missing(json!({"kind": "Secret", "name": "gone"}), "Secret tkg-system/gone, which spec.nested.credentialLocalObjRef of AntreaConfig tkg-system/v1.36.3---test.1 names, does not exist")]
+#[case::it_is_elsewhere(json!({"kind": "Secret", "name": "credentials", "namespace": "kube-system"}), "spec.nested.credentialLocalObjRef of AntreaConfig tkg-system/v1.36.3---test.1 names Secret kube-system/credentials")]
+#[case::its_kind_is_not_served(json!({"apiGroup": "no.test", "kind": "No", "name": "one"}), "No tkg-system/one, which spec.nested.credentialLocalObjRef of")]
+#[tokio::test(start_paused = true)]
+async fn a_reference_that_leads_nowhere_is_named(#[case] reference: Value, #[case] says: &str) {
+    let world = with_credentials();
+    world.management.edit(SOURCE, |source| {
+        source["spec"]["nested"]["credentialLocalObjRef"] = reference;
+    });
+    world.pass().await;
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "ValuesNotFound", "{note}");
+    assert!(note.contains(says), "{note}");
+    assert_eq!(world.management.get(BOOTSTRAP), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_that_is_gone_is_made_again() {
+    let world = with_credentials();
+    world.pass().await;
+    world.management.remove(CLONE);
+    world.pass().await;
+    let copied = world.management.get(CLONE).unwrap();
+    assert_eq!(copied["spec"]["antrea"]["config"]["defaultMTU"], "1400");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_pass_writes_none_of_it_again() {
+    let world = with_credentials();
+    world.management.put(VALUES, values(1));
+    world.pass().await;
+    world.management.edit(CLONE, |config| {
+        config["status"] = json!({"secretRef": "antrea-values"})
+    });
+    world.pass().await;
+    let written = |world: &World| {
+        let asked = world.management.asked_to_write().into_iter();
+        asked
+            .filter(|asked| !asked.contains("/clusterbootstraps") && !asked.contains("/events"))
+            .count()
+    };
+    let before = written(&world);
+    world.pass().await;
+    assert_eq!(written(&world), before);
+}
+
+/// A Cluster whose ClusterBootstrap a user has made, with this source of values for its CNI.
+fn with_own_bootstrap(values_from: &Value, metadata: Value) -> World {
+    let world = World::new();
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["metadata"] = metadata;
+        bootstrap["spec"]["cni"]["valuesFrom"] = values_from.clone();
+    });
+    world
+}
+
+fn by_provider(group: &str, kind: &str) -> Value {
+    json!({"providerRef": {"apiGroup": group, "kind": kind, "name": "one-antrea-package"}})
+}
+
+#[rstest]
+#[case::it_has_none(json!([]), &["uid"])]
+#[case::of_another_project(json!([{"apiVersion": "fleet.test/v1", "kind": "Fleet", "name": "f", "uid": "fleet"}]), &["fleet", "uid"])]
+#[case::of_an_earlier_cluster(json!([owner("one", "earlier")]), &["earlier"])]
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_of_a_user_gets_its_cluster_as_controller(#[case] by: Value, #[case] expected: &[&str]) {
+    let metadata = json!({
+        "generation": 1, "ownerReferences": by,
+        "annotations": {sluice_crds::labels::annotation::RESOLVED_TKR: RELEASE},
+    });
+    let world = with_own_bootstrap(&json!({"secretRef": "antrea-values"}), metadata);
+    world.pass().await;
+    let bootstrap = world.management.get(BOOTSTRAP).unwrap();
+    assert_eq!(owners(&bootstrap), expected);
+    let own = &bootstrap["metadata"]["ownerReferences"][expected.len() - 1];
+    assert_eq!(own["controller"] == true, own["uid"] == "uid", "{own}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_a_user_refers_to_goes_with_its_cluster() {
+    let world = with_own_bootstrap(&by_provider(GROUP, KIND), json!({"generation": 1}));
+    world.management.put(CLONE, config(&[owner("one", "earlier")]));
+    world.pass().await;
+    let found = world.management.get(CLONE).unwrap();
+    assert!(is_labelled(&found), "{found}");
+    assert_eq!(owners(&found), ["uid"], "the one that is gone is none of them");
+}
+
+/// Values of Sluice follow from one Cluster. Other packages go on.
+#[tokio::test(start_paused = true)]
+async fn a_configuration_of_another_cluster_holds_its_package_only() {
+    let world = with_own_bootstrap(&by_provider(GROUP, KIND), json!({"generation": 1}));
+    let by = another_cluster(&world);
+    let mut there = config(&[by]);
+    there["metadata"]["labels"] = json!({label::CLUSTER_NAME: "two", label::PACKAGE_NAME: PACKAGE});
+    there["status"] = json!({"secretRef": "antrea-values"});
+    world.management.put(CLONE, there);
+    world.management.put(
+        &format!("{PACKAGES}/{METRICS}"),
+        package_of("metrics.example.com", "1.9.0", "a"),
+    );
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
+    });
+    let there = world.management.get(CLONE);
+    world.pass().await;
+    assert_eq!(world.management.get(CLONE), there);
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::ValuesOwnerMismatch)
+    );
+    assert_eq!(world.workload.names("packageinstalls"), ["one-metrics"]);
+}
+
+/// Each Cluster would take the labels from the other one.
+#[tokio::test(start_paused = true)]
+async fn what_two_clusters_share_goes_with_both_and_keeps_its_labels() {
+    let world = with_own_bootstrap(
+        &by_provider("fleet.test", "FleetConfig"),
+        json!({"generation": 1}),
+    );
+    serve_fleets(&world);
+    let by = another_cluster(&world);
+    let labels = json!({label::CLUSTER_NAME: "two", label::PACKAGE_NAME: PACKAGE});
+    world.management.put(OTHERS, fleet_config(&[by], &labels));
+    world.pass().await;
+    let shared = world.management.get(OTHERS).unwrap();
+    assert_eq!(owners(&shared), ["two", "uid"]);
+    assert_eq!(shared["metadata"]["labels"], labels);
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::PackagesNotReady)
+    );
+}
+
+#[rstest]
+#[case::of_a_user(json!({}), true)]
+#[case::of_a_cluster_that_is_gone(json!({label::CLUSTER_NAME: "three"}), true)]
+#[case::of_another_cluster(json!({label::CLUSTER_NAME: "two"}), false)]
+#[tokio::test(start_paused = true)]
+async fn a_secret_of_a_user_is_labelled_and_stays_the_users(#[case] labels: Value, #[case] is_ours: bool) {
+    let world = with_own_bootstrap(&json!({"secretRef": "antrea-values"}), json!({"generation": 1}));
+    another_cluster(&world);
+    world
+        .management
+        .edit(VALUES, |secret| secret["metadata"]["labels"] = labels.clone());
+    world.pass().await;
+    let secret = world.management.get(VALUES).unwrap();
+    assert_eq!(is_labelled(&secret), is_ours, "{secret}");
+    assert!(is_ours || secret["metadata"]["labels"] == labels);
+    assert_eq!(owners(&secret), Vec::<&str>::new());
+}
+
+/// Only its next edit is seen later.
+#[tokio::test(start_paused = true)]
+async fn a_label_that_is_refused_is_an_event() {
+    let world = with_own_bootstrap(&json!({"secretRef": "antrea-values"}), json!({"generation": 1}));
+    world
+        .management
+        .edit(VALUES, |secret| secret["metadata"]["labels"] = json!({}));
+    world.management.refuse_writes("/secrets/antrea-values", 403);
+    world.pass().await;
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "WriteRefused", "{note}");
+    assert!(note.contains("Secret team-a/antrea-values"), "{note}");
+    assert_eq!(world.workload.names("packageinstalls"), ["one-antrea"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_tied_to_a_cluster_that_is_paused() {
+    let world = with_own_bootstrap(&by_provider(GROUP, KIND), json!({"generation": 1}));
+    world.management.put(CLONE, config(&[]));
+    world
+        .management
+        .edit(CLUSTER, |cluster| cluster["spec"]["paused"] = json!(true));
+    let there = world.management.get(CLONE);
+    world.pass().await;
+    assert_eq!(world.management.get(CLONE), there);
+}
