@@ -20,7 +20,7 @@ use super::workloads::Workloads;
 use crate::components::MANAGEMENT_VERSION;
 use crate::extension::{Replica, Settings, granted};
 use crate::objects::definition;
-use crate::provider::{self, INFRASTRUCTURE_GROUP, VERSION, reader_role};
+use crate::provider::{self, reader_role};
 use crate::requests::apply;
 use crate::scenario::sluice_definitions;
 use crate::stack::apiserver::ApiServer;
@@ -148,14 +148,6 @@ fn definitions(core: &StackCore) -> Result<Vec<Value>> {
         "v1alpha1",
         &json!({}),
     ));
-    let mut infrastructure = definition::open(
-        INFRASTRUCTURE_GROUP,
-        "VSphereCluster",
-        VERSION,
-        &json!({"status": {}}),
-    );
-    infrastructure["metadata"]["labels"] = json!({"cluster.x-k8s.io/v1beta2": VERSION});
-    definitions.push(infrastructure);
     let manifests = Manifests::read(core.binaries(), "kapp-controller")?;
     definitions.extend(apply::documents(&manifests.crds)?);
     let directory = core.binaries().manifest("cluster-api/crds");

@@ -18,6 +18,8 @@ pub enum Infrastructure {
     Harness,
     /// One that they know.
     Docker,
+    /// One that some of them read addresses of.
+    VSphere,
 }
 
 impl Infrastructure {
@@ -25,7 +27,22 @@ impl Infrastructure {
         match self {
             Self::Harness => (GROUP, "HarnessCluster"),
             Self::Docker => (INFRASTRUCTURE_GROUP, "DockerCluster"),
+            Self::VSphere => (INFRASTRUCTURE_GROUP, "VSphereCluster"),
         }
+    }
+
+    /// What the object says that packages read.
+    fn spec(self) -> Value {
+        match self {
+            Self::Harness | Self::Docker => json!({}),
+            Self::VSphere => json!({"server": "vcenter.harness.test", "thumbprint": "AA:BB:CC"}),
+        }
+    }
+
+    /// What the machines of control planes are made from, where packages read that.
+    fn machines(self, namespace: &str) -> Option<Value> {
+        let spec = json!({"datacenter": "dc0", "network": {"devices": [{"networkName": "VM Network"}]}});
+        (self == Self::VSphere).then(|| template((INFRASTRUCTURE_GROUP, "VSphereMachine"), namespace, &spec))
     }
 }
 
@@ -54,10 +71,14 @@ impl Class {
     /// Templates and class in `namespace`.
     #[must_use]
     pub fn objects(&self, namespace: &str) -> Vec<Value> {
-        let control_plane = json!({
+        let mut control_plane = json!({
             "swapDelay": self.swap_delay,
             "runtimeConfig": self.runtime_config,
         });
+        let machines = self.infrastructure.machines(namespace);
+        if machines.is_some() {
+            control_plane["machineTemplate"] = json!({"spec": {"infrastructureRef": {"name": NAME}}});
+        }
         let infrastructure = self.infrastructure.group_kind();
         let harness = |kind| (GROUP, kind);
         let mut class = json!({
@@ -80,13 +101,14 @@ impl Class {
         if let Some(handler) = &self.upgrade_plan {
             class["spec"]["upgrade"] = json!({"external": {"generateUpgradePlanExtension": handler}});
         }
-        vec![
-            template(infrastructure, namespace, &json!({})),
+        let objects = [
+            template(infrastructure, namespace, &self.infrastructure.spec()),
             template(harness("HarnessControlPlane"), namespace, &control_plane),
             template(harness("HarnessMachine"), namespace, &json!({})),
             template(harness("HarnessConfig"), namespace, &json!({})),
             class,
-        ]
+        ];
+        machines.into_iter().chain(objects).collect()
     }
 }
 

@@ -8,4 +8,4 @@ mod release;
 
 pub use class::{Class, Infrastructure};
 pub use cluster::{CLUSTER_API, TKR, cluster, upgrade};
-pub use release::{Release, Values};
+pub use release::{Provider, Release, Values};

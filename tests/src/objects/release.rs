@@ -16,8 +16,21 @@ pub enum Values {
     Inline(Value),
     /// A Secret beside the template.
     Secret(Value),
-    /// An object that every Cluster has of its own: its API group and kind.
-    Provider(&'static str, &'static str),
+    /// An object that every Cluster gets a copy of.
+    Provider(Provider),
+}
+
+/// An object that provides values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Provider {
+    /// Its API group.
+    pub group: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its spec.
+    pub spec: Value,
 }
 
 /// A TanzuKubernetesRelease with its ClusterBootstrapTemplate, Packages and value Secrets.
@@ -109,9 +122,12 @@ impl Release {
     #[must_use]
     pub fn objects(&self) -> Vec<Value> {
         let packages = self.packages().map(TestPackage::package);
-        let secrets = self.packages().filter_map(|package| self.values_secret(package));
+        let values = self.packages().filter_map(|package| {
+            self.values_secret(package)
+                .or_else(|| self.values_provider(package))
+        });
         packages
-            .chain(secrets)
+            .chain(values)
             .chain([self.template(), self.release()])
             .collect()
     }
@@ -163,7 +179,7 @@ impl Release {
             Values::None => {}
             Values::Inline(values) => entry["valuesFrom"] = json!({"inline": values}),
             Values::Secret(_) => entry["valuesFrom"] = json!({"secretRef": self.secret_name(package)}),
-            Values::Provider(group, kind) => {
+            Values::Provider(Provider { group, kind, .. }) => {
                 let template = json!({"apiGroup": group, "kind": kind, "name": self.name()});
                 entry["valuesFrom"] = json!({"providerRef": template});
             }
@@ -181,6 +197,29 @@ impl Release {
             "type": "Opaque",
             "metadata": {"name": self.secret_name(package), "namespace": SYSTEM_NAMESPACE},
             "data": {"values.yaml": BASE64_STANDARD.encode(values.to_string())},
+        }))
+    }
+
+    /// As a release ships it: nothing is computed from the object itself.
+    fn values_provider(&self, package: &TestPackage) -> Option<Value> {
+        let Values::Provider(Provider {
+            group,
+            version,
+            kind,
+            spec,
+        }) = self.values_of(package)
+        else {
+            return None;
+        };
+        Some(json!({
+            "apiVersion": format!("{group}/{version}"),
+            "kind": kind,
+            "metadata": {
+                "name": self.name(),
+                "namespace": SYSTEM_NAMESPACE,
+                "annotations": {"tkg.tanzu.vmware.com/template-config": "true"},
+            },
+            "spec": spec,
         }))
     }
 

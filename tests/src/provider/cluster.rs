@@ -1,4 +1,4 @@
-//! HarnessCluster and DockerCluster: ready as soon as the control plane can be reached, and not before.
+//! HarnessCluster, DockerCluster and VSphereCluster: ready as soon as the control plane can be reached, and not before.
 
 use std::fmt::Debug;
 use std::sync::Arc;

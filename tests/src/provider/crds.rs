@@ -13,12 +13,14 @@ pub const VERSION: &str = "v1beta1";
 /// API group of infrastructure that packages know by its kind.
 pub const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 7] = [
     (GROUP, "HarnessCluster"),
     (GROUP, "HarnessControlPlane"),
     (GROUP, "HarnessMachine"),
     (GROUP, "HarnessConfig"),
     (INFRASTRUCTURE_GROUP, "DockerCluster"),
+    (INFRASTRUCTURE_GROUP, "VSphereCluster"),
+    (INFRASTRUCTURE_GROUP, "VSphereMachine"),
 ];
 
 /// The kinds and a template of each.
@@ -84,7 +86,7 @@ mod tests {
             .iter()
             .map(|definition| definition["metadata"]["name"].as_str().unwrap().to_owned())
             .collect();
-        assert_eq!(names.len(), 10);
+        assert_eq!(names.len(), 14);
         assert!(
             names.contains(&"harnesscontrolplanetemplates.harness.test".to_owned()),
             "{names:?}"

@@ -96,6 +96,19 @@ pub(super) struct HarnessClusterSpec {}
 )]
 pub(super) struct DockerClusterSpec {}
 
+/// The same again, with what vSphere's packages read in its spec.
+#[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "VSphereCluster",
+    plural = "vsphereclusters",
+    namespaced,
+    schema = "disabled",
+    status = "Progress"
+)]
+pub(super) struct VSphereClusterSpec {}
+
 /// Bootstrap data of a Machine.
 #[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
 #[kube(

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::error::Error;
-use super::kinds::{DockerCluster, HarnessCluster};
+use super::kinds::{DockerCluster, HarnessCluster, VSphereCluster};
 use super::workload::{Workload, Workloads};
 use super::{cluster, config, control_plane, machine};
 use crate::stack::StackCore;
@@ -63,6 +63,7 @@ impl Provider {
         controllers.spawn(run(context.clone(), control_plane::reconcile));
         controllers.spawn(run(context.clone(), cluster::reconcile::<HarnessCluster>));
         controllers.spawn(run(context.clone(), cluster::reconcile::<DockerCluster>));
+        controllers.spawn(run(context.clone(), cluster::reconcile::<VSphereCluster>));
         controllers.spawn(run(context.clone(), config::reconcile));
         controllers.spawn(run(context.clone(), machine::reconcile));
         Self {

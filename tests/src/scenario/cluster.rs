@@ -72,6 +72,13 @@ impl NewCluster {
         Ok(cluster)
     }
 
+    /// One of this name that was created otherwise.
+    #[must_use]
+    pub fn existing(self) -> Cluster {
+        let Self { scene, name, .. } = self;
+        Cluster { scene, name }
+    }
+
     /// Creates it; does not wait.
     pub async fn create(self) -> Result<Cluster> {
         let Self {

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sluice_tests::objects::Release;
 use sluice_tests::objects::packages::TestPackage;
+use sluice_tests::objects::{Provider, Release, Values};
 use sluice_tests::observer::{Milestone, Revision};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
@@ -22,6 +22,16 @@ pub(crate) fn release(scene: &Scene, kubernetes: &str, version: &str, antrea: De
     Ok(scene
         .release(kubernetes, version, antrea)?
         .additional(metrics(scene, version)))
+}
+
+/// The AntreaConfig that a template names, of which each Cluster gets a copy.
+pub(crate) fn antrea_config() -> Values {
+    Values::Provider(Provider {
+        group: "cni.tanzu.vmware.com",
+        version: "v1alpha1",
+        kind: "AntreaConfig",
+        spec: json!({"antrea": {"config": {}}}),
+    })
 }
 
 /// The additional package of [`release`].
@@ -128,17 +138,6 @@ pub(crate) async fn additional(cluster: &Cluster, edit: impl Fn(&mut Value)) -> 
 pub(crate) fn revision(written: &Value) -> Result<Revision> {
     let revision = written["metadata"]["resourceVersion"].as_str();
     Ok(revision.context("an answer without resourceVersion")?.parse()?)
-}
-
-/// The owner reference of an object that belongs to a Cluster.
-pub(crate) async fn owned(cluster: &Cluster) -> Result<Value> {
-    let object = cluster.object().await?;
-    Ok(json!({
-        "apiVersion": object["apiVersion"],
-        "kind": object["kind"],
-        "name": cluster.name(),
-        "uid": object["metadata"]["uid"],
-    }))
 }
 
 /// The values that a package of `release` was installed with last, as it says itself in the workload cluster.

@@ -5,12 +5,12 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use sluice_tests::objects::{Class, Infrastructure, Release, Values};
+use sluice_tests::objects::{Class, Infrastructure, Release};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use crate::common::{given, owned, released};
+use crate::common::{antrea_config, given, released};
 
 const GROUP: &str = "cni.tanzu.vmware.com";
 const KIND: &str = "AntreaConfig";
@@ -34,13 +34,6 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&old).await?;
     scene.publish(&new).await?;
     let cluster = scene.cluster("one").at(&old).create().await?;
-    let config = json!({
-        "apiVersion": format!("{GROUP}/v1alpha1"),
-        "kind": KIND,
-        "metadata": {"name": "one-antrea-package", "namespace": scene.namespace(), "ownerReferences": [owned(&cluster).await?]},
-        "spec": {"antrea": {"config": {}}},
-    });
-    scene.apply(&[config]).await?;
     cluster.packages_proven(&old, 0, PATIENCE).await?;
     cluster.is_available(PATIENCE).await?;
     cluster.is_settled(PATIENCE).await?;
@@ -101,7 +94,7 @@ async fn run(scene: Scene) -> Result<()> {
 fn release(scene: &Scene, kubernetes: &str, version: &str, antrea: Delay) -> Result<Release> {
     Ok(scene
         .release(kubernetes, version, antrea)?
-        .values("antrea", Values::Provider(GROUP, KIND)))
+        .values("antrea", antrea_config()))
 }
 
 fn configs(scene: &Scene) -> Api<DynamicObject> {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use sluice_tests::objects::{Class, Infrastructure};
 use sluice_tests::scenario::deaths::Deaths;
 use sluice_tests::scenario::{Cluster, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use crate::common::release;
+use crate::common::{antrea_config, release};
 
 /// For everything that takes a moment without deaths: each of them costs some seconds.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -27,12 +28,20 @@ pub(crate) fn scenario() -> Scenario {
         "Sluice dies before and after each of its writes while a Cluster is created, upgraded and deleted: it ends as an undisturbed one",
         |scene| Box::pin(run(scene)),
     )
+    .class(Class {
+        infrastructure: Infrastructure::Docker,
+        ..Class::default()
+    })
     .own_stack()
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let old = release(&scene, VERSIONS[1], "1.0.0", Delay::NONE)?;
-    let new = release(&scene, VERSIONS[2], "2.0.0", Delay::NONE)?;
+    let with_config = |kubernetes, version| {
+        let release = release(&scene, kubernetes, version, Delay::NONE)?;
+        anyhow::Ok(release.values("antrea", antrea_config()))
+    };
+    let old = with_config(VERSIONS[1], "1.0.0")?;
+    let new = with_config(VERSIONS[2], "2.0.0")?;
     scene.publish(&old).await?;
     scene.publish(&new).await?;
     let undisturbed = scene.cluster("calm").create_settled(&old).await?;
@@ -59,7 +68,11 @@ async fn run(scene: Scene) -> Result<()> {
     dies(
         &deaths,
         "its creation",
-        &["CREATE clusterbootstraps", "CREATE packageinstalls"],
+        &[
+            "CREATE antreaconfigs",
+            "CREATE clusterbootstraps",
+            "CREATE packageinstalls",
+        ],
     )
     .await?;
 
@@ -82,6 +95,7 @@ async fn run(scene: Scene) -> Result<()> {
         &deaths,
         "its upgrade",
         &[
+            "UPDATE antreaconfigs",
             "UPDATE clusterbootstraps",
             "UPDATE clusterbootstraps/status",
             "UPDATE packageinstalls",

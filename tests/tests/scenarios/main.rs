@@ -30,6 +30,7 @@ mod package_stopped;
 mod paused;
 mod phase;
 mod plain_package;
+mod provided;
 mod release_set;
 mod removed_api;
 mod resync;
@@ -57,6 +58,9 @@ fn main() -> ExitCode {
         create::scenario(),
         configured::scenario(),
         third_party::scenario(),
+        provided::from_template(),
+        provided::preconfigured(),
+        provided::embedded(),
         minor_upgrade::scenario(),
         broken_package::scenario(),
         removed_api::scenario(),

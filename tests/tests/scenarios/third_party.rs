@@ -13,22 +13,23 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_tests::objects::definition;
-use sluice_tests::objects::{Release, Values};
+use sluice_tests::objects::{Provider, Release, Values};
 use sluice_tests::requests::apply;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use tokio::task::JoinSet;
 
-use crate::common::{given, owned};
+use crate::common::given;
 
 const GROUP: &str = "fleet.test";
 const KIND: &str = "FleetConfig";
 const NAME: &str = "one-fleet-package";
+const TEMPLATE: &str = "tkg.tanzu.vmware.com/template-config";
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "third-party",
-        "a kind of somebody else gives a package its values; while its controller is away, an edit of it holds the upgrade",
+        "a kind of another project, copied from the template, gives a package its values; while its controller is away, an edit of it holds the upgrade",
         |scene| Box::pin(run(scene)),
     )
 }
@@ -45,15 +46,8 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&old).await?;
     scene.publish(&new).await?;
 
-    let cluster = scene.cluster("one").at(&old).create().await?;
-    let config = json!({
-        "apiVersion": format!("{GROUP}/v1"),
-        "kind": KIND,
-        "metadata": {"name": NAME, "namespace": scene.namespace(), "ownerReferences": [owned(&cluster).await?]},
-        "spec": {"ships": 2},
-    });
-    scene.apply(&[config]).await?;
     let controller = start(&client);
+    let cluster = scene.cluster("one").at(&old).create().await?;
     cluster.packages_proven(&old, 0, PATIENCE).await?;
     cluster.is_available(PATIENCE).await?;
     cluster.is_settled(PATIENCE).await?;
@@ -98,7 +92,17 @@ fn release(scene: &Scene, kubernetes: &str, version: &str) -> Result<Release> {
     Ok(scene
         .release(kubernetes, version, Delay::NONE)?
         .additional(scene.package("fleet", version))
-        .values("fleet", Values::Provider(GROUP, KIND)))
+        .values("fleet", fleets(2)))
+}
+
+/// The object that the template names, of which each Cluster gets a copy.
+fn fleets(ships: u32) -> Values {
+    Values::Provider(Provider {
+        group: GROUP,
+        version: "v1",
+        kind: KIND,
+        spec: json!({"ships": ships}),
+    })
 }
 
 fn resource() -> ApiResource {
@@ -123,6 +127,9 @@ fn start(client: &Client) -> JoinSet<()> {
 
 async fn reconcile(config: Arc<DynamicObject>, client: Arc<Client>) -> kube::Result<Action> {
     let (namespace, name) = (config.namespace().unwrap_or_default(), config.name_any());
+    if config.annotations().contains_key(TEMPLATE) {
+        return Ok(Action::await_change());
+    }
     let values = json!({"fleet": config.data["spec"]});
     let secret = json!({
         "apiVersion": "v1",
@@ -149,6 +156,6 @@ fn reader_role() -> Value {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": "sluice-reads-fleets", "labels": {"sluice.dev/aggregate-to-extension": "true"}},
-        "rules": [{"apiGroups": [GROUP], "resources": ["fleetconfigs"], "verbs": ["get"]}],
+        "rules": [{"apiGroups": [GROUP], "resources": ["fleetconfigs"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]}],
     })
 }
