@@ -44,7 +44,8 @@ async fn run(scene: Scene) -> Result<()> {
         "antrea runs with {first}"
     );
 
-    let edit = json!({"spec": {"antrea": {"config": {"defaultMTU": "1400", "tunnelPort": 7000, "featureGates": {"AntreaPolicy": false}}}}});
+    let gates = json!({"AntreaPolicy": false, "TopologyAwareHints": true});
+    let edit = json!({"spec": {"antrea": {"config": {"defaultMTU": "1400", "tunnelPort": 7000, "featureGates": gates}}}});
     let configs = configs(&scene);
     configs
         .patch("one-antrea-package", &PatchParams::default(), &Patch::Merge(edit))
@@ -56,8 +57,9 @@ async fn run(scene: Scene) -> Result<()> {
     .await?;
     let before_upgrade = config_of(&cluster, &old).await?;
     ensure!(
-        before_upgrade["tunnelPort"].is_null(),
-        "antrea 1.5.0 knows no tunnelPort, and was given {before_upgrade}"
+        before_upgrade["tunnelPort"].is_null()
+            && before_upgrade["featureGates"]["TopologyAwareHints"].is_null(),
+        "antrea 1.5.0 knows no tunnelPort and no TopologyAwareHints, and was given {before_upgrade}"
     );
 
     let before = cluster.upgrade(&new).await?;
@@ -66,7 +68,7 @@ async fn run(scene: Scene) -> Result<()> {
         config["defaultMTU"] == "1400"
             && config["tunnelPort"] == 7000
             && config["featureGates"]["AntreaPolicy"] == false
-            && config["featureGates"]["TopologyAwareHints"].is_boolean()
+            && config["featureGates"]["TopologyAwareHints"] == true
     };
     runs_with(
         &cluster,

@@ -115,16 +115,17 @@ fn settings(own: &AntreaSettings, version: &Version) -> Value {
     settings
 }
 
-/// Every gate that this version knows: a gate that is not given would have Antrea's default.
+/// Every gate of the first set, because one that is not given would have Antrea's default; those that came later where this version
+/// knows them and they are on.
 fn feature_gates(own: &FeatureGates, version: &Version) -> Value {
     let mut gates = json!(own);
-    let known = |gate: &str| match gate {
-        "Multicluster" | "SecondaryNetwork" | "TrafficControl" => *version >= SECOND_SET,
-        "TopologyAwareHints" => *version >= THIRD_SET,
+    let is_given = |gate: &str, on: &Value| match gate {
+        "Multicluster" | "SecondaryNetwork" | "TrafficControl" => *version >= SECOND_SET && *on == true,
+        "TopologyAwareHints" => *version >= THIRD_SET && *on == true,
         _ => true,
     };
     if let Some(gates) = gates.as_object_mut() {
-        gates.retain(|gate, _| known(gate));
+        gates.retain(|gate, on| is_given(gate, on));
     }
     gates
 }
