@@ -1,5 +1,6 @@
 //! AntreaConfig: how Antrea is set up in a workload cluster.
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -170,9 +171,10 @@ pub struct AntreaSettings {
     /// Turns off the offloading of UDP tunnels.
     #[serde(default)]
     pub disable_udp_tunnel_offload: bool,
-    /// MTU of Pod interfaces; empty lets Antrea find out.
-    #[serde(rename = "defaultMTU", default)]
-    pub default_mtu: String,
+    /// MTU of Pod interfaces, as a number or a text; empty lets Antrea find out.
+    #[serde(rename = "defaultMTU", default = "empty")]
+    #[schemars(extend("minimum" = 0, "maximum" = i32::MAX))]
+    pub default_mtu: IntOrString,
     /// Cipher suites, comma separated.
     #[serde(default = "default_cipher_suites")]
     #[schemars(extend("default" = json!(default_cipher_suites()), "maxLength" = 4096))]
@@ -214,7 +216,7 @@ impl Default for AntreaSettings {
             traffic_encap_mode: TrafficEncapMode::default(),
             no_snat: false,
             disable_udp_tunnel_offload: false,
-            default_mtu: String::new(),
+            default_mtu: empty(),
             tls_cipher_suites: default_cipher_suites(),
             enable_bridging_mode: false,
             disable_tx_checksum_offload: false,
@@ -222,6 +224,10 @@ impl Default for AntreaSettings {
             feature_gates: None,
         }
     }
+}
+
+const fn empty() -> IntOrString {
+    IntOrString::String(String::new())
 }
 
 fn default_cipher_suites() -> String {

@@ -415,9 +415,11 @@ fn schemas_are_structural_and_take_no_null() {
                     crd.spec.names.kind
                 );
             }
+            // A number or a text has none, so that the API server takes both.
+            let is_either = schema.get("x-kubernetes-int-or-string") == Some(&json!(true));
             assert!(
-                schema["type"].is_string(),
-                "{}: {path} has no type",
+                schema["type"].is_string() != is_either,
+                "{}: {path} has no type, or one too many",
                 crd.spec.names.kind
             );
             let description = schema
@@ -431,6 +433,26 @@ fn schemas_are_structural_and_take_no_null() {
             );
         });
     }
+}
+
+/// A text that was stored once stays one, whatever it says.
+#[test]
+fn an_mtu_is_either_and_its_number_is_not_negative() {
+    let mut either = BTreeMap::new();
+    for crd in sluice_crds::crds() {
+        visit("", &schema(&crd), &mut |path, schema| {
+            if schema.get("x-kubernetes-int-or-string").is_some() {
+                let mut schema = schema.clone();
+                schema.as_object_mut().unwrap().remove("description");
+                either.insert(format!("{} {path}", crd.spec.names.kind), schema);
+            }
+        });
+    }
+    let mtu = json!({"x-kubernetes-int-or-string": true, "default": "", "minimum": 0.0, "maximum": f64::from(i32::MAX)});
+    assert_eq!(
+        json!(either),
+        json!({"AntreaConfig spec.antrea.config.defaultMTU": mtu})
+    );
 }
 
 fn only_version(crd: &CustomResourceDefinition) -> &CustomResourceDefinitionVersion {

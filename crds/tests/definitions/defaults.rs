@@ -191,6 +191,23 @@ fn antrea_config_defaults_are_those_of_the_leaves() {
     same_to_server_and_type::<AntreaConfig>("cni.tanzu.vmware.com/v1alpha1", "AntreaConfig", &object);
 }
 
+/// As users write it, and as objects of earlier releases have it.
+#[test]
+fn an_mtu_is_a_number_or_a_text() {
+    for mtu in [json!(9000), json!("9000"), json!("")] {
+        let object = json!({"spec": {"antrea": {"config": {"defaultMTU": mtu}}}});
+        let stored = stored("AntreaConfig", object.clone());
+        assert_eq!(stored["spec"]["antrea"]["config"]["defaultMTU"], mtu);
+        let read: AntreaConfig = read(with_type_meta(
+            "cni.tanzu.vmware.com/v1alpha1",
+            "AntreaConfig",
+            object,
+        ));
+        let written = serde_json::to_value(read).unwrap();
+        assert_eq!(written["spec"]["antrea"]["config"]["defaultMTU"], mtu);
+    }
+}
+
 #[test]
 fn vsphere_cpi_config_defaults_are_the_documented_ones() {
     let object = json!({"spec": {"vsphereCPI": {"nsxt": {}}}});

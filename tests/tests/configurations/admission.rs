@@ -47,6 +47,16 @@ pub(crate) async fn antrea_is_checked(client: &Client) -> Result<()> {
             "spec.antrea.config.trafficEncapMode",
             "Unsupported value",
         ),
+        (
+            json!({"defaultMTU": -1}),
+            "spec.antrea.config.defaultMTU",
+            "greater than or equal to 0",
+        ),
+        (
+            json!({"defaultMTU": true}),
+            "spec.antrea.config.defaultMTU",
+            "must be of type",
+        ),
     ];
     for (config, field, message) in created {
         let outcome = write(client, &antrea("refused", &config)).await;
@@ -82,6 +92,17 @@ pub(crate) async fn antrea_is_checked(client: &Client) -> Result<()> {
     // Rules of a creation are not looked at again, and everything else may change.
     let later = json!({"featureGates": {"AntreaProxy": false, "EndpointSlice": true}, "defaultMTU": "1400"});
     patch(client, &good, &json!({"spec": {"antrea": {"config": later}}})).await?;
+    an_mtu_is_a_number_or_a_text(client, &good).await
+}
+
+/// It comes back as it was written.
+async fn an_mtu_is_a_number_or_a_text(client: &Client, config: &Value) -> Result<()> {
+    for mtu in [json!(9000), json!("9000"), json!("")] {
+        let change = json!({"spec": {"antrea": {"config": {"defaultMTU": mtu}}}});
+        let found = patch(client, config, &change).await?;
+        let found = &found.data["spec"]["antrea"]["config"]["defaultMTU"];
+        ensure!(*found == mtu, "{mtu} was stored as {found}");
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! AntreaConfig.
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
 use serde_json::{Value, json};
 use sluice_crds::{
@@ -81,6 +82,14 @@ fn version(config: &Config<'_, AntreaConfigSpec>) -> Result<Version, Problem> {
         })
 }
 
+/// The package takes a text.
+fn text(number_or_text: &IntOrString) -> String {
+    match number_or_text {
+        IntOrString::Int(number) => number.to_string(),
+        IntOrString::String(text) => text.clone(),
+    }
+}
+
 /// Settings under the names that they have in the configuration, as far as this version knows them.
 fn settings(own: &AntreaSettings, version: &Version) -> Value {
     let mut settings = json!({
@@ -98,7 +107,7 @@ fn settings(own: &AntreaSettings, version: &Version) -> Value {
         "wireGuard": own.wire_guard,
         "trafficEncapMode": own.traffic_encap_mode,
         "noSNAT": own.no_snat,
-        "defaultMTU": own.default_mtu,
+        "defaultMTU": text(&own.default_mtu),
         "tlsCipherSuites": own.tls_cipher_suites,
     });
     if *version >= SECOND_SET {
