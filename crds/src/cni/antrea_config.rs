@@ -12,7 +12,8 @@ use crate::run::Condition;
 /// How Antrea is set up.
 // Strings are compared without optional chaining, which would hide from the API server how long they can be. The rules are
 // those of the admission webhook that these objects used to have: what a creation is refused for is not
-// looked at again in an update, because objects that were accepted once have to stay editable.
+// looked at again in an update, because objects that were accepted once have to stay editable. What is fixed counts as its default where
+// a parent is absent, so that an object with an empty spec takes its settings later: the API server fills in the defaults with the parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "cni.tanzu.vmware.com",
@@ -58,18 +59,12 @@ use crate::run::Condition;
         "message": "field is immutable",
     },
     {
-        "rule": "(has(self.antrea) && has(self.antrea.config) && has(self.antrea.config.tlsCipherSuites) \
-                 ? self.antrea.config.tlsCipherSuites : '') == \
-                 (has(oldSelf.antrea) && has(oldSelf.antrea.config) && has(oldSelf.antrea.config.tlsCipherSuites) \
-                 ? oldSelf.antrea.config.tlsCipherSuites : '')",
+        "rule": stays("tlsCipherSuites", &default_cipher_suites()),
         "fieldPath": ".antrea.config.tlsCipherSuites",
         "message": "field is immutable",
     },
     {
-        "rule": "(has(self.antrea) && has(self.antrea.config) && has(self.antrea.config.trafficEncapMode) \
-                 ? self.antrea.config.trafficEncapMode : '') == \
-                 (has(oldSelf.antrea) && has(oldSelf.antrea.config) && has(oldSelf.antrea.config.trafficEncapMode) \
-                 ? oldSelf.antrea.config.trafficEncapMode : '')",
+        "rule": stays("trafficEncapMode", "encap"),
         "fieldPath": ".antrea.config.trafficEncapMode",
         "message": "field is immutable",
     },
@@ -228,6 +223,17 @@ impl Default for AntreaSettings {
 
 const fn empty() -> IntOrString {
     IntOrString::String(String::new())
+}
+
+/// The rule that a text of the settings stays what it is, or was filled in.
+fn stays(field: &str, default: &str) -> String {
+    let of = |object: &str| {
+        format!(
+            "(has({object}.antrea) && has({object}.antrea.config) && has({object}.antrea.config.{field}) \
+             ? {object}.antrea.config.{field} : '{default}')"
+        )
+    };
+    format!("{} == {}", of("self"), of("oldSelf"))
 }
 
 fn default_cipher_suites() -> String {

@@ -191,6 +191,37 @@ fn antrea_config_defaults_are_those_of_the_leaves() {
     same_to_server_and_type::<AntreaConfig>("cni.tanzu.vmware.com/v1alpha1", "AntreaConfig", &object);
 }
 
+/// Where a parent is absent, the rules that keep a setting as it is take what the server would fill in.
+#[test]
+fn what_is_fixed_counts_as_its_default_where_a_parent_is_absent() {
+    let crds = sluice_crds::crds();
+    let crd = crds
+        .iter()
+        .find(|crd| crd.spec.names.kind == "AntreaConfig")
+        .unwrap();
+    let crd = serde_json::to_value(crd).unwrap();
+    let rules = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"];
+    let stored = stored(
+        "AntreaConfig",
+        json!({"spec": {"antrea": {"config": {}}, "antreaNsx": {}}}),
+    );
+    let mut fixed = Vec::new();
+    for rule in rules.as_array().unwrap() {
+        if rule["message"] != "field is immutable" {
+            continue;
+        }
+        let path = rule["fieldPath"].as_str().unwrap();
+        let default = &stored["spec"].pointer(&path.replace('.', "/")).unwrap();
+        let default = default
+            .as_str()
+            .map_or(format!("orValue({default})"), |text| format!(": '{text}'"));
+        let text = rule["rule"].as_str().unwrap();
+        assert_eq!(text.matches(&default).count(), 2, "{path}: {text}");
+        fixed.push(path);
+    }
+    assert_eq!(fixed.len(), 5, "{fixed:?}");
+}
+
 /// As users write it, and as objects of earlier releases have it.
 #[test]
 fn an_mtu_is_a_number_or_a_text() {

@@ -92,7 +92,8 @@ pub(crate) async fn antrea_is_checked(client: &Client) -> Result<()> {
     // Rules of a creation are not looked at again, and everything else may change.
     let later = json!({"featureGates": {"AntreaProxy": false, "EndpointSlice": true}, "defaultMTU": "1400"});
     patch(client, &good, &json!({"spec": {"antrea": {"config": later}}})).await?;
-    an_mtu_is_a_number_or_a_text(client, &good).await
+    an_mtu_is_a_number_or_a_text(client, &good).await?;
+    an_absent_parent_counts_as_its_defaults(client).await
 }
 
 /// It comes back as it was written.
@@ -102,6 +103,35 @@ async fn an_mtu_is_a_number_or_a_text(client: &Client, config: &Value) -> Result
         let found = patch(client, config, &change).await?;
         let found = &found.data["spec"]["antrea"]["config"]["defaultMTU"];
         ensure!(*found == mtu, "{mtu} was stored as {found}");
+    }
+    Ok(())
+}
+
+/// A configuration that says nothing yet takes its settings later, and gives them back; what differs from the defaults it does not.
+async fn an_absent_parent_counts_as_its_defaults(client: &Client) -> Result<()> {
+    let mut empty = antrea("empty", &Value::Null);
+    empty["spec"] = json!({});
+    write(client, &empty).await?;
+    let fixed = [
+        ("noSNAT", json!(true)),
+        ("disableUdpTunnelOffload", json!(true)),
+        ("tlsCipherSuites", json!("TLS_A")),
+        ("trafficEncapMode", json!("noEncap")),
+    ];
+    for (field, value) in fixed {
+        let change = json!({"spec": {"antrea": {"config": {field: value}}}});
+        let outcome = patch(client, &empty, &change).await;
+        is_refused(outcome.err(), field, "field is immutable").with_context(|| format!("first {field}"))?;
+    }
+    for spec in [
+        json!({"antrea": {"config": {"defaultMTU": 9000}}, "antreaNsx": {}}),
+        json!({"antrea": {"config": null}, "antreaNsx": null}),
+        json!({"antrea": null}),
+        json!({"antrea": {}}),
+        json!({"antrea": {"config": {}}}),
+    ] {
+        let change = patch(client, &empty, &json!({"spec": spec})).await;
+        change.with_context(|| format!("change to {spec}"))?;
     }
     Ok(())
 }
