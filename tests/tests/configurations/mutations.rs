@@ -239,7 +239,47 @@ async fn towards_nsx(client: &Client) -> Result<()> {
         .values_are(client, &by_account.expected())
         .await
         .context("an account again")?;
-    exists(client, &account, true).await
+    exists(client, &account, true).await?;
+    accounts_go_with_their_configuration(client, &by_account, &account).await
+}
+
+/// Accounts, also those whose owner an earlier release of Sluice has written, are removed with the AntreaConfig. Its Cluster stays.
+async fn accounts_go_with_their_configuration(client: &Client, case: &Case, account: &Value) -> Result<()> {
+    let reader = json!({
+        "apiVersion": "vmware.infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ProviderServiceAccount",
+        "metadata": {"name": "c1-infra-antrea", "namespace": "mutated-nsx"},
+    });
+    let config = read(client, &case.config).await?.context("no configuration")?;
+    let infrastructure = source(case, "VSphereCluster")?;
+    let uid = read(client, infrastructure).await?.and_then(|found| found.uid());
+    let of_infrastructure = json!([{
+        "apiVersion": infrastructure["apiVersion"], "kind": "VSphereCluster", "name": "c1-infra", "uid": uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    for (object, earlier) in [
+        (account, case.config["metadata"]["ownerReferences"].clone()),
+        (&reader, of_infrastructure),
+    ] {
+        patch(client, object, &json!({"metadata": {"ownerReferences": earlier}})).await?;
+        let what = format!("{} to be owned by the AntreaConfig alone", object["kind"]);
+        wait::until(what, PATIENCE, || async {
+            let found = read(client, object).await?.context("it is gone")?;
+            match found.owner_references() {
+                [owner] if Some(&owner.uid) == config.uid().as_ref() => Ok(()),
+                others => wait::not_yet(format!("{others:?}")),
+            }
+        })
+        .await?;
+    }
+    remove(client, &case.config).await?;
+    exists(client, account, false).await?;
+    exists(client, &reader, false).await?;
+    let cluster = read(client, &case.cluster).await?;
+    ensure!(
+        cluster.is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none()),
+        "the Cluster went too"
+    );
+    Ok(())
 }
 
 async fn network_and_tolerations(client: &Client) -> Result<()> {

@@ -1,19 +1,18 @@
 //! Antrea's connection to NSX: its values, and the accounts that it needs on a Supervisor.
 
-use kube::ResourceExt as _;
+use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_crds::{
-    cni::{AntreaConfigSpec, AntreaNsx, NsxInline, NsxProvider},
+    cni::{AntreaConfig, AntreaConfigSpec, AntreaNsx, NsxInline, NsxProvider},
     foreign::Cluster,
 };
 
 use super::{
-    cluster::owner_reference,
     credentials::{required, secret},
     kind::Config,
     output::Output,
     problem::{Problem, Reason},
-    source::{Source, Sources, Stop},
+    source::{Source, Sources, Stop, text},
     supervisor::{self, Rule, ServiceAccount},
     vsphere::vsphere_cluster,
     zeros::without_zeros,
@@ -45,7 +44,7 @@ pub(super) fn add(
                 .as_ref()
                 .map(|provider| checked(provider, config))
                 .transpose()?;
-            accounts(output, cluster, sources)?;
+            accounts(output, config, cluster, sources)?;
             json!({ "providerRef": provider })
         }
         (None, Some(inline)) => {
@@ -112,8 +111,15 @@ fn account_name(cluster: &Cluster) -> String {
     format!("{}-antrea", cluster.name_any())
 }
 
-/// The account of the cluster at NSX, and the right of its nodes to read it.
-fn accounts(output: &mut Output, cluster: &Cluster, sources: &Sources) -> Result<(), Stop> {
+/// The account of the cluster at NSX, and the right of its nodes to read it. Both go with the configuration, which goes with its Cluster.
+///
+/// The infrastructure provider finds the accounts of a VSphereCluster by `spec.ref`, so that it need not own them.
+fn accounts(
+    output: &mut Output,
+    config: &Config<'_, AntreaConfigSpec>,
+    cluster: &Cluster,
+    sources: &Sources,
+) -> Result<(), Stop> {
     let vsphere_cluster = vsphere_cluster(cluster, sources)?;
     let (account, certificate) = (
         account_name(cluster),
@@ -134,16 +140,27 @@ fn accounts(output: &mut Output, cluster: &Cluster, sources: &Sources) -> Result
         // The role is one for all clusters.
         &rules.clone().map(Rule::for_all),
     ));
-    output.objects.push(service_account.for_cluster(vsphere_cluster));
+    let owner = json!([{
+        "apiVersion": AntreaConfig::api_version(&()),
+        "kind": AntreaConfig::kind(&()),
+        "name": config.name,
+        "uid": config.uid,
+    }]);
+    let mut service_account = service_account.for_cluster(vsphere_cluster);
+    service_account["metadata"]["ownerReferences"] = owner.clone();
+    output.objects.push(service_account);
     output.objects.push(json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {
             "name": account,
             "namespace": cluster.namespace(),
-            "ownerReferences": [owner_reference(cluster)],
+            "ownerReferences": owner,
         },
         "spec": {},
     }));
+    // They would keep the accounts after the configuration is gone.
+    let infrastructure = text(vsphere_cluster, "/metadata/uid").to_owned();
+    output.former_owners = cluster.uid().into_iter().chain([infrastructure]).collect();
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! What configurations take from their Cluster.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use kube::{Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
+use kube::ResourceExt as _;
+use serde_json::Value;
 use sluice_crds::{
     ProxySettings,
     foreign::{Cluster, cluster::ObjectReference},
@@ -23,16 +23,6 @@ pub(super) fn named(cluster: &Cluster) -> String {
 /// A variable of the topology.
 pub(super) fn variable<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a Value> {
     cluster.spec.topology.as_ref()?.variable(name)
-}
-
-/// A reference of an object to its Cluster.
-pub(super) fn owner_reference(cluster: &Cluster) -> Value {
-    json!({
-        "apiVersion": Cluster::api_version(&()),
-        "kind": Cluster::kind(&()),
-        "name": cluster.name_any(),
-        "uid": cluster.uid().unwrap_or_default(),
-    })
 }
 
 /// Name of the infrastructure as packages know it.
@@ -169,6 +159,8 @@ fn decoded(encoded: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn cluster(annotations: &Value, variables: &Value) -> Cluster {

@@ -49,6 +49,8 @@ pub struct Config<'a, S> {
     pub name: &'a str,
     /// Its namespace.
     pub namespace: &'a str,
+    /// Its UID.
+    pub uid: &'a str,
     /// Its labels.
     pub labels: &'a BTreeMap<String, String>,
     /// What it asks for.
@@ -111,6 +113,7 @@ fn evaluate<P: Provider>(
     let config = Config {
         name: &name,
         namespace: &namespace,
+        uid: object.metadata.uid.as_deref().unwrap_or_default(),
         labels: object.labels(),
         spec: &spec,
     };

@@ -18,6 +18,8 @@ pub struct Output {
     pub values: Value,
     /// Further objects that have to exist, each complete.
     pub objects: Vec<Value>,
+    /// UIDs of owners that an earlier release gave to `objects`, and that keep them no longer.
+    pub former_owners: Vec<String>,
     /// Objects that must not exist any more.
     pub obsolete: Vec<Source>,
     /// Secrets that shall go with the Cluster: those that the configuration names for it.
@@ -32,6 +34,7 @@ impl Output {
             addon,
             values,
             objects: Vec::new(),
+            former_owners: Vec::new(),
             obsolete: Vec::new(),
             owned: Vec::new(),
         }

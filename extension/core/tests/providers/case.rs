@@ -37,6 +37,8 @@ pub(crate) enum Expect {
         #[serde(default)]
         objects: Vec<Value>,
         #[serde(default)]
+        former_owners: Vec<String>,
+        #[serde(default)]
         obsolete: Vec<String>,
         #[serde(default)]
         owned: Vec<String>,
@@ -161,6 +163,7 @@ impl Expect {
                     addon,
                     values,
                     objects,
+                    former_owners,
                     obsolete,
                     owned,
                     reads,
@@ -174,6 +177,11 @@ impl Expect {
                 same("addon", &json!(addon), &json!(output.addon))?;
                 same("values", values, &read)?;
                 same("objects", &json!(objects), &json!(output.objects))?;
+                same(
+                    "former owners",
+                    &json!(former_owners),
+                    &json!(output.former_owners),
+                )?;
                 same("obsolete", &json!(obsolete), &json!(named(&output.obsolete)))?;
                 same("owned", &json!(owned), &json!(named(&output.owned)))?;
                 same("reads", &json!(reads), &json!(named(&evaluated.read)))

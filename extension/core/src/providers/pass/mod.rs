@@ -151,7 +151,10 @@ fn written(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<S
     let secret = secret::wanted(config, cluster, &output)?;
     // One that was found by its name is made one of its Cluster.
     let adopted = iter::once_with(|| objects::adopt(known, cluster, config.key(), &config.object.metadata));
-    let extra = output.objects.iter().map(|wanted| objects::extra(known, wanted));
+    let extra = output
+        .objects
+        .iter()
+        .map(|wanted| objects::extra(known, wanted, &output.former_owners));
     let removed = output
         .obsolete
         .iter()

@@ -78,11 +78,11 @@ pub(super) fn adopt_secret(
     adopt(known, cluster, key, &secret.metadata)
 }
 
-/// Makes an object that the package needs what it has to be.
+/// Makes an object that the package needs what it has to be. Of its owners those that `former_owners` names go, and those of others stay.
 ///
 /// Objects of the whole cluster are roles of names that Sluice may write. A POST does not say a name to an authorizer, so one that is
 /// missing is applied; only Sluice writes it, and it is the same for all Clusters.
-pub(super) fn extra(known: &Known<'_>, wanted: &Value) -> Step<()> {
+pub(super) fn extra(known: &Known<'_>, wanted: &Value, former_owners: &[String]) -> Step<()> {
     const WHY: &str = "a package needs it";
     let source = source_of(wanted);
     let current = found(known, &source)?.into_iter().flatten().next();
@@ -90,15 +90,19 @@ pub(super) fn extra(known: &Known<'_>, wanted: &Value) -> Step<()> {
     if let Some(current) = current {
         let owners =
             |object: &Value| Vec::deserialize(&object["metadata"]["ownerReferences"]).unwrap_or_default();
-        let owners = with_owners(&owners(current), &owners(wanted));
-        match owners {
-            Some(owners) => next["metadata"]["ownerReferences"] = json!(owners),
+        let found: Vec<OwnerReference> = owners(current);
+        let is_kept = |owner: &&OwnerReference| !former_owners.contains(&owner.uid);
+        let kept: Vec<_> = found.iter().filter(is_kept).cloned().collect();
+        let all = with_owners(&kept, &owners(wanted)).unwrap_or(kept);
+        if all == found {
             // Those of others stay.
-            None => drop(
+            drop(
                 next["metadata"]
                     .as_object_mut()
                     .map(|metadata| metadata.remove("ownerReferences")),
-            ),
+            );
+        } else {
+            next["metadata"]["ownerReferences"] = json!(all);
         }
         if contains(current, &next) {
             return Ok(());

@@ -337,6 +337,25 @@ fn what_rests_is_left_alone(#[case] done: Done, #[case] rest: fn(&mut World)) {
     );
 }
 
+/// One that an earlier release made goes with the Cluster, and would outlive what it is made for.
+#[test]
+fn owners_that_an_earlier_release_gave_an_object_keep_it_no_longer() {
+    let mut world = everything();
+    passes(&mut world).0.unwrap();
+    world.edit(ACCOUNT, |account| {
+        account["metadata"]["ownerReferences"] = json!([owner("one", "uid"), owner("other", "other")]);
+    });
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.written, ["Patch Account one"]);
+    let owners = world.get(ACCOUNT).unwrap()["metadata"]["ownerReferences"].clone();
+    assert_eq!(
+        owners,
+        json!([owner("other", "other"), owner("one", "infrastructure")])
+    );
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.written, Vec::<String>::new());
+}
+
 #[test]
 fn a_configuration_does_not_show_what_it_holds() {
     let config = json!({"metadata": {"name": "one", "namespace": "ns"}, "spec": {"password": "canary"}});

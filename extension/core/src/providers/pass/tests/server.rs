@@ -66,6 +66,7 @@ impl Provider for MadeUp {
         }
         if spec.account {
             output.objects = vec![role(), account()];
+            output.former_owners = cluster.uid().into_iter().collect();
         } else {
             output.obsolete = vec![Source::namespaced("example.com", "Account", namespace, "one")];
         }
