@@ -43,8 +43,30 @@ pub fn is_stopped(cluster: &Cluster) -> bool {
 /// Whether a user has paused the Cluster. A pause of the addons-manager is not a user's.
 #[must_use]
 pub fn is_paused(cluster: &Cluster) -> bool {
-    cluster.annotations().contains_key(annotation::PAUSED)
-        || (cluster.spec.paused && !is_paused_by_addons_manager(cluster))
+    pause(cluster).is_some()
+}
+
+/// What a user has paused a Cluster by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// `spec.paused`.
+    Spec,
+    /// The annotation `cluster.x-k8s.io/paused`.
+    Annotation,
+    /// Both of them.
+    Both,
+}
+
+/// What a user has paused the Cluster by, if one has. A pause of the addons-manager is not a user's.
+#[must_use]
+pub fn pause(cluster: &Cluster) -> Option<Pause> {
+    let spec = cluster.spec.paused && !is_paused_by_addons_manager(cluster);
+    match (spec, cluster.annotations().contains_key(annotation::PAUSED)) {
+        (false, false) => None,
+        (true, false) => Some(Pause::Spec),
+        (false, true) => Some(Pause::Annotation),
+        (true, true) => Some(Pause::Both),
+    }
 }
 
 /// Whether `spec.paused` is the addons-manager's: it set label, pause and an annotation with the label's value in one write.
@@ -127,19 +149,21 @@ mod tests {
     const EMPTY: (&str, &str) = (annotation::LEGACY_PAUSED, "");
 
     #[rstest]
-    #[case::not_at_all(false, &[], false)]
-    #[case::in_the_spec(true, &[], true)]
-    #[case::by_annotation(false, &[OF_USER], true)]
-    #[case::by_the_addons_manager(true, &[OF_MANAGER], false)]
-    #[case::by_both(true, &[OF_MANAGER, OF_USER], true)]
-    #[case::while_an_old_annotation_is_left(true, &[OF_EARLIER], true)]
-    #[case::while_an_empty_annotation_is_left(true, &[EMPTY], true)]
+    #[case::not_at_all(false, &[], None)]
+    #[case::in_the_spec(true, &[], Some(Pause::Spec))]
+    #[case::by_annotation(false, &[OF_USER], Some(Pause::Annotation))]
+    #[case::in_both_ways(true, &[OF_USER], Some(Pause::Both))]
+    #[case::by_the_addons_manager(true, &[OF_MANAGER], None)]
+    #[case::by_the_addons_manager_and_a_user(true, &[OF_MANAGER, OF_USER], Some(Pause::Annotation))]
+    #[case::while_an_old_annotation_is_left(true, &[OF_EARLIER], Some(Pause::Spec))]
+    #[case::while_an_empty_annotation_is_left(true, &[EMPTY], Some(Pause::Spec))]
     fn a_cluster_is_paused_by_a_user(
         #[case] spec: bool,
         #[case] annotations: &[(&str, &str)],
-        #[case] paused: bool,
+        #[case] by: Option<Pause>,
     ) {
-        assert_eq!(is_paused(&cluster(spec, annotations)), paused);
+        let cluster = cluster(spec, annotations);
+        assert_eq!((pause(&cluster), is_paused(&cluster)), (by, by.is_some()));
     }
 
     #[rstest]

@@ -375,7 +375,27 @@ async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
     case.follows(client, &case.config, &values)
         .await
         .context("the owner is back")?;
+    a_pause_is_said(client).await?;
     a_cluster_that_comes_later(client).await
+}
+
+/// What is edited while the Cluster is paused says so, and is written once the pause ends.
+async fn a_pause_is_said(client: &Client) -> Result<()> {
+    class(client, "paused").await?;
+    let mut case = case("calico/minimal.yaml", "paused")?;
+    case.make(client).await?;
+    let mut values = case.expected();
+    case.values_are(client, &values).await?;
+    let pause = |paused: bool| json!({"spec": {"paused": paused}});
+    patch(client, &case.cluster, &pause(true)).await?;
+    let edit = json!({"spec": {"calico": {"config": {"vethMTU": 1400}}}});
+    patch(client, &case.config, &edit).await?;
+    case.is_refused(client, "ClusterPaused").await?;
+    patch(client, &case.cluster, &pause(false)).await?;
+    values["calico"]["config"]["vethMTU"] = json!("1400");
+    case.follows(client, &case.cluster, &values)
+        .await
+        .context("the pause has ended")
 }
 
 /// Found by its name: one that is owned by a Cluster which does not exist is collected as garbage.

@@ -11,6 +11,8 @@ reasons! {
     OwnerMissing,
     /// The Cluster that owns the configuration does not exist.
     ClusterNotFound,
+    /// A user has paused the Cluster, and the configuration has no values for its present generation.
+    ClusterPaused,
     /// The configuration cannot be read.
     ConfigUnreadable,
     /// The configuration says not what it is for.

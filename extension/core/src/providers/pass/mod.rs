@@ -121,8 +121,12 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     effects.sources = known.sources().collect();
     let (mut uid, mut unwatched) = (object.uid(), false);
     let outcome = match owner::cluster(known) {
-        Ok(found) if owner::is_at_rest(found) => return Ok(Done::AwaitChange),
+        // It takes its configurations with it.
+        Ok(found) if found.metadata.deletion_timestamp.is_some() => return Ok(Done::AwaitChange),
         Ok(found) => {
+            if let Some(problem) = owner::paused(known.facts, found) {
+                return rest(known, effects, &problem);
+            }
             uid = found.uid();
             effects.cluster = Some((found.namespace().unwrap_or_default(), found.name_any()));
             written(known, found, &mut unwatched)
@@ -142,6 +146,15 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
         // With its Cluster, whose look finds what this pass has written.
         _ => sync_period.until_look(&uid, known.began.instant),
     }))
+}
+
+/// The Cluster is paused: nothing is written but that this is why there are no values, where they are not there.
+fn rest(known: &Known<'_>, effects: &mut Effects, problem: &Problem) -> Step<Done> {
+    if !status::is_current(known) {
+        effects.problem = Some(Some(problem.clone()));
+        status::write(known, None, Some(problem))?;
+    }
+    Ok(Done::AwaitChange)
 }
 
 /// Writes all that follows from a configuration. Says the name of the Secret with the values.

@@ -1,12 +1,12 @@
 //! The Cluster of a configuration.
 
 use kube::{Resource as _, ResourceExt as _};
-use sluice_crds::foreign::Cluster;
+use sluice_crds::{foreign::Cluster, labels::annotation};
 
-use super::{Known, Step};
+use super::{Configuration, Known, Step};
 use crate::{
-    cluster::is_paused,
-    providers::{OwnerBy, Problem, Reason},
+    cluster::{Pause, pause},
+    providers::{OwnerBy, Problem, Reason, cluster::named},
 };
 
 /// The Cluster that a configuration belongs to.
@@ -38,7 +38,20 @@ pub(super) fn cluster<'a>(known: &'a Known<'_>) -> Step<&'a Cluster> {
     })
 }
 
-/// One that is deleted takes its configurations with it; one that is paused is left alone, as everywhere.
-pub(super) fn is_at_rest(cluster: &Cluster) -> bool {
-    cluster.metadata.deletion_timestamp.is_some() || is_paused(cluster)
+/// That a user has paused the Cluster, if one has: nothing is written for it meanwhile.
+pub(super) fn paused(config: &Configuration, cluster: &Cluster) -> Option<Problem> {
+    let (by, end) = match pause(cluster)? {
+        Pause::Spec => ("spec.paused".to_owned(), "set it to false"),
+        Pause::Annotation => (format!("annotation {}", annotation::PAUSED), "remove it"),
+        Pause::Both => (
+            format!("spec.paused and annotation {}", annotation::PAUSED),
+            "set the one to false and remove the other",
+        ),
+    };
+    let message = format!(
+        "{} is paused by {by}: {end}, and {} gets its values",
+        named(cluster),
+        config.named()
+    );
+    Some(Problem::new(Reason::ClusterPaused, message))
 }

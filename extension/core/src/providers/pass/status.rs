@@ -30,6 +30,14 @@ pub(in crate::providers) fn reason(config: &Value) -> Option<&'static str> {
     })
 }
 
+/// Whether its values are those of the configuration as it is, by its status.
+pub(super) fn is_current(known: &Known<'_>) -> bool {
+    let object = &known.facts.object;
+    let status = read(&object.data);
+    let is_ready = |condition: &Condition| condition.type_ == READY && condition.status == "True";
+    status.observed_generation == object.metadata.generation && status.conditions.iter().any(is_ready)
+}
+
 /// How long the configuration has not been ready, by its status.
 pub(super) fn not_ready_for(known: &Known<'_>) -> Duration {
     let status = read(&known.facts.object.data);

@@ -9,7 +9,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use server::{ACCOUNT, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, owner};
+use server::{ACCOUNT, CLUSTER, CONFIG, LOGIN, Outcome, ROLE, VALUES, World, merge, owner};
 
 /// At the time of the Cluster.
 const SYNC: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_mins(10);
@@ -311,11 +311,12 @@ fn an_object_that_is_needed_and_cannot_be_read_is_a_failure(#[case] away: fn(&mu
 }
 
 #[rstest]
-#[case::paused(Done::AwaitChange, |world: &mut World| world.edit(("Cluster", "team-a", "one"), |cluster| {
-    cluster["metadata"]["annotations"] = json!({"cluster.x-k8s.io/paused": ""});
-}))]
-#[case::deleted(Done::AwaitChange, |world: &mut World| world.edit(("Cluster", "team-a", "one"), |cluster| {
+#[case::deleted(Done::AwaitChange, |world: &mut World| world.edit(CLUSTER, |cluster| {
     cluster["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+}))]
+#[case::deleted_and_paused(Done::AwaitChange, |world: &mut World| world.edit(CLUSTER, |cluster| {
+    cluster["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+    cluster["spec"]["paused"] = json!(true);
 }))]
 #[case::a_template(Done::Forget, |world: &mut World| world.edit(CONFIG, |config| {
     config["metadata"]["annotations"] = json!({annotation::TEMPLATE_CONFIG: ""});
@@ -335,6 +336,101 @@ fn what_rests_is_left_alone(#[case] done: Done, #[case] rest: fn(&mut World)) {
         usize::from(done == Done::AwaitChange),
         "its Cluster"
     );
+}
+
+/// Pauses the Cluster, or ends the pause.
+fn pause(world: &mut World, paused: bool) {
+    world.edit(CLUSTER, |cluster| cluster["spec"]["paused"] = json!(paused));
+}
+
+/// The configuration says that the pause is why it has no values, once, and nothing else is written.
+fn says_paused(world: &mut World) {
+    let (outcome, effects) = passes(world);
+    assert_eq!(outcome, Ok(Done::AwaitChange));
+    assert_eq!(world.written, ["PatchStatus CalicoConfig one"]);
+    assert_eq!(world.reason(), Some("ClusterPaused"));
+    let problem = effects.problem.flatten().unwrap();
+    let status = &world.get(CONFIG).unwrap()["status"];
+    assert_eq!(status["message"], problem.message);
+    assert_eq!(status["conditions"][0]["message"], problem.message);
+    let sources: Vec<String> = effects.sources.iter().map(ToString::to_string).collect();
+    assert_eq!(sources, ["Cluster team-a/one"], "its change ends the rest");
+    assert_eq!(passes(world).0, Ok(Done::AwaitChange));
+    assert_eq!((world.written.len(), world.read.len()), (0, 0));
+}
+
+#[rstest]
+#[case::in_the_spec(
+    json!({"spec": {"paused": true}}),
+    "Cluster team-a/one is paused by spec.paused: set it to false, and CalicoConfig team-a/one gets its values"
+)]
+#[case::by_annotation(
+    json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}),
+    "Cluster team-a/one is paused by annotation cluster.x-k8s.io/paused: remove it, and CalicoConfig team-a/one gets its values"
+)]
+#[case::by_both(
+    json!({"spec": {"paused": true}, "metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}),
+    "Cluster team-a/one is paused by spec.paused and annotation cluster.x-k8s.io/paused: set the one to false and remove \
+     the other, and CalicoConfig team-a/one gets its values"
+)]
+fn a_configuration_without_values_says_what_pauses_its_cluster(#[case] paused: Value, #[case] message: &str) {
+    let mut world = everything();
+    world.edit(CLUSTER, |cluster| merge(cluster, &paused));
+    says_paused(&mut world);
+    assert_eq!(world.get(CONFIG).unwrap()["status"]["message"], message);
+    world.edit(CLUSTER, |cluster| {
+        cluster["spec"]["paused"] = json!(false);
+        cluster["metadata"]["annotations"] = json!({});
+    });
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.reason(), Some("ValuesWritten"));
+    assert_eq!(text(&world), "login: eA==\ntext: a\n");
+}
+
+#[test]
+fn a_configuration_that_is_edited_in_a_pause_keeps_its_values_and_says_so() {
+    let mut world = everything();
+    passes(&mut world).0.unwrap();
+    pause(&mut world, true);
+    world.edit(CONFIG, |config| {
+        config["spec"]["text"] = json!("b");
+        config["metadata"]["generation"] = json!(2);
+    });
+    says_paused(&mut world);
+    assert_eq!(text(&world), "login: eA==\ntext: a\n");
+    assert_eq!(
+        world.get(CONFIG).unwrap()["status"]["secretRef"],
+        "one-made-up-data-values"
+    );
+    pause(&mut world, false);
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.reason(), Some("ValuesWritten"));
+    assert_eq!(text(&world), "login: eA==\ntext: b\n");
+}
+
+/// What was wrong before may be put right meanwhile, and no pass finds it out.
+#[test]
+fn a_configuration_with_a_problem_waits_for_the_end_of_a_pause() {
+    let mut world = World::new(&json!({"text": "a", "login": "missing"}));
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.reason(), Some("CredentialsNotFound"));
+    pause(&mut world, true);
+    says_paused(&mut world);
+    pause(&mut world, false);
+    passes(&mut world).0.unwrap();
+    assert_eq!(world.reason(), Some("CredentialsNotFound"));
+}
+
+#[test]
+fn a_configuration_whose_values_are_current_is_left_alone_in_a_pause() {
+    let mut world = everything();
+    passes(&mut world).0.unwrap();
+    pause(&mut world, true);
+    let (outcome, effects) = passes(&mut world);
+    assert_eq!(outcome, Ok(Done::AwaitChange));
+    assert_eq!((world.written.len(), world.read.len()), (0, 0));
+    assert_eq!(effects.problem, None);
+    assert_eq!(world.reason(), Some("ValuesWritten"));
 }
 
 /// One that an earlier release made goes with the Cluster, and would outlive what it is made for.

@@ -21,7 +21,7 @@ pub(super) const VALUES: Place = ("Secret", "team-a", "one-made-up-data-values")
 pub(super) const LOGIN: Place = ("Secret", "team-a", "login");
 pub(super) const ACCOUNT: Place = ("Account", "team-a", "one");
 pub(super) const ROLE: Place = ("ClusterRole", "", "accounts");
-const CLUSTER: Place = ("Cluster", "team-a", "one");
+pub(super) const CLUSTER: Place = ("Cluster", "team-a", "one");
 
 /// A kind that asks for everything that a kind may ask for.
 struct MadeUp;
@@ -332,7 +332,7 @@ fn place_of(key: &Key) -> (String, String, String) {
 }
 
 /// RFC 7386.
-fn merge(object: &mut Value, patch: &Value) {
+pub(super) fn merge(object: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         object.clone_from(patch);
         return;
