@@ -65,6 +65,8 @@ pub mod annotation {
     pub const RETRIGGERED_AT: &str = "lifecycle.sluice.dev/retriggered-at";
     /// On a Secret with values in a workload cluster: when kapp-controller was last asked to work on its App again.
     pub const NUDGED_AT: &str = "lifecycle.sluice.dev/nudged-at";
+    /// On a Secret with the values of a configuration: UID of the configuration that they were computed from.
+    pub const CONFIGURATION_UID: &str = "lifecycle.sluice.dev/configuration-uid";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
     pub const RESOLVED_TKR: &str = "lifecycle.sluice.dev/resolved-tkr";
     /// On a ClusterBootstrap: exact versions of packages that do not follow a release, `antrea=1.7.1+vmware.1-tkg.1`, and `none`

@@ -282,7 +282,7 @@ async fn lead(
         client: client.clone(),
         clusters: stores.clusters.clone(),
         watches: providers::Watches::new(contract, dependents.clone()),
-        dependents,
+        dependents: dependents.clone(),
         remotes: Arc::clone(&remotes),
         configurations: parts.configurations,
         triggers: triggers.clone(),
@@ -293,6 +293,7 @@ async fn lead(
     });
     let context = Arc::new(bootstrap::Context {
         client: client.clone(),
+        dependents,
         settings: settings(args),
         stores: stores.clone(),
         control_planes: ControlPlanes::new(

@@ -62,6 +62,18 @@ pub fn clone(cluster: &str, ref_name: &str) -> Result<String, NameTooLong> {
     checked(format!("{cluster}-{}-package", short(ref_name)))
 }
 
+/// Whether an object can have this name: then it is one segment of a path.
+#[must_use]
+pub fn is_object_name(name: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let bytes = name.as_bytes();
+    name.len() <= LONGEST_NAME
+        && bytes.iter().copied().all(good)
+        && ends(bytes.first().copied())
+        && ends(bytes.last().copied())
+}
+
 fn checked(name: String) -> Result<String, NameTooLong> {
     let length = name.len();
     if length > LONGEST_NAME {
@@ -119,6 +131,17 @@ mod tests {
             provider_values_secret("c1", "antrea.tanzu.vmware.com").unwrap(),
             "c1-antrea-data-values"
         );
+    }
+
+    #[rstest]
+    #[case("one-antrea.package", true)]
+    #[case("", false)]
+    #[case("..", false)]
+    #[case("one/status", false)]
+    #[case("one?dryRun=All", false)]
+    #[case("One", false)]
+    fn names_of_objects_are_one_segment_of_a_path(#[case] name: &str, #[case] is_one: bool) {
+        assert_eq!(is_object_name(name), is_one);
     }
 
     #[test]

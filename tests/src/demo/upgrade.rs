@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::facts::{Facts, PackageChange};
 use super::report::Report;
 use super::story::Story;
 use super::terminal::{Terminal, Tone};
-use crate::objects::{Class, Release};
+use crate::objects::{Class, Infrastructure, Provider, Release, Values};
 use crate::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
 use crate::stack::kubelet::Delay;
 use crate::wait;
@@ -25,16 +26,28 @@ const UPGRADE: Duration = Duration::from_mins(4);
 
 /// The ClusterClass of the demo.
 pub(super) fn class() -> Class {
-    Class::default()
+    Class {
+        // The values of antrea say what a Cluster runs on.
+        infrastructure: Infrastructure::Docker,
+        ..Class::default()
+    }
 }
 
-/// A release of the demo for each Kubernetes version: four packages, the slow one last.
+/// A release of the demo for each Kubernetes version: four packages, the slow one last. As real releases do, they name an AntreaConfig
+/// for the values of antrea.
 pub(super) fn releases(scene: &Scene) -> Result<Vec<Release>> {
     VERSIONS
         .iter()
         .zip(["1.0.0", "2.0.0", "3.0.0"])
         .map(|(kubernetes, version)| {
-            scene.full_release(kubernetes, version, Delay::seconds(3), Delay::seconds(6))
+            let release = scene.full_release(kubernetes, version, Delay::seconds(3), Delay::seconds(6))?;
+            let antrea = Provider {
+                group: "cni.tanzu.vmware.com",
+                version: "v1alpha1",
+                kind: "AntreaConfig",
+                spec: json!({"antrea": {"config": {"defaultMTU": "1400"}}}),
+            };
+            Ok(release.values("antrea", Values::Provider(antrea)))
         })
         .collect()
 }

@@ -1,11 +1,12 @@
 //! When the values of a package may be taken from the object that provides them (addons-manager §3.6, §4.2).
 
-use std::collections::BTreeMap;
-
-use kube::{ResourceExt as _, core::DynamicObject};
+use kube::{
+    ResourceExt as _,
+    core::{DynamicObject, ObjectMeta},
+};
 use serde_json::Value;
 use sluice_crds::{
-    labels::label,
+    labels::{annotation, label},
     run::{ClusterBootstrapPackage, TypedLocalObjectReference},
 };
 
@@ -119,22 +120,36 @@ impl<'a> Provided<'a> {
         }
     }
 
-    /// Checks that the Secret with the labels `of_secret` was written for what `provider` is labelled with now.
+    /// Checks that the Secret with the metadata `of_secret` was written by `provider`, for the Cluster with this UID, and for what
+    /// `provider` is labelled with now.
     ///
-    /// A label does not change a generation, so `observedGeneration` says nothing about it. Only the kinds of Sluice
-    /// promise to write their label on the Secret together with its content.
+    /// Neither a label nor an owner changes a generation, so `observedGeneration` says nothing about them; and two configurations of
+    /// one Cluster write the same Secret. Only the kinds of Sluice promise to write all of this together with the content.
     ///
     /// # Errors
-    /// It was written for another package.
-    pub fn check(&self, provider: &DynamicObject, of_secret: &BTreeMap<String, String>) -> Result<(), Hold> {
-        let wanted = provider.labels().get(label::PACKAGE_NAME);
-        if !self.is_ours() || wanted.is_none() || of_secret.get(label::PACKAGE_NAME) == wanted {
+    /// It was not.
+    pub fn check(&self, provider: &DynamicObject, of_secret: &ObjectMeta, cluster: &str) -> Result<(), Hold> {
+        if !self.is_ours() {
             return Ok(());
         }
-        Err(self.hold(
-            GateReason::ValuesNotReady,
-            "has not computed them for this package yet",
-        ))
+        let not_yet = |what: &str| {
+            self.hold(
+                GateReason::ValuesNotReady,
+                &format!("has not computed them for this {what} yet"),
+            )
+        };
+        let (labels, annotations) = (of_secret.labels.as_ref(), of_secret.annotations.as_ref());
+        let of_package = labels.and_then(|labels| labels.get(label::PACKAGE_NAME));
+        let by = annotations.and_then(|annotations| annotations.get(annotation::CONFIGURATION_UID));
+        let mut owners = of_secret.owner_references.iter().flatten();
+        // Only values of a CNI depend on the version of its package.
+        if self.role == Role::Cni && of_package != provider.labels().get(label::PACKAGE_NAME) {
+            return Err(not_yet("package"));
+        }
+        if by != provider.metadata.uid.as_ref() || !owners.any(|owner| owner.uid == cluster) {
+            return Err(not_yet("Cluster"));
+        }
+        Ok(())
     }
 }
 
@@ -217,20 +232,94 @@ mod tests {
     }
 
     #[rstest]
-    #[case::written_for_it("AntreaConfig", LABEL, Some(LABEL), true)]
-    #[case::written_for_another("AntreaConfig", LABEL, Some("antrea.1.7.1"), false)]
-    #[case::written_before_there_was_a_label("AntreaConfig", LABEL, None, false)]
-    #[case::promises_nothing("SomebodysConfig", LABEL, Some("antrea.1.7.1"), true)]
-    fn the_secret_was_written_for_the_package(
+    #[case::written_for_it(
+        Role::Cni,
+        "AntreaConfig",
+        LABEL,
+        Some(LABEL),
+        Some("config"),
+        "cluster",
+        true
+    )]
+    #[case::written_for_another_package(
+        Role::Cni,
+        "AntreaConfig",
+        LABEL,
+        Some("antrea.1.7.1"),
+        Some("config"),
+        "cluster",
+        false
+    )]
+    #[case::written_before_there_was_a_label(
+        Role::Cni,
+        "AntreaConfig",
+        LABEL,
+        None,
+        Some("config"),
+        "cluster",
+        false
+    )]
+    #[case::whose_version_does_not_matter(
+        Role::Cpi,
+        "VSphereCPIConfig",
+        LABEL,
+        Some("cpi.1"),
+        Some("config"),
+        "cluster",
+        true
+    )]
+    #[case::written_by_another_configuration(
+        Role::Cpi,
+        "VSphereCPIConfig",
+        LABEL,
+        Some(LABEL),
+        Some("other"),
+        "cluster",
+        false
+    )]
+    #[case::not_said_by_which(Role::Cpi, "VSphereCPIConfig", LABEL, Some(LABEL), None, "cluster", false)]
+    #[case::written_for_another_cluster(
+        Role::Cpi,
+        "VSphereCPIConfig",
+        LABEL,
+        Some(LABEL),
+        Some("config"),
+        "other",
+        false
+    )]
+    #[case::promises_nothing(
+        Role::Cni,
+        "SomebodysConfig",
+        LABEL,
+        Some("antrea.1.7.1"),
+        None,
+        "other",
+        true
+    )]
+    fn the_secret_was_written_for_the_package_and_the_cluster(
+        #[case] role: Role,
         #[case] kind: &str,
         #[case] label: &str,
         #[case] of_secret: Option<&str>,
+        #[case] by_uid: Option<&str>,
+        #[case] owner: &str,
         #[case] good: bool,
     ) {
-        let by = reference("cni.tanzu.vmware.com", kind);
-        let labels = of_secret.map(|value| (label::PACKAGE_NAME.to_owned(), value.to_owned()));
-        let checked =
-            provided(Role::Cni, &by).check(&provider(label, &json!(null)), &labels.into_iter().collect());
+        let group = if role == Role::Cni {
+            "cni.tanzu.vmware.com"
+        } else {
+            "cpi.tanzu.vmware.com"
+        };
+        let by = reference(group, kind);
+        let metadata = json!({
+            "labels": of_secret.map(|value| json!({label::PACKAGE_NAME: value})),
+            "annotations": by_uid.map(|uid| json!({annotation::CONFIGURATION_UID: uid})),
+            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c1", "uid": owner}],
+        });
+        let mut provider = provider(label, &json!(null));
+        provider.metadata.uid = Some("config".to_owned());
+        let metadata = serde_json::from_value(metadata).unwrap();
+        let checked = provided(role, &by).check(&provider, &metadata, "cluster");
         assert_eq!(checked.is_ok(), good, "{checked:?}");
     }
 }

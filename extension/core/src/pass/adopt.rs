@@ -6,7 +6,7 @@ use k8s_openapi::{
     api::core::v1::Secret,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube::ResourceExt as _;
+use kube::{ResourceExt as _, core::DynamicObject};
 use serde_json::{Value, json};
 use sluice_crds::{
     labels::label,
@@ -15,9 +15,9 @@ use sluice_crds::{
 
 use super::{
     Effects, Event, Key, Known, Server, Sight, Step, Stop,
-    failure::object_refused,
+    failure::{object_refused, object_refused_with},
     known::typed,
-    owners::{Owners, is_there},
+    owners::{Owners, is_current, is_there},
     provider::{self, Found},
     stop::{in_order, together},
     validate::Validated,
@@ -26,30 +26,36 @@ use super::{
 use crate::{
     bootstrap::{Provided, Role, packages},
     build,
+    cluster::ClusterRef,
     hold::Hold,
+    names,
+    providers::ConfigRef,
 };
 
 const WHY: &str = "the packages of the Cluster take values from it";
 
-/// What has to be written for one object.
+/// One object, and what has to be written for it.
 struct Adoption {
     key: Key,
-    patch: Value,
+    patch: Option<Value>,
     /// Name of the Package that takes values from it.
     package: String,
     /// Whether its values cannot be had before.
     is_needed: bool,
+    /// The configuration of Sluice that it is, where its Secret holds values that it has not computed.
+    outdated: Option<ConfigRef>,
 }
 
 /// Gives what `bootstrap` takes values from its owner and its labels, where it lacks them.
 ///
-/// Returns what keeps values from being computed at all. What is only lost for the next edit, or for the deletion of the Cluster, is an
+/// `refusal` is what keeps `bootstrap` itself from having its owner. Returns what keeps values from being computed at all. What is only lost for the next edit, or for the deletion of the Cluster, is an
 /// event.
 pub(super) fn adopt(
     known: &Known<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
+    refusal: Option<Hold>,
 ) -> Step<Option<Hold>> {
     if validated.paused.is_some() {
         return Ok(None);
@@ -67,20 +73,24 @@ pub(super) fn adopt(
             adoptions.push(adoption);
         }
     }
-    let mut held = None;
+    let (mut held, mut refused) = (None, refusal);
     in_order(adoptions.iter().map(|adoption| match adoption.write(known) {
         Err(Stop::Held(hold)) if adoption.is_needed => {
             held.get_or_insert(hold);
             Ok(())
         }
         Err(Stop::Held(hold)) => {
-            effects
-                .events
-                .push(Event::Said(hold.reason.as_str(), hold.message));
+            refused.get_or_insert(hold);
             Ok(())
         }
         outcome => outcome,
     }))?;
+    let outdated = adoptions.into_iter().filter_map(|adoption| adoption.outdated);
+    effects.configurations.extend(outdated);
+    // Once, and not with each pass: other events would follow each time.
+    if effects.memory.is_new_refusal(refused.as_ref()) {
+        effects.events.extend(refused.map(Event::Held));
+    }
     Ok(held)
 }
 
@@ -109,21 +119,53 @@ fn of_provider(known: &Known<'_>, asked: &Provided<'_>, found: Found) -> Step<Op
     if is_shared && asked.is_ours() {
         return Ok(None);
     }
-    let mut labels = labels(known, &object.metadata, asked.package)?;
-    labels.extend(asked.label().map(|(key, value)| (key.to_owned(), value)));
     let owners = owners.with_cluster(cluster);
+    // What gets an owner that is gone is collected.
+    if owners.is_some() && !is_current(known)? {
+        return Ok(None);
+    }
+    let labels = if asked.is_ours() {
+        build::back_references(cluster, asked.package)
+    } else {
+        labels(known, &object.metadata, asked.package)?
+    };
     let is_needed = (asked.is_ours() && owners.is_some()) || !asked.is_labelled(&object);
-    let patch = patch(&object.metadata, labels, owners);
-    Ok(patch.map(|patch| Adoption {
-        key,
-        patch,
+    Ok(Some(Adoption {
+        patch: patch(&object.metadata, labels, owners),
         package: asked.package.to_owned(),
         is_needed,
+        outdated: outdated(known, asked, &key, &object)?,
+        key,
+    }))
+}
+
+/// The configuration, where its Secret holds values that it has not computed for this Cluster. No watch of it shows that.
+fn outdated(
+    known: &Known<'_>,
+    asked: &Provided<'_>,
+    key: &Key,
+    object: &DynamicObject,
+) -> Step<Option<ConfigRef>> {
+    let Some(secret) = asked.secret(object).ok().filter(|_| asked.is_ours()) else {
+        return Ok(None);
+    };
+    let namespace = &known.facts.owner.namespace;
+    let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), Sight::First)?;
+    let is_outdated = found.is_some_and(|found| {
+        let checked = asked.check(object, &found.metadata, &known.facts.owner.uid);
+        checked.is_err()
+    });
+    Ok(is_outdated.then(|| ConfigRef {
+        kind: key.resource.kind.as_ref().into(),
+        object: ClusterRef::new(namespace, &key.name),
     }))
 }
 
 /// A Secret of a user keeps its owners: its user deletes it.
 fn of_secret(known: &Known<'_>, secret: &str, package: &str) -> Step<Option<Adoption>> {
+    if !names::is_object_name(secret) {
+        return Ok(None);
+    }
     let key = Key::of::<Secret>(Server::Management, Some(&known.facts.owner.namespace), secret);
     let found = match known.written(&key) {
         Some(written) => Some(written),
@@ -134,11 +176,12 @@ fn of_secret(known: &Known<'_>, secret: &str, package: &str) -> Step<Option<Adop
     };
     let found: Secret = typed(Server::Management, found)?;
     let labels = labels(known, &found.metadata, package)?;
-    Ok(patch(&found.metadata, labels, None).map(|patch| Adoption {
+    Ok(Some(Adoption {
         key,
-        patch,
+        patch: patch(&found.metadata, labels, None),
         package: package.to_owned(),
         is_needed: false,
+        outdated: None,
     }))
 }
 
@@ -188,10 +231,19 @@ fn patch(
 
 impl Adoption {
     fn write(&self, known: &Known<'_>) -> Step<()> {
-        match known.write(Write::patch(self.key.clone(), self.patch.clone(), WHY)) {
+        let Some(patch) = self.patch.clone() else {
+            return Ok(());
+        };
+        match known.write(Write::patch(self.key.clone(), patch, WHY)) {
             Ok(_) => Ok(()),
             // What is gone meanwhile is missed by those who read it.
             Err(Stop::Failed(failure)) if failure.is_not_found() => Ok(()),
+            // The next pass tries again; whatever it is about, other packages do not wait for it.
+            Err(Stop::Failed(failure)) if !self.is_needed => match failure.code {
+                Some(409) => Ok(()),
+                Some(_) => Err(object_refused_with(&self.key, &self.package, &failure).into()),
+                None => Err(Stop::Failed(failure)),
+            },
             Err(Stop::Failed(failure)) => Err(object_refused(&self.key, &self.package, failure)),
             Err(stop) => Err(stop),
         }

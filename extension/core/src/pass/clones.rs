@@ -67,11 +67,17 @@ pub(super) fn write(known: &Known<'_>, clones: &[ValuesClone]) -> Step<()> {
 
 /// Makes those clones again that `bootstrap` refers to and that are gone, from what the template of its release says now. What only a
 /// user can make again is left to the plan, which says what is missing.
-pub(super) fn restore(known: &Known<'_>, validated: &Validated, bootstrap: &ClusterBootstrap) -> Step<()> {
+///
+/// Returns what keeps one from being made.
+pub(super) fn restore(
+    known: &Known<'_>,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+) -> Step<Option<Hold>> {
     let cluster = &known.facts.owner.name;
     let resolved = ResolvedRelease::of(bootstrap);
     let (Some(release), None) = (resolved.release(), &validated.paused) else {
-        return Ok(());
+        return Ok(None);
     };
     let referred = packages(&bootstrap.spec);
     let referred: Vec<Reference<'_>> = referred
@@ -81,10 +87,10 @@ pub(super) fn restore(known: &Known<'_>, validated: &Validated, bootstrap: &Clus
     let found = together(referred.iter().map(|reference| is_there(known, reference)))?;
     let found: Vec<bool> = found.into_iter().collect::<Step<_>>()?;
     if found.iter().all(|is_there| *is_there) {
-        return Ok(());
+        return Ok(None);
     }
     let Some(template) = known.template(release)? else {
-        return Ok(());
+        return Ok(None);
     };
     let gone = |clone: &ValuesClone| {
         let mut found = referred.iter().zip(&found);
@@ -98,7 +104,10 @@ pub(super) fn restore(known: &Known<'_>, validated: &Validated, bootstrap: &Clus
             Err(stop) => drop(stop.held()?),
         }
     }
-    make(known, missing)
+    match make(known, missing) {
+        Ok(()) => Ok(None),
+        Err(stop) => stop.held().map(Some),
+    }
 }
 
 /// A clone that a ClusterBootstrap refers to.
@@ -134,17 +143,16 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Whether it is there. What keeps it from being known is said by those who need it.
+/// Whether it is there, with what it refers to. What keeps it from being known is said by those who need it.
 fn is_there(known: &Known<'_>, reference: &Reference<'_>) -> Step<bool> {
     let Reference { group, kind, name } = *reference;
     let found = match (group, kind) {
-        ("", "Secret") => known.object(secret::key(known, name), Sight::First),
-        _ => provider::peek(known, (group, kind), name),
+        ("", "Secret") => known
+            .object(secret::key(known, name), Sight::First)
+            .map(|found| found.is_some()),
+        _ => provider::is_whole(known, (group, kind), name),
     };
-    match found {
-        Ok(found) => Ok(found.is_some()),
-        Err(stop) => stop.held().map(|_| true),
-    }
+    found.or_else(|stop| stop.held().map(|_| true))
 }
 
 /// What has to be written so that the clone is there.
@@ -172,11 +180,15 @@ impl Change {
         let key = || self.key.clone();
         let written = match &self.what {
             What::Make { object, instead_of } => {
-                if let Some(uid) = instead_of {
-                    known.write(Write::delete(key(), Some(uid.clone()), WHY_NOT))?;
-                }
+                let deletion = instead_of
+                    .as_ref()
+                    .map(|uid| Write::delete(key(), Some(uid.clone()), WHY_NOT));
                 // Where there is one by now, the next pass sees whose it is.
-                known.write(Write::post(key(), object.clone(), WHY))
+                let creation = || known.write(Write::post(key(), object.clone(), WHY));
+                match deletion {
+                    Some(deletion) => known.write(deletion).and_then(|_| creation()),
+                    None => creation(),
+                }
             }
             What::Own(patch) => known.write(Write::patch(key(), patch.clone(), "it goes with its Cluster")),
         };
@@ -206,12 +218,16 @@ fn found<'a>(known: &Known<'_>, key: &Key, package: &str, found: Option<&'a Valu
     let metadata = &found["metadata"];
     match metadata["uid"].as_str() {
         Some(uid) if metadata["deletionTimestamp"].is_null() => Ok(Found::Earlier(uid.to_owned())),
-        _ => {
-            let message =
-                format!("{key} of an earlier Cluster of the name is being deleted, and has finalizers");
-            Err(Hold::new(GateReason::ValuesNotFound, message).into())
-        }
+        _ => Err(leaving(key).into()),
     }
+}
+
+/// What an earlier Cluster has left behind is on its way out.
+fn leaving(key: &Key) -> Hold {
+    let message = format!(
+        "{key} of an earlier Cluster of the name is being deleted, and has finalizers; if it lasts, look for what should remove them"
+    );
+    Hold::new(GateReason::ValuesNotFound, message)
 }
 
 /// The owners that an object names.
@@ -219,8 +235,8 @@ fn owner_references(object: &Value) -> Vec<OwnerReference> {
     Vec::deserialize(&object["metadata"]["ownerReferences"]).unwrap_or_default()
 }
 
-/// What a package takes its values from belongs to another Cluster.
-pub(super) fn of_another(key: &Key, package: &str, by: &OwnerReference) -> Hold {
+/// What shall be made for a package belongs to another Cluster.
+fn of_another(key: &Key, package: &str, by: &OwnerReference) -> Hold {
     let (namespace, kind) = (key.namespace.as_deref().unwrap_or_default(), &key.resource.kind);
     let message = format!(
         "{key}, which package {package} takes its values from, belongs to {} {namespace}/{}; give one of the two Clusters another \

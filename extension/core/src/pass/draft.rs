@@ -3,23 +3,43 @@
 use kube::ResourceExt;
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
-use super::{Known, Server, Step, clones, known::typed, validate::Validated, write::Write};
-use crate::{bootstrap::Draft, build, hold::Hold};
+use super::{
+    Known, Server, Step, Stop, clones, failure::owner_refused, known::typed, owners::is_current,
+    validate::Validated, write::Write,
+};
+use crate::{
+    bootstrap::{Draft, ResolvedRelease},
+    build,
+    hold::Hold,
+};
 
-/// The ClusterBootstrap as it is now, written where it has to be another one; and what is wrong.
+/// The ClusterBootstrap as it is now, written where it has to be another one; what is wrong; and what the API server says where it
+/// refuses to make the Cluster its owner: without that it only stays when the Cluster goes.
 pub(super) fn changed(
     known: &Known<'_>,
     validated: &Validated,
-) -> Step<(Option<ClusterBootstrap>, Option<Hold>)> {
+) -> Step<(Option<ClusterBootstrap>, Option<Hold>, Option<Hold>)> {
     let current = || known.facts.bootstrap.as_deref().cloned();
     let change = validated.change.as_ref().filter(|_| validated.paused.is_none());
     let (Some(draft), Ok(release)) = (change, &validated.release) else {
-        return Ok((current(), validated.problem.clone()));
+        return Ok((current(), validated.problem.clone(), None));
     };
     match write(known, release, draft) {
-        Ok(written) => Ok((Some(written), None)),
-        Err(stop) => Ok((current(), Some(stop.held()?))),
+        Ok(written) => Ok((Some(written), None, None)),
+        Err(Stop::Failed(failure)) if is_as_it_was(known, release, draft) && failure.code.is_some() => {
+            let refusal = (!failure.is_conflict()).then(|| owner_refused(known, &failure));
+            Ok((current(), validated.problem.clone(), refusal))
+        }
+        Err(stop) => Ok((current(), Some(stop.held()?), None)),
     }
+}
+
+/// Whether the draft only gives the ClusterBootstrap its owner.
+fn is_as_it_was(known: &Known<'_>, release: &str, draft: &Draft) -> bool {
+    let current = known.facts.bootstrap.as_deref();
+    current.is_some_and(|current| {
+        current.spec == draft.spec && ResolvedRelease::of(current).annotation == Some(release)
+    })
 }
 
 /// Writes a drafted ClusterBootstrap: its clones first, so that it never refers to what does not exist.
@@ -38,8 +58,13 @@ fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstr
             };
             let mark = (annotation::RESOLVED_TKR.to_owned(), release.to_owned());
             next.annotations_mut().extend([mark]);
-            if let Some(owners) = build::adopted(&known.facts.owner, next.owner_references()) {
+            if let Some(owners) = build::adopted(&known.facts.owner, next.owner_references())
+                && is_current(known)?
+            {
                 next.metadata.owner_references = Some(owners);
+            }
+            if next == *current {
+                return Ok(next);
             }
             Write::replace(Server::Management, &next, WHY)
         }

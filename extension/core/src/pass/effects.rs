@@ -1,7 +1,7 @@
 //! What a pass leaves, whether it came to its end or not.
 
 use super::Memory;
-use crate::hold::Hold;
+use crate::{hold::Hold, providers::ConfigRef};
 
 /// One event for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Effects {
     pub memory: Memory,
     /// Whether the connection to the workload is to be closed.
     pub disconnect: bool,
+    /// Configurations of Sluice whose values are to be computed again.
+    pub configurations: Vec<ConfigRef>,
     /// What is to be published.
     pub events: Vec<Event>,
     /// What hooks answer that find no record; `Some(None)` is nothing any more.

@@ -1,7 +1,8 @@
 //! What the answers of API servers come to that are none, or that refuse.
 
-use super::provider::missing_rule;
+use super::{Known, provider::missing_rule};
 use crate::{
+    build::Owner,
     hold::{GateReason, Hold},
     step::{Error, Failure, Key, PassError, Stop},
 };
@@ -77,33 +78,54 @@ pub(super) fn refused(package: &str, failure: &Failure) -> Hold {
 
 /// The management API server did not take an object that `package` takes its values from. Where another try will not change that, why.
 pub(super) fn object_refused(key: &Key, package: &str, failure: Failure) -> Stop {
-    if !matches!(failure.code, Some(400 | 403 | 413 | 422)) {
-        return Stop::Failed(failure);
+    match failure.code {
+        Some(400 | 403 | 413 | 422) => object_refused_with(key, package, &failure).into(),
+        _ => Stop::Failed(failure),
     }
-    let said: String = failure.message.chars().take(LONGEST_MESSAGE).collect();
-    let rule = match failure.code {
-        Some(403) => format!(
-            "; {}",
-            missing_rule("get, list, watch, create, patch and delete", &key.resource)
-        ),
-        _ => String::new(),
+}
+
+/// The same of any answer.
+pub(super) fn object_refused_with(key: &Key, package: &str, failure: &Failure) -> Hold {
+    let said = said(failure);
+    // As an authorizer says it; quotas and admission answer with 403 as well.
+    let is_unauthorized = failure.code == Some(403) && failure.message.contains(" cannot ");
+    let rule = if is_unauthorized && !key.resource.group.is_empty() {
+        let verbs = "get, list, watch, create, patch and delete";
+        format!("; {}", missing_rule(verbs, &key.resource))
+    } else {
+        String::new()
     };
     let message =
         format!("{key}, which package {package} takes its values from, cannot be written: {said}{rule}");
-    Hold::new(GateReason::WriteRefused, message).into()
+    Hold::new(GateReason::WriteRefused, message)
 }
 
-/// An API server does not take what belongs to `package`.
-pub(super) fn write_refused(package: &str, server: &str, failure: &Failure) -> Hold {
-    let message = match failure.code {
+/// The management API server does not take the Cluster as the owner of its ClusterBootstrap.
+pub(super) fn owner_refused(known: &Known<'_>, failure: &Failure) -> Hold {
+    let Owner { namespace, name, .. } = &known.facts.owner;
+    let said = said(failure);
+    let message = format!(
+        "ClusterBootstrap {namespace}/{name} does not go with its Cluster: the management API server refuses that owner: {said}"
+    );
+    Hold::new(GateReason::WriteRefused, message)
+}
+
+/// What an API server says that refuses something.
+fn said(failure: &Failure) -> String {
+    match failure.code {
         // Its text may name ports and times, and the message of a hold must not change from try to try.
         Some(code @ 500..) => format!("error {code}, see the log"),
         // It goes into conditions, events and calls, and may be of any length.
         _ => failure.message.chars().take(LONGEST_MESSAGE).collect(),
-    };
+    }
+}
+
+/// An API server does not take what belongs to `package`.
+pub(super) fn write_refused(package: &str, server: &str, failure: &Failure) -> Hold {
+    let said = said(failure);
     Hold::new(
         GateReason::WriteRefused,
-        format!("the {server} API server refuses package {package}: {message}"),
+        format!("the {server} API server refuses package {package}: {said}"),
     )
 }
 

@@ -12,6 +12,7 @@ use sluice_crds::{foreign::App, run::Hook};
 
 use super::{Clock, WITH_PROBLEM};
 use crate::{
+    hold::Hold,
     proof::last_moved,
     retry::{SyncPeriod, spread_back, wait},
     slots::Last,
@@ -53,6 +54,8 @@ pub struct Memory {
     rest: Rest,
     /// Since when stores of the workload were not filled, over however many connections.
     unfilled_since: Option<Instant>,
+    /// What refused writes of what no package waits for came to last.
+    refusal: Option<Hold>,
     /// Gates that this process may have opened. Its watch may not have shown them yet.
     pub(super) opened: Vec<(Hook, String)>,
 }
@@ -117,6 +120,15 @@ struct Looks {
 }
 
 impl Memory {
+    /// Remembers what refused writes of what no package waits for came to. Says whether that is something else than before.
+    pub(super) fn is_new_refusal(&mut self, refusal: Option<&Hold>) -> bool {
+        let is_new = self.refusal.as_ref() != refusal;
+        if is_new {
+            self.refusal = refusal.cloned();
+        }
+        is_new
+    }
+
     /// How long it is until the settled Cluster with this UID is looked at, which is once in each `period`; `None` once its time has
     /// come. Its time follows from the UID, so that Clusters are looked at one after the other.
     pub(super) fn until_look(&mut self, uid: &str, period: SyncPeriod, now: Instant) -> Option<Duration> {

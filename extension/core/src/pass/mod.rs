@@ -106,7 +106,7 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
         return Ok(Done::RequeueAfter(WITH_PROBLEM));
     }
     let validated = validate::validate(known)?;
-    let (bootstrap, problem) = draft::changed(known, &validated)?;
+    let (bootstrap, problem, refusal) = draft::changed(known, &validated)?;
     let Some(bootstrap) = bootstrap else {
         return Ok(without_bootstrap(known, effects, problem));
     };
@@ -121,8 +121,9 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
         return Ok(Done::RequeueAfter(left));
     }
     effects.memory.wake();
-    clones::restore(known, &validated, &bootstrap)?;
-    let refused = adopt::adopt(known, effects, &validated, &bootstrap)?;
+    let not_made = clones::restore(known, &validated, &bootstrap)?;
+    let not_adopted = adopt::adopt(known, effects, &validated, &bootstrap, refusal)?;
+    let refused = not_made.or(not_adopted);
     let (mut packages, may_write) =
         packages::packages(known, effects, &validated, &bootstrap, problem.as_ref(), refused)?;
     if may_write {

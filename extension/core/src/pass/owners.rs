@@ -7,6 +7,9 @@ use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use super::{Key, Known, Server, Sight, Step, stop::together};
 use crate::build;
 
+/// So many owners of an object are looked up.
+const MOST: usize = 16;
+
 /// Whose an object is, by one of its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
@@ -28,10 +31,11 @@ impl Owners {
     pub(super) fn of(known: &Known<'_>, owners: &[OwnerReference]) -> Step<Self> {
         let own = |by: &OwnerReference| present(known, by).filter(|uid| *uid == by.uid).is_some();
         let is_this = owners.iter().any(own);
-        let whose = together(owners.iter().map(|by| match is_this {
+        let whose = together(owners.iter().enumerate().map(|(count, by)| match is_this {
             true if own(by) => Ok(Whose::This),
-            true => Ok(Whose::Unknown),
-            false => whose(known, by),
+            // As long as it is not known, it may be there.
+            _ if is_this || count >= MOST => Ok(Whose::Unknown),
+            _ => whose(known, by),
         }))?;
         let whose: Vec<Whose> = whose.into_iter().collect::<Step<_>>()?;
         Ok(Self(owners.iter().cloned().zip(whose).collect()))
@@ -108,6 +112,14 @@ fn kind(by: &OwnerReference) -> Option<Kind> {
         "ClusterBootstrap" if group == ClusterBootstrap::group(&()) => Some(Kind::ClusterBootstrap),
         _ => None,
     }
+}
+
+/// Whether the Cluster is still the one in memory: what gets an owner that is gone is collected.
+pub(super) fn is_current(known: &Known<'_>) -> Step<bool> {
+    let owner = &known.facts.owner;
+    let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name);
+    let there = known.object(key, Sight::First)?;
+    Ok(there.is_some_and(|there| there["metadata"]["uid"] == owner.uid))
 }
 
 /// Whether there is a Cluster of this name in the namespace.

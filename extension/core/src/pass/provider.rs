@@ -12,7 +12,8 @@ use super::{
 use crate::{
     bootstrap::Provided,
     hold::{GateReason, Hold},
-    providers::own_resource,
+    names,
+    providers::{own_resource, provides_values},
 };
 
 /// What Sluice does to a kind that provides values.
@@ -71,6 +72,18 @@ impl Missing {
 /// What an operator has to put right is a [`Hold`].
 pub(super) fn find(known: &Known<'_>, asked: &Provided<'_>, sight: Sight) -> Step<Found> {
     let missing = Missing::new(asked.subject(), VERBS);
+    if !provides_values(asked.group(), &asked.by.kind) {
+        let what = format!(
+            "is of a kind of group {:?}, which provides no values; name a configuration, or a kind of a project of its own",
+            asked.group()
+        );
+        return Err(missing.hold(&what).into());
+    }
+    if !names::is_object_name(&asked.by.name) {
+        return Err(missing
+            .hold("has a name that no object has; correct providerRef.name")
+            .into());
+    }
     let key = Key {
         server: Server::Management,
         resource: resource(known, asked.group(), &asked.by.kind, &missing)?,

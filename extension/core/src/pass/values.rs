@@ -6,11 +6,12 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use sluice_crds::{labels::name, run::ClusterBootstrapPackage};
 
-use super::{Key, Known, Server, Sight, Step, clones::of_another, known::typed, owners::Owners, provider};
+use super::{Key, Known, Server, Sight, Step, known::typed, owners::Owners, provider};
 use crate::{
     bootstrap::{Provided, Role},
     build::{Values, inline_document},
     hold::{GateReason, Hold},
+    names,
 };
 
 /// Values that say nothing: a PackageInstall names a Secret in any case, because its name carries the stage.
@@ -44,11 +45,16 @@ pub(super) fn values(
             if asked.is_ours()
                 && let Some(another) = Owners::of(known, by.owner_references())?.another()
             {
-                return Err(of_another(&key, of, another).into());
+                let message = format!(
+                    "{key}, which package {of} takes its values from, belongs to {} {}, and computes them for that; give the package a \
+                     configuration of its own",
+                    another.kind, another.name
+                );
+                return Err(Hold::new(GateReason::ValuesOwnerMismatch, message).into());
             }
             let named = asked.secret(&by)?;
             let found = secret_of(known, named, of, "status.secretRef of its provider", sight)?;
-            asked.check(&by, found.labels())?;
+            asked.check(&by, &found.metadata, &known.facts.owner.uid)?;
             Ok(content(&found))
         }
         _ => Err(Hold::new(
@@ -68,6 +74,11 @@ fn empty() -> Values {
 /// The Secret that `field` names for the values of `package`.
 fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight: Sight) -> Step<Secret> {
     let namespace = &known.facts.owner.namespace;
+    if !names::is_object_name(secret) {
+        let message =
+            format!("{field} of package {package} is {secret:?}, which is no name of a Secret; correct it");
+        return Err(Hold::new(GateReason::ValuesNotFound, message).into());
+    }
     let key = Key::of::<Secret>(Server::Management, Some(namespace), secret);
     // A clone that this pass has made was read before.
     let made = known.written(&key).filter(|_| sight == Sight::First);

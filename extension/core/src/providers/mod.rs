@@ -38,4 +38,4 @@ pub use pass::{Configuration, Effects, Known, pass};
 pub use problem::{Problem, Reason};
 pub use reasons::Reasons;
 pub use source::{Single, Source, Sources, Stop};
-pub use table::{kinds, own_resource};
+pub use table::{kinds, own_resource, provides_values};

@@ -30,6 +30,7 @@ pub(crate) use troubles::Slots;
 use crate::{
     clock::now,
     control_plane::ControlPlanes,
+    controllers::providers::Dependents,
     events::Notifier,
     health::Heartbeat,
     index::Index,
@@ -60,6 +61,8 @@ pub struct Context {
     pub(crate) control_planes: ControlPlanes,
     /// Connections to workload clusters.
     pub(crate) remotes: Arc<Remotes>,
+    /// Wakes configurations whose values are missed.
+    pub(crate) dependents: Dependents,
     /// What hooks are answered from. Holds of Clusters without a record are noted there.
     pub(crate) index: Index,
     /// Events for people.
@@ -288,6 +291,9 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
         ctx.index.note(&ClusterRef::of(facts.cluster.as_ref()), uid, note);
     }
     ctx.memories().keep(uid, effects.memory);
+    for configuration in &effects.configurations {
+        ctx.dependents.wake(configuration);
+    }
     let cluster = facts.cluster.object_ref(&());
     for event in &effects.events {
         ctx.events.publish(&cluster, Notice::of(event)).await;

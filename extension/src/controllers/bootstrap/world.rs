@@ -68,9 +68,10 @@ pub(crate) fn context(
         remotes: Arc::new(Remotes::new(
             SYSTEM.to_owned(),
             triggers.clone(),
-            news.dependents,
+            news.dependents.clone(),
             fence.clone(),
         )),
+        dependents: news.dependents,
         index: Index::new(SYSTEM.to_owned(), Duration::from_mins(10), news.uncounted),
         events: Notifier::new(client),
         metrics: PassMetrics::default(),

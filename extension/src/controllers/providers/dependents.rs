@@ -60,8 +60,8 @@ impl Dependents {
         receiver
     }
 
-    /// A configuration has changed itself.
-    pub(super) fn wake(&self, config: &ConfigRef) {
+    /// A configuration has changed itself, or a pass over its Cluster misses its values.
+    pub(crate) fn wake(&self, config: &ConfigRef) {
         lock(&self.0).wake(config);
     }
 }

@@ -9,30 +9,42 @@ use super::{
         provider::{Missing, resource},
         stop::needs_of,
     },
-    Change, Found, Key, Known, Owners, Sight, Step, What, found, owner_references,
+    Change, Found, Key, Known, Owners, Sight, Step, What, found, leaving, owner_references,
 };
 use crate::{
     bootstrap::{EmbeddedReference, embedded_references},
     build,
     hold::{GateReason, Hold},
+    names,
     step::stop::together,
 };
 
 /// What Sluice has to be allowed to do to a kind that it copies.
 const VERBS: &str = "get, list, watch, create, patch and delete";
 
+/// Whether the object of this name in the namespace of the Cluster is there, and all that it refers to.
+pub(super) fn is_whole(known: &Known<'_>, (group, kind): (&str, &str), name: &str) -> Step<bool> {
+    let Some(found) = peek(known, (group, kind), name)? else {
+        return Ok(false);
+    };
+    let references = embedded_references(found);
+    let embedded = references
+        .iter()
+        .map(|each| peek(known, (&each.group, &each.kind), &each.name));
+    let embedded: Vec<Option<&Value>> = together(embedded)?.into_iter().collect::<Step<_>>()?;
+    Ok(embedded.iter().all(Option::is_some))
+}
+
 /// The object of this name in the namespace of the Cluster, if there is one.
-pub(super) fn peek<'a>(
-    known: &'a Known<'_>,
-    (group, kind): (&str, &str),
-    name: &str,
-) -> Step<Option<&'a Value>> {
+fn peek<'a>(known: &'a Known<'_>, (group, kind): (&str, &str), name: &str) -> Step<Option<&'a Value>> {
     let namespace = &known.facts.owner.namespace;
     let missing = Missing::new(format!("{kind} {namespace}/{name}"), VERBS);
-    let resource = resource(known, group, kind, &missing)?;
+    if !names::is_object_name(name) {
+        return Err(missing.hold("has a name that no object has").into());
+    }
     let key = Key {
         server: Server::Management,
-        resource,
+        resource: resource(known, group, kind, &missing)?,
         namespace: Some(namespace.clone()),
         name: name.to_owned(),
     };
@@ -132,6 +144,9 @@ fn embedded(
         return Err(Hold::new(GateReason::ValuesNotFound, message).into());
     }
     let missing = Missing::new(format!("{kind} {system}/{name}, which {said_by} names,"), VERBS);
+    if !names::is_object_name(name) {
+        return Err(missing.hold("has a name that no object has; correct it").into());
+    }
     let resource = resource(known, group, kind, &missing)?;
     let key = |namespace: &str| Key {
         server: Server::Management,
@@ -153,7 +168,10 @@ fn embedded(
             let owners = Owners::of(known, &owner_references(found))?;
             let uid = found["metadata"]["uid"].as_str();
             let is_going = !found["metadata"]["deletionTimestamp"].is_null();
-            if owners.is_left_behind() && !is_going {
+            if owners.is_left_behind() && is_going {
+                return Err(leaving(&own).into());
+            }
+            if owners.is_left_behind() {
                 make(uid.map(str::to_owned))
             } else {
                 let version = &found["metadata"]["resourceVersion"];

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use sluice_crds::{
     foreign::Cluster,
-    labels::{label, secret_type},
+    labels::{annotation, label, secret_type},
 };
 
 use super::{
@@ -27,12 +27,17 @@ pub(super) fn wanted(config: &Configuration, cluster: &Cluster, output: &Output)
     let package = config.object.labels().get(label::PACKAGE_NAME).cloned();
     let package = package.map(|package| (label::PACKAGE_NAME.to_owned(), package));
     let labels = [(label::CLUSTER_NAME.to_owned(), cluster.name_any())];
+    let by = (
+        annotation::CONFIGURATION_UID.to_owned(),
+        config.object.uid().unwrap_or_default(),
+    );
     let data = output.document().into_iter();
     Ok(Secret {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: Some(config.namespace()),
             labels: Some(labels.into_iter().chain(package).collect()),
+            annotations: Some([by].into()),
             owner_references: Some(vec![reference(cluster)]),
             ..ObjectMeta::default()
         },
@@ -60,13 +65,17 @@ pub(super) fn write(known: &Known<'_>, wanted: &Secret) -> Step<()> {
     known.write(write).map(drop)
 }
 
-/// What makes `found` say what `wanted` says; `None` when it does. Labels and owners of others stay.
+/// What makes `found` say what `wanted` says; `None` when it does. Labels, annotations and owners of others stay.
 fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
     let within = |wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
         wanted.iter().all(|(key, value)| found.get(key) == Some(value))
     };
     let owners = with_owners(found.owner_references(), wanted.owner_references());
-    if wanted.data == found.data && within(wanted.labels(), found.labels()) && owners.is_none() {
+    if wanted.data == found.data
+        && within(wanted.labels(), found.labels())
+        && within(wanted.annotations(), found.annotations())
+        && owners.is_none()
+    {
         return None;
     }
     // A merge keeps the keys that it does not name.
@@ -86,7 +95,7 @@ fn patch(wanted: &Secret, found: &Secret) -> Option<Value> {
     let mut metadata = json!({
         "uid": found.metadata.uid,
         "resourceVersion": found.metadata.resource_version,
-        "labels": wanted.metadata.labels,
+        "labels": wanted.metadata.labels, "annotations": wanted.metadata.annotations,
     });
     if let Some(owners) = owners {
         metadata["ownerReferences"] = json!(owners);

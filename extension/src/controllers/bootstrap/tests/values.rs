@@ -1,7 +1,10 @@
 //! Values of packages.
 
 use rstest::rstest;
-use sluice_crds::run::{Hook, PackageState};
+use sluice_crds::{
+    labels::annotation,
+    run::{Hook, PackageState},
+};
 
 use super::*;
 use crate::controllers::bootstrap::world::{
@@ -56,12 +59,16 @@ async fn values_of_a_provider_are_used_when_they_were_computed(
     });
     let config = json!({
         "apiVersion": "cni.tanzu.vmware.com/v1alpha1", "kind": "AntreaConfig",
-        "metadata": {"labels": {label::PACKAGE_NAME: PACKAGE}}, "status": {"secretRef": "antrea-values"},
+        "metadata": {"uid": "config", "labels": {label::PACKAGE_NAME: PACKAGE}}, "status": {"secretRef": "antrea-values"},
     });
     world.management.put(ANTREA_CONFIG, config);
     world.management.edit(VALUES, |secret| {
         let labels = computed_for.map(|package| json!({label::PACKAGE_NAME: package}));
         secret["metadata"]["labels"] = labels.unwrap_or_else(|| json!({}));
+        secret["metadata"]["annotations"] = json!({annotation::CONFIGURATION_UID: "config"});
+        secret["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": "uid",
+        }]);
     });
     world.pass().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
