@@ -140,8 +140,9 @@ impl<'a> Story<'a> {
                 }
             }
             Event::Paused { paused: true } => self.line(at, Tone::Bad, "Cluster", "paused"),
-            // Ordinary for kapp-controller, and exactly what must not be believed.
+            // A false success is ordinary for kapp-controller, and exactly what must not be believed.
             Event::FalseSuccess { .. }
+            | Event::ProvenAgain { .. }
             | Event::Paused { paused: false }
             | Event::Labelled { .. }
             | Event::Bootstrapped

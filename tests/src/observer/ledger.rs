@@ -430,6 +430,7 @@ impl Ledger {
             let Some(cluster) = self.clusters.get_mut(&name) else {
                 continue;
             };
+            let proven_again = reproof.then(|| cluster.version.clone());
             if reproof {
                 cluster.reproof = Some(Reproof {
                     seen: true,
@@ -439,6 +440,9 @@ impl Ledger {
             if let (Some(gate), Some(missing)) = (&mut cluster.gate, missing) {
                 let missing = missing.into_iter().map(|missing| missing.of);
                 gate.look(change.revision, change.seen, key, missing);
+            }
+            if let Some(version) = proven_again {
+                self.note(change, &name, Event::ProvenAgain { version });
             }
         }
     }

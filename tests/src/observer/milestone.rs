@@ -75,6 +75,11 @@ pub enum Event {
         /// The version.
         version: String,
     },
+    /// All packages have been proven again by the API server of this version, for the first time.
+    ProvenAgain {
+        /// The version.
+        version: String,
+    },
     /// kapp-controller works on a package.
     PackageWorking {
         /// `Package.spec.refName`.

@@ -1,6 +1,7 @@
 //! After each version of the control plane everything is proven again, with workers or without.
 
 use super::story::{NEW, NEXT, OLD, Story};
+use crate::observer::Event;
 
 /// Up to the moment where the control plane runs the new version.
 fn upgraded() -> Story {
@@ -90,4 +91,20 @@ fn a_hook_that_is_asked_once_more_about_the_version_before_ends_nothing() {
     story.is_in_order();
     story.pending("AfterClusterUpgrade");
     story.is_early("AfterControlPlaneUpgrade was passed at v1.36.3", "older than");
+}
+
+#[test]
+fn that_everything_was_proven_again_is_noted_once_and_not_for_runs_of_before() {
+    let mut story = upgraded();
+    let noted = |story: &Story| -> Vec<Event> {
+        let noted = story.ledger.milestones().iter().map(|noted| noted.event.clone());
+        noted
+            .filter(|event| matches!(event, Event::ProvenAgain { .. }))
+            .collect()
+    };
+    assert_eq!(noted(&story), []);
+    story.prove_again();
+    story.prove("2.0.0", 4);
+    let version = NEW.to_owned();
+    assert_eq!(noted(&story), [Event::ProvenAgain { version }]);
 }
