@@ -107,7 +107,7 @@ demo-up: say-cost build ## Leave the demo's stack running and print how to look 
 demo-down: build ## Remove what demo-up left
 	$(BUILT)/demo down
 
-demo-20: say-cost build ## Twenty upgrades in a row; fails unless order and pace were kept
+demo-20: say-cost build ## Twenty upgrades in a row; fails unless order and pace of all releases were kept
 	$(BUILT)/demo repeat --times 20
 
 bench: ## Criterion benches of the hook path

@@ -8,6 +8,7 @@ pub mod fault_server;
 pub mod fleet;
 pub mod objects;
 pub mod observer;
+pub mod pace;
 pub mod processes;
 pub mod provider;
 pub mod requests;

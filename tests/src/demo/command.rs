@@ -27,7 +27,7 @@ enum Verb {
     Run,
     /// Many upgrades in a row; fails unless all kept the order and the pace.
     Repeat {
-        /// How many.
+        /// How many. The pace is judged from ten on, which make twenty releases.
         #[arg(long, default_value_t = 20)]
         times: usize,
     },

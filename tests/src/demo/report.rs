@@ -30,6 +30,14 @@ pub struct Report {
     pub control_plane_version_written_at: Option<Timestamp>,
     /// Seconds between these two.
     pub release_lag_seconds: Option<f64>,
+    /// When the last package was proven again by the new API server.
+    #[serde(serialize_with = "milliseconds")]
+    pub proven_again_at: Option<Timestamp>,
+    /// When Cluster API wrote the version to the first workers.
+    #[serde(serialize_with = "milliseconds")]
+    pub workers_version_written_at: Option<Timestamp>,
+    /// Seconds between these two.
+    pub workers_release_lag_seconds: Option<f64>,
     /// Whether any version was written before its packages had proof, decided by resourceVersion.
     pub early_release: bool,
     /// Seconds that `spec.paused` of the Cluster was true.
@@ -82,9 +90,10 @@ impl Report {
         // Both are positions in the one order of etcd; the clock has no say in it.
         let in_order =
             matches!((last, written), (Some(last), Some(written)) if last.revision < written.revision);
-        let lag = last
-            .zip(written)
-            .map(|(last, written)| seconds(written.seen.duration_since(last.seen)));
+        let again =
+            facts.find(|event| matches!(event, Event::ProvenAgain { version } if *version == facts.to));
+        let workers = facts
+            .find(|event| matches!(event, Event::WorkersWritten { version, .. } if *version == facts.to));
         Self {
             capi_version: CLUSTER_API_VERSION.to_owned(),
             kapp_controller_version: KAPP_CONTROLLER_VERSION.to_owned(),
@@ -94,7 +103,10 @@ impl Report {
             packages: packages(facts),
             last_package_ready_at: last.map(|last| last.seen),
             control_plane_version_written_at: written.map(|written| written.seen),
-            release_lag_seconds: lag,
+            release_lag_seconds: lag(last, written),
+            proven_again_at: again.map(|again| again.seen),
+            workers_version_written_at: workers.map(|written| written.seen),
+            workers_release_lag_seconds: lag(again, workers),
             early_release: !in_order || !facts.violations.is_empty(),
             cluster_paused_seconds: paused(facts),
             workers_done_at: facts
@@ -106,6 +118,12 @@ impl Report {
             total_seconds: seconds(facts.ended.duration_since(facts.began)),
         }
     }
+}
+
+/// Seconds from a proof to the write that waited for it.
+fn lag(proof: Option<&Milestone>, written: Option<&Milestone>) -> Option<f64> {
+    let (proof, written) = proof.zip(written)?;
+    Some(seconds(written.seen.duration_since(proof.seen)))
 }
 
 /// The proof that came last among the first proofs of all packages; none if a package has none.
@@ -201,6 +219,26 @@ fn milliseconds<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Resul
 }
 
 #[cfg(test)]
+impl Report {
+    /// An upgrade in order of which nothing else is known.
+    pub(super) fn without_figures() -> Self {
+        Self {
+            early_release: false,
+            ..Self::of(&Facts {
+                from: String::new(),
+                to: String::new(),
+                packages: Vec::new(),
+                milestones: Vec::new(),
+                violations: Vec::new(),
+                answers: Vec::new(),
+                began: Timestamp::UNIX_EPOCH,
+                ended: Timestamp::UNIX_EPOCH,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::super::facts::PackageChange;
     use super::*;
@@ -261,8 +299,23 @@ mod tests {
                         version: "v1.36.3".to_owned(),
                     },
                 ),
-                // The new proof on the new control plane does not move the figures.
+                // The new proof on the new control plane does not move the figures of the control plane.
                 proven(20, 9_000, "metrics"),
+                milestone(
+                    20,
+                    9_000,
+                    Event::ProvenAgain {
+                        version: "v1.36.3".to_owned(),
+                    },
+                ),
+                milestone(
+                    22,
+                    9_500,
+                    Event::WorkersWritten {
+                        machine_deployment: "demo-md".to_owned(),
+                        version: "v1.36.3".to_owned(),
+                    },
+                ),
             ],
             violations: Vec::new(),
             answers: vec![
@@ -279,6 +332,7 @@ mod tests {
     fn the_lag_is_from_the_last_first_proof_to_the_write() {
         let report = Report::of(&facts());
         assert_eq!(report.release_lag_seconds, Some(0.75));
+        assert_eq!(report.workers_release_lag_seconds, Some(0.5));
         assert!(!report.early_release);
         assert_eq!(report.hooks[0].handler_calls, 3);
         assert!((report.hooks[0].held_seconds - 4.0).abs() < 1e-9);
@@ -307,10 +361,10 @@ mod tests {
         let mut facts = facts();
         facts
             .milestones
-            .push(milestone(21, 10_000, Event::Paused { paused: true }));
+            .push(milestone(23, 10_000, Event::Paused { paused: true }));
         facts
             .milestones
-            .push(milestone(22, 11_500, Event::Paused { paused: false }));
+            .push(milestone(24, 11_500, Event::Paused { paused: false }));
         assert!((Report::of(&facts).cluster_paused_seconds - 1.5).abs() < 1e-9);
     }
 }

@@ -135,9 +135,9 @@ fn changes(old: &Release, new: &Release) -> Vec<PackageChange> {
 
 /// Says the figures that matter.
 pub(super) fn summarize(terminal: &Terminal, report: &Report) {
-    let lag = report
-        .release_lag_seconds
-        .map_or_else(|| "-".to_owned(), |lag| format!("{lag:.2} s"));
+    let shown = |lag: Option<f64>| lag.map_or_else(|| "-".to_owned(), |lag| format!("{lag:.2} s"));
+    let lag = shown(report.release_lag_seconds);
+    let workers = shown(report.workers_release_lag_seconds);
     let calls: usize = report.hooks.iter().map(|hook| hook.handler_calls).sum();
     terminal.say(
         Tone::Heading,
@@ -164,6 +164,7 @@ pub(super) fn summarize(terminal: &Terminal, report: &Report) {
     }
     terminal.say(Tone::Plain, format!("  hook calls                  {calls}"));
     terminal.say(Tone::Plain, format!("  release after last proof    {lag}"));
+    terminal.say(Tone::Plain, format!("  workers after last proof    {workers}"));
     terminal.say(
         Tone::Plain,
         format!(

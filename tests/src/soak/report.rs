@@ -8,9 +8,10 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::figures::{Lag, Quantiles};
+use super::figures::Lag;
 use super::plan::Plan;
 use super::run::Outcome;
+use crate::pace::Quantiles;
 use crate::processes::run_directory::target_directory;
 use crate::stack::complaints::Complaints;
 
