@@ -26,19 +26,17 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Keeps Cluster API from starting an upgrade while it is set.
 const START_HELD: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/soak";
 
-/// A disturbance that has been taken back.
+/// A disturbance that has been taken back. Times say only how long a release was undisturbed.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Happened {
-    pub(super) kind: &'static str,
+    pub(super) kind: Kind,
     /// The package that it concerns, where it is one.
     pub(super) package: Option<&'static str>,
     /// Whether the object that it disturbs was not there, so that nothing has happened.
     pub(super) absent: bool,
     /// Where it took proofs away.
     pub(super) withdrawals: Vec<Withdrawal>,
-    /// Display only.
     pub(super) began: Timestamp,
-    /// Display only.
     pub(super) ended: Timestamp,
     /// Revision by which it was taken back.
     pub(super) ended_at: Revision,
@@ -53,12 +51,21 @@ pub(super) async fn perform(subject: &Subject, planned: &Planned) -> Result<Happ
         package,
     } = *planned;
     sleep(after).await;
+    let alone = if kind.is_shared() {
+        Some(subject.shared.lock().await)
+    } else {
+        None
+    };
+    if matches!(kind, Kind::LeaderKilled | Kind::LeaderFrozen) {
+        subject.world().extension()?.leader().await?;
+    }
     let began = Timestamp::now();
     let withdrawals = Box::pin(happen(subject, kind, lasts, package))
         .await
         .with_context(|| format!("disturbance {}", kind.name()))?;
+    drop(alone);
     Ok(Happened {
-        kind: kind.name(),
+        kind,
         package: kind.concerns(package),
         absent: withdrawals.is_none(),
         withdrawals: withdrawals.unwrap_or_default(),
@@ -79,24 +86,14 @@ async fn happen(
     package: &'static str,
 ) -> Result<Withdrawals> {
     match kind {
-        Kind::ExtensionRestart => {
-            let _alone = subject.shared.lock().await;
-            subject.world().extension()?.restart().await.map(none)
-        }
+        Kind::ExtensionRestart => subject.world().extension()?.restart().await.map(none),
         Kind::ExtensionDown => extension_away(subject, lasts).await.map(none),
-        Kind::LeaderKilled => {
-            let _alone = subject.shared.lock().await;
-            subject.world().extension()?.kill_leader(lasts).await.map(none)
-        }
+        Kind::LeaderKilled => subject.world().extension()?.kill_leader(lasts).await.map(none),
         Kind::LeaderFrozen => {
-            let _alone = subject.shared.lock().await;
             let ended = subject.world().extension()?.freeze_leader(lasts).await;
             ended.map(|_| none(()))
         }
-        Kind::ClusterApiRestart => {
-            let _alone = subject.shared.lock().await;
-            subject.world().stack().cluster_api().restart().await.map(none)
-        }
+        Kind::ClusterApiRestart => subject.world().stack().cluster_api().restart().await.map(none),
         Kind::WorkloadApiDown => {
             let api = subject.cluster.workload()?.api.clone();
             let away = async {
@@ -258,7 +255,6 @@ async fn there_and_back(
 }
 
 async fn extension_away(subject: &Subject, lasts: Duration) -> Result<()> {
-    let _alone = subject.shared.lock().await;
     let extension = subject.world().extension()?;
     extension.terminate(GRACE).await?;
     sleep(lasts).await;

@@ -10,11 +10,14 @@ use clap::Parser;
 use futures::future::join;
 use futures::{StreamExt as _, stream};
 
+use super::figures::Part;
 use super::plan::Plan;
 use super::report::{self, Of, Report};
 use super::run::{self, Outcome, Stage};
+use super::undisturbed::{self, Weighed};
 use crate::extension::Scope;
 use crate::objects::{Class, Release, Values};
+use crate::pace::{LEAST, Pace, Quantiles};
 use crate::scenario::{Hooks, Scene, VERSIONS, World};
 use crate::stack::complaints::Complaints;
 use crate::stack::kubelet::Delay;
@@ -148,12 +151,13 @@ async fn soak(arguments: &Arguments, of: Of, seeds: &[u64]) -> Result<Report> {
 async fn on_one_stack(plans: Vec<Plan>, jobs: usize) -> Result<(Vec<Outcome>, Complaints)> {
     let world = World::start("soak", &Hooks::AskedAbout(Scope::Everywhere)).await?;
     let stage = Stage::open(&world).await?;
-    let outcomes: Vec<Outcome> = stream::iter(plans)
+    let mut outcomes: Vec<Outcome> = stream::iter(plans)
         .map(|plan| run::perform(&stage, plan))
         .buffer_unordered(jobs)
         .inspect(tell_run)
         .collect()
         .await;
+    undisturbed::weigh(&mut outcomes);
     let complaints = Complaints::of(world.stack().core().directory())?;
     for complaint in complaints.lines() {
         say(&complaint);
@@ -250,14 +254,79 @@ fn tell(report: &Report, outcomes: &[Outcome], seconds: f64) {
     say(&format!(
         "{absent} disturbances did not happen: their objects were not there"
     ));
+    let quantiles = |what: &str, of: &Quantiles| {
+        say(&format!(
+            "{what}: p50 {:.2} s, p95 {:.2} s, max {:.2} s",
+            of.p50, of.p95, of.max
+        ));
+    };
+    quantiles("write after the last proof", lag);
+    quantiles("write after the last proof and disturbance", &good);
+    quantiles(
+        "write to workers after the last proof",
+        &report.workers_release_lag,
+    );
+    tell_pace(report, outcomes);
+}
+
+fn tell_pace(report: &Report, outcomes: &[Outcome]) {
+    let Report {
+        releases,
+        undisturbed_releases,
+        undisturbed_release_lag: lag,
+        pace,
+        ..
+    } = report;
+    let said = match pace {
+        Pace::Kept => "kept".to_owned(),
+        Pace::Missed => "MISSED".to_owned(),
+        Pace::TooFew => format!("not judged, because there are fewer than {LEAST}"),
+    };
     say(&format!(
-        "write after the last proof: p50 {:.2} s, p95 {:.2} s, max {:.2} s",
-        lag.p50, lag.p95, lag.max
+        "{undisturbed_releases} of {releases} releases were undisturbed: p50 {:.2} s, p95 {:.2} s, max {:.2} s; the pace (p95 {} s) is {said}",
+        lag.p50,
+        lag.p95,
+        lag.max,
+        undisturbed::GOALS.p95
     ));
-    say(&format!(
-        "write after the last proof and disturbance: p50 {:.2} s, p95 {:.2} s, max {:.2} s",
-        good.p50, good.p95, good.max
-    ));
+    let longest = report::longest_disturbed(outcomes);
+    if !longest.is_empty() {
+        say("disturbed releases that took longest since the last proof and all disturbances:");
+    }
+    for (outcome, weighed) in longest {
+        if let Some(line) = disturbed(outcome, weighed) {
+            say(&line);
+        }
+    }
+}
+
+/// What a disturbed release may have waited for: Cluster API that asks late, a lease, or what the extension said.
+fn disturbed(outcome: &Outcome, weighed: &Weighed) -> Option<String> {
+    let Weighed { released, lag, cause } = weighed;
+    let cause = cause.as_ref()?;
+    let part = match released.part {
+        Part::ControlPlane => "control plane",
+        Part::Workers => "workers",
+    };
+    let (kind, (seed, index)) = (cause.kind.name(), cause.run);
+    let ended = if cause.is_over {
+        let since = cause.ended.duration_since(released.proven).as_secs_f64();
+        let order = if since < 0.0 { "before" } else { "after" };
+        format!("ended {:.1} s {order} the last proof", since.abs())
+    } else {
+        "was under way at the write".to_owned()
+    };
+    let asked = cause.first_call_after.map_or_else(
+        || "did not ask".to_owned(),
+        |after| format!("asked after {after:.1} s"),
+    );
+    let held = cause.reason.as_ref().map_or_else(String::new, |reason| {
+        format!(", was held {} times, last for {reason}", cause.holds)
+    });
+    Some(format!(
+        "      {:>5.2} s ({lag:.2} s since the last proof) {part} of run {} {}: {kind} of run {seed} {index} {ended}; Cluster API {asked}{held}",
+        cause.since_all_was_good, outcome.plan.seed, outcome.plan.index,
+    ))
 }
 
 fn say(line: &str) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 /// A disturbance. Each takes itself back after a time that the plan gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -113,6 +115,31 @@ impl Kind {
         matches!(self, Self::VersionBeforeLabel | Self::LabelBeforeVersion)
     }
 
+    /// Whether every Cluster of the stack feels it, not only the one whose run it belongs to.
+    #[must_use]
+    pub fn is_shared(self) -> bool {
+        matches!(
+            self,
+            Self::ExtensionRestart
+                | Self::ExtensionDown
+                | Self::LeaderKilled
+                | Self::LeaderFrozen
+                | Self::ClusterApiRestart
+        )
+    }
+
+    /// Whether the extension may be without a leader meanwhile, and until a lease has run out.
+    #[must_use]
+    pub fn takes_leader(self) -> bool {
+        self.is_shared() && self != Self::ClusterApiRestart
+    }
+
+    /// Whether a server cannot be reached meanwhile.
+    #[must_use]
+    pub fn is_outage(self) -> bool {
+        self.is_shared() || self == Self::WorkloadApiDown
+    }
+
     /// Whether it concerns one package of the release.
     #[must_use]
     pub fn has_package(self) -> bool {
@@ -149,6 +176,12 @@ impl Kind {
             Self::LeaderFrozen => Duration::from_secs(15),
             _ => Duration::from_secs(5),
         }
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 

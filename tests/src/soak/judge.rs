@@ -159,6 +159,7 @@ impl Happened {
 mod tests {
     use jiff::Timestamp;
 
+    use super::super::disturbance::Kind;
     use super::*;
     use crate::scenario::{gates_of, history_of};
 
@@ -215,7 +216,7 @@ mod tests {
         let mut milestones = vec![proof(PROVEN, "metrics-server"), milestone(WRITTEN, written)];
         milestones.extend(antrea_proven.map(|revision| proof(revision, "antrea")));
         let happened = Happened {
-            kind: "app-paused",
+            kind: Kind::AppPaused,
             package: Some(package),
             absent: false,
             withdrawals: vec![withdrawal],

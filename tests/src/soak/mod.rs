@@ -11,6 +11,7 @@ mod plan;
 mod report;
 mod run;
 mod subject;
+mod undisturbed;
 
 use serde_json::{Value, json};
 

@@ -89,6 +89,12 @@ impl Plan {
         }
     }
 
+    /// Seed and number of the run.
+    #[must_use]
+    pub fn run(&self) -> (u64, u64) {
+        (self.seed, self.index)
+    }
+
     /// Kubernetes version before.
     #[must_use]
     pub fn from(&self) -> &'static str {

@@ -1,6 +1,7 @@
 //! `target/soak/report.json`, whose fields are a contract, and `runs.json` beside it with what each run was. Of runs that are only reported
 //! both begin with `reported-`.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -8,12 +9,16 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::figures::Lag;
+use super::figures::{Lag, Part};
 use super::plan::Plan;
 use super::run::Outcome;
-use crate::pace::Quantiles;
+use super::undisturbed::{GOALS, Weighed};
+use crate::pace::{Pace, Quantiles};
 use crate::processes::run_directory::target_directory;
 use crate::stack::complaints::Complaints;
+
+/// How many disturbed releases are said.
+const LONGEST: usize = 6;
 
 /// A soak in figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,8 +45,18 @@ pub struct Report {
     pub disturbances: BTreeMap<&'static str, usize>,
     /// How often each did not, because the object that it disturbs was not there.
     pub absent: BTreeMap<&'static str, usize>,
-    /// Seconds from the last proof to the write of the version.
+    /// Seconds from the last proof to the write of the version to the control plane.
     pub release_lag: Quantiles,
+    /// The same for workers.
+    pub workers_release_lag: Quantiles,
+    /// Releases of control planes and workers.
+    pub releases: usize,
+    /// Those that were not disturbed.
+    pub undisturbed_releases: usize,
+    /// Seconds from the last proof to the write in those.
+    pub undisturbed_release_lag: Quantiles,
+    /// What is to be said of them.
+    pub pace: Pace,
 }
 
 impl Report {
@@ -54,8 +69,13 @@ impl Report {
             } else {
                 &mut disturbances
             };
-            *counted.entry(happened.kind).or_default() += 1;
+            *counted.entry(happened.kind.name()).or_default() += 1;
         }
+        let undisturbed: Vec<f64> = weighed(outcomes)
+            .filter(|weighed| weighed.is_undisturbed())
+            .map(|weighed| weighed.lag)
+            .collect();
+        let workers = weighed(outcomes).filter(|weighed| weighed.released.part == Part::Workers);
         Self {
             seed,
             runs: outcomes.len(),
@@ -75,10 +95,16 @@ impl Report {
             disturbances,
             absent,
             release_lag: lags(outcomes, |lag| lag.since_proof),
+            workers_release_lag: Quantiles::of(workers.map(|weighed| weighed.lag)),
+            releases: weighed(outcomes).count(),
+            undisturbed_releases: undisturbed.len(),
+            pace: GOALS.judge(&undisturbed),
+            undisturbed_release_lag: Quantiles::of(undisturbed),
         }
     }
 
-    /// Whether no upgrade was early and none stuck, and nothing was wrong with the stacks either.
+    /// Whether no upgrade was early and none stuck, nothing was wrong with the stacks either, and undisturbed releases kept the pace, where
+    /// there were enough of them.
     #[must_use]
     pub fn passed(&self) -> bool {
         let wrong = [
@@ -88,13 +114,32 @@ impl Report {
             self.panics,
             self.leaks,
         ];
-        self.runs > 0 && wrong.into_iter().all(|count| count == 0)
+        self.runs > 0 && self.pace != Pace::Missed && wrong.into_iter().all(|count| count == 0)
     }
 }
 
 /// Quantiles of one kind of lag.
 pub(super) fn lags(outcomes: &[Outcome], which: impl Fn(Lag) -> f64) -> Quantiles {
     Quantiles::of(outcomes.iter().filter_map(|outcome| outcome.lag).map(which))
+}
+
+/// The releases of all runs.
+fn weighed(outcomes: &[Outcome]) -> impl Iterator<Item = &Weighed> {
+    outcomes.iter().flat_map(|outcome| &outcome.weighed)
+}
+
+/// The disturbed releases that came last after all was good, with their runs, the longest first.
+pub(super) fn longest_disturbed(outcomes: &[Outcome]) -> Vec<(&Outcome, &Weighed)> {
+    let after = |weighed: &Weighed| weighed.cause.as_ref().map(|cause| cause.since_all_was_good);
+    let mut disturbed: Vec<(&Outcome, &Weighed)> = outcomes
+        .iter()
+        .flat_map(|outcome| outcome.weighed.iter().map(move |weighed| (outcome, weighed)))
+        .filter(|(_, weighed)| !weighed.is_undisturbed())
+        .collect();
+    disturbed
+        .sort_by(|(_, one), (_, other)| after(other).partial_cmp(&after(one)).unwrap_or(Ordering::Equal));
+    disturbed.truncate(LONGEST);
+    disturbed
 }
 
 /// Which runs a report is about.
@@ -147,6 +192,7 @@ fn details(outcome: &Outcome) -> Value {
         stuck,
         happened,
         lag,
+        weighed,
         upgrade,
         total,
         ..
@@ -163,6 +209,7 @@ fn details(outcome: &Outcome) -> Value {
         "stuck": stuck,
         "happened": happened,
         "lag": lag,
+        "releases": weighed,
         "upgrade_seconds": upgrade.as_secs_f64(),
         "total_seconds": total.as_secs_f64(),
     })
@@ -170,11 +217,14 @@ fn details(outcome: &Outcome) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
+    use jiff::{SignedDuration, Timestamp};
 
     use super::*;
     use crate::processes::log_search::Found;
     use crate::soak::act::Happened;
+    use crate::soak::disturbance::Kind;
+    use crate::soak::figures::Released;
+    use crate::soak::undisturbed::weigh;
 
     fn report(complaints: &Complaints) -> Report {
         Report {
@@ -243,9 +293,9 @@ mod tests {
             ended_at: 1,
         };
         let all = [
-            happened("app-paused", true),
-            happened("app-paused", false),
-            happened("app-canceled", true),
+            happened(Kind::AppPaused, true),
+            happened(Kind::AppPaused, false),
+            happened(Kind::AppCanceled, true),
         ];
         let outcome = Outcome::of(Plan::of(7, 0), all.into());
         let report = Report::of(7, &[outcome], &Complaints::default());
@@ -254,5 +304,36 @@ mod tests {
             report.absent,
             BTreeMap::from([("app-canceled", 1), ("app-paused", 1)])
         );
+    }
+
+    /// A report of runs whose releases were not disturbed and took so long.
+    fn undisturbed(lags: &[f64]) -> Report {
+        let run = |(index, lag): (u64, &f64)| {
+            let mut outcome = Outcome::of(Plan::of(7, index), Vec::new());
+            outcome.released = vec![Released {
+                part: Part::Workers,
+                proven: Timestamp::UNIX_EPOCH,
+                written: Timestamp::UNIX_EPOCH + SignedDuration::from_secs_f64(*lag),
+                revision: 1,
+            }];
+            outcome
+        };
+        let mut outcomes: Vec<Outcome> = (0..).zip(lags).map(run).collect();
+        weigh(&mut outcomes);
+        Report::of(7, &outcomes, &Complaints::default())
+    }
+
+    #[test]
+    fn a_pace_that_is_missed_fails_the_soak_and_too_few_releases_do_not() {
+        let good = undisturbed(&[2.4; 20]);
+        assert_eq!(
+            (good.undisturbed_releases, good.pace, good.passed()),
+            (20, Pace::Kept, true)
+        );
+        // What workers waited for while each pass was followed by a rest.
+        let slow = undisturbed(&[2.7; 20]);
+        assert_eq!((slow.pace, slow.passed()), (Pace::Missed, false));
+        let few = undisturbed(&[2.7; 19]);
+        assert_eq!((few.pace, few.passed()), (Pace::TooFew, true));
     }
 }

@@ -6,18 +6,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::act::{self, Happened};
 use super::bump;
-use super::figures::Lag;
+use super::figures::{Lag, Part, Released};
 use super::judge::Verdict;
 use super::plan::Plan;
 use super::subject::Subject;
+use super::undisturbed::Weighed;
 use crate::objects::Release;
 use crate::observer::{Milestone, Revision, Violation};
 use crate::requests::edit;
-use crate::scenario::{Cluster, Records, Scene};
+use crate::scenario::{Cluster, HookAnswer, Records, Scene};
 use crate::wait;
 
 /// How long an upgrade may take after everything is good again. Cluster API's own back-off after errors has to fit in.
@@ -42,6 +44,12 @@ pub(super) struct Outcome {
     pub(super) stuck: Option<String>,
     pub(super) happened: Vec<Happened>,
     pub(super) lag: Option<Lag>,
+    /// Writes of the version, of those that had their proof before.
+    pub(super) released: Vec<Released>,
+    /// The same, once it is known what all runs of the stack have done.
+    pub(super) weighed: Vec<Weighed>,
+    /// What the extension answered about the Cluster.
+    pub(super) answers: Vec<HookAnswer>,
     /// From the change of version to the end of the upgrade.
     pub(super) upgrade: Duration,
     pub(super) total: Duration,
@@ -58,6 +66,9 @@ impl Outcome {
             stuck: None,
             happened,
             lag: None,
+            released: Vec::new(),
+            weighed: Vec::new(),
+            answers: Vec::new(),
             upgrade: Duration::ZERO,
             total: Duration::ZERO,
             evidence: None,
@@ -112,8 +123,13 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
             .iter()
             .map(|planned| act::perform(&subject, planned)),
     );
-    let (bumped, happened) = tokio::join!(bump::first(&subject, plan.bump()), disturbed);
+    let bumped = async {
+        bump::first(&subject, plan.bump()).await?;
+        anyhow::Ok((Timestamp::now(), subject.revision().await?))
+    };
+    let (bumped, happened) = tokio::join!(bumped, disturbed);
     let disturbed = happened.map(|happened| outcome.happened = happened);
+    let bumped = bumped.map(|asked| asked_for(&mut outcome.happened, asked));
     let settled = match bumped.and(disturbed) {
         Ok(()) => settled(&subject).await,
         Err(error) => Err(error),
@@ -125,6 +141,13 @@ async fn upgrade(stage: &Stage, outcome: &mut Outcome) -> Result<()> {
     }
     settled?;
     subject.cluster.delete().await.context("deletion")
+}
+
+/// A disturbance that is a way to begin the upgrade ends when both label and version are there.
+fn asked_for(happened: &mut [Happened], (ended, ended_at): (Timestamp, Revision)) {
+    for bump in happened.iter_mut().filter(|happened| happened.kind.is_bump()) {
+        (bump.ended, bump.ended_at) = (ended, ended_at);
+    }
 }
 
 /// Waits until the Cluster is where it is meant to be, and the record says so.
@@ -172,7 +195,13 @@ async fn judge(outcome: &mut Outcome, subject: &Subject, since: Revision, record
     let milestones = after(cluster, since);
     outcome.verdict = Verdict::of(violations, &milestones, records, &outcome.happened);
     let target = &subject.releases[outcome.plan.from + 1];
-    outcome.lag = Lag::of(target, &milestones, &outcome.happened);
+    outcome.released = Released::all(target, &milestones);
+    let control_plane = outcome
+        .released
+        .iter()
+        .find(|released| released.part == Part::ControlPlane);
+    outcome.lag = control_plane.map(|released| Lag::of(released, &outcome.happened));
+    outcome.answers = cluster.hook_answers()?;
     Ok(())
 }
 
