@@ -36,6 +36,9 @@ const BUILDS: u16 = 5;
 /// Settings that a schema of values describes.
 const SETTINGS: usize = 40;
 
+/// The package that a release gets once more, of another minor.
+const ADDED: &str = "pinniped";
+
 /// Packages of one cluster.
 pub(super) const SET: usize = PACKAGES.len();
 
@@ -164,6 +167,33 @@ fn release(minor: u16, build: u16) -> Value {
     })
 }
 
+/// A change of a release: it names a package of the next minor beside its own, and no longer one that an earlier change has brought.
+/// So each change in a row makes another release of it.
+pub(super) fn another_package(release: &Value) -> Value {
+    let own = release["spec"]["kubernetes"]["version"]
+        .as_str()
+        .unwrap_or_default();
+    let names = release["spec"]["bootstrapPackages"].as_array();
+    let listed: Vec<&str> = names
+        .into_iter()
+        .flatten()
+        .filter_map(|package| package["name"].as_str())
+        .collect();
+    let others = || (OLDEST..=NEWEST).filter(|minor| kubernetes(*minor) != own);
+    let brought = |minor: &u16| listed.contains(&package_name(ADDED, *minor).as_str());
+    let next = match others().find(brought) {
+        Some(brought) => others().find(|minor| *minor > brought),
+        None => None,
+    };
+    let added = next.or_else(|| others().next()).unwrap_or(OLDEST);
+    let kept = listed
+        .iter()
+        .filter(|name| !others().any(|minor| **name == package_name(ADDED, minor)));
+    let mut packages: Vec<Value> = kept.map(|name| json!({"name": name})).collect();
+    packages.push(json!({"name": package_name(ADDED, added)}));
+    json!({"spec": {"bootstrapPackages": packages}})
+}
+
 fn secret_name(short: &str) -> String {
     format!("{short}-default-values")
 }
@@ -225,5 +255,19 @@ mod tests {
             assert_eq!(template[field]["valuesFrom"]["providerRef"]["kind"], kind);
         }
         assert_eq!(template["additionalPackages"].as_array().unwrap().len(), SET - 4);
+    }
+
+    #[test]
+    fn changes_in_a_row_all_differ_from_what_was_there() {
+        let mut now = release(MINORS[0], 1);
+        let mut seen = vec![now["spec"]["bootstrapPackages"].clone()];
+        for size in 0..5 {
+            let change = another_package(&now);
+            let packages = change["spec"]["bootstrapPackages"].clone();
+            assert_eq!(packages.as_array().unwrap().len(), SET + 1);
+            assert!(!seen.contains(&packages), "change {size}");
+            now["spec"]["bootstrapPackages"] = packages.clone();
+            seen.push(packages);
+        }
     }
 }

@@ -3,19 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::join;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
-use serde_json::json;
 use tokio::time::sleep;
 
 use super::MINORS;
 use super::audit::{Asked, Audit, What};
 use super::bed::Bed;
-use super::catalogue::{package_name, release_name};
+use super::catalogue::{another_package, release_name};
 use super::command::say;
 use super::gauge::Gauge;
 use super::kinds::RELEASE;
@@ -277,18 +276,19 @@ impl Entry {
         Ok(())
     }
 
-    /// A release that gets one more package concerns every cluster of it.
+    /// A release that gets another package concerns every cluster of it.
     async fn catalogue(&mut self, running: &mut Running<'_>, clusters: u32) -> Result<()> {
         let release = release_name(MINORS[0], 1);
         let objects = running.bed.objects();
         let path = RELEASE.of_the_cluster(&release);
         let passes_before = passes(&running.leader).await?;
+        let before = objects.get(&path).await?;
         let since = Mark::now(running).await?;
-        // Another one than for the size before.
-        let added = MINORS[1 + clusters.max(1).ilog10() as usize % (MINORS.len() - 1)];
-        let packages = [MINORS[0], added].map(|minor| json!({"name": package_name("pinniped", minor)}));
-        let change = json!({"spec": {"bootstrapPackages": packages}});
-        objects.merge(&path, "kubectl", &change).await?;
+        let after = objects.merge(&path, "kubectl", &another_package(&before)).await?;
+        ensure!(
+            before["spec"] != after["spec"],
+            "release {release} is the same after the change of the catalogue as before"
+        );
         while since.instant.elapsed() < SWEEP {
             if passes(&running.leader).await? - passes_before >= f64::from(clusters) {
                 self.sweep_seconds_after_catalogue_change = Some(since.instant.elapsed().as_secs_f64());

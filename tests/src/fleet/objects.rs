@@ -22,6 +22,15 @@ impl Objects {
         self.patch(&path, "application/apply-patch+yaml", object).await
     }
 
+    /// An object as it is now.
+    pub(super) async fn get(&self, path: &str) -> Result<Value> {
+        let request = http::Request::get(path).body(Vec::new())?;
+        self.0
+            .request(request)
+            .await
+            .with_context(|| format!("get {path}"))
+    }
+
     /// Merges `change` into an object as `manager`.
     pub(super) async fn merge(&self, path: &str, manager: &str, change: &Value) -> Result<Value> {
         let path = format!("{path}?fieldManager={manager}");
