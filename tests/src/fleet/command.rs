@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 
 use super::bed::Bed;
-use super::bump::{self, Figures};
+use super::bump;
 use super::kinds::{BOOTSTRAP, CLUSTER};
 use super::measure::{Setup, measure, sync_period};
 use super::peer::Peer;
@@ -90,14 +90,12 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
         looks: !arguments.one_look,
         peer,
     };
-    let (mut entries, mut figures) = (Vec::new(), None);
+    let mut entries = Vec::new();
     // The sync period stands in PackageInstalls, so that each has a fleet of its own.
     for sizes in sizes.chunk_by(|one, next| sync_period(rest, *one) == sync_period(rest, *next)) {
         setup.sync_period = sync_period(rest, sizes[0]);
-        let bed = Bed::make().await?;
-        let outcome = grow(&bed, sizes, arguments.hot, &setup, &mut entries, figures).await;
-        bed.core.directory().close().await?;
-        figures = outcome?;
+        let outcome = Box::pin(fill(sizes, arguments.hot, &setup, &mut entries)).await;
+        kept(&mut entries, outcome)?;
     }
     say(format_args!(
         "{}\n{}",
@@ -114,15 +112,26 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Makes a bed, measures these sizes in it, and stops all of it.
+async fn fill(sizes: &[u32], hot: u32, setup: &Setup, entries: &mut Vec<Entry>) -> Result<()> {
+    let bed = Bed::make().await?;
+    let outcome = grow(&bed, sizes, hot, setup, entries).await;
+    bed.core.directory().close().await?;
+    outcome
+}
+
+/// Has what was measured so far kept, whatever the outcome, which says so.
+fn kept(entries: &mut [Entry], outcome: Result<()>) -> Result<()> {
+    if entries.is_empty() {
+        return outcome;
+    }
+    report::complete(entries);
+    let path = report::write(entries)?;
+    outcome.with_context(|| format!("what was measured before is in {}", path.display()))
+}
+
 /// Grows the fleet from size to size, and measures each.
-async fn grow(
-    bed: &Bed,
-    sizes: &[u32],
-    hot: u32,
-    setup: &Setup,
-    entries: &mut Vec<Entry>,
-    mut figures: Option<Figures>,
-) -> Result<Option<Figures>> {
+async fn grow(bed: &Bed, sizes: &[u32], hot: u32, setup: &Setup, entries: &mut Vec<Entry>) -> Result<()> {
     let forms = seed::grow(bed, setup.sync_period).await?;
     seed::check(&forms)?;
     say(format_args!(
@@ -146,11 +155,13 @@ async fn grow(
             "{size} clusters are there after {:.0} s",
             began.elapsed().as_secs_f64()
         ));
-        let (entry, mut running) = measure(bed, *size, setup).await?;
-        entries.push(entry);
-        if hot > 0 && entries.len() == 1 {
+        let is_first = entries.is_empty();
+        entries.push(Entry::of(*size, setup.sync_period));
+        let Some(entry) = entries.last_mut() else { continue };
+        let mut running = measure(bed, entry, setup).await?;
+        if hot > 0 && is_first {
             match bump::measure(&mut running, &forms, hot).await {
-                Ok(measured) => figures = Some(measured),
+                Ok(measured) => entry.beside(measured),
                 // The sizes that follow can be measured all the same.
                 Err(error) => say(format_args!(
                     "waiting and hot clusters were not measured: {error:#}"
@@ -158,11 +169,11 @@ async fn grow(
             }
         }
         running.end().await?;
-        report::complete(entries, figures);
+        report::complete(entries);
         // After each size, so that a run that is broken off leaves something.
         report::write(entries)?;
     }
-    Ok(figures)
+    Ok(())
 }
 
 fn drawn() -> Result<()> {

@@ -89,10 +89,10 @@ pub(super) struct Running<'a> {
     pub(super) audit: Audit,
 }
 
-/// Measures a fleet of so many clusters, whose numbers begin at 0. The replicas run on.
-pub(super) async fn measure<'a>(bed: &'a Bed, clusters: u32, setup: &Setup) -> Result<(Entry, Running<'a>)> {
-    let sync_period = setup.sync_period;
-    let mut entry = Entry::of(clusters, sync_period);
+/// Measures a fleet of as many clusters as the entry says, whose numbers begin at 0. The replicas run on. What is measured is in the
+/// entry also where something fails.
+pub(super) async fn measure<'a>(bed: &'a Bed, entry: &mut Entry, setup: &Setup) -> Result<Running<'a>> {
+    let (clusters, sync_period) = (entry.clusters, setup.sync_period);
     let leases = Api::<Lease>::namespaced(bed.client(), "sluice-system");
     // A holder that was killed would be waited for.
     leases
@@ -132,7 +132,7 @@ pub(super) async fn measure<'a>(bed: &'a Bed, clusters: u32, setup: &Setup) -> R
         .filter(|asked| asked.at >= started.at);
     let writes = asked.filter(|asked| asked.what == What::Write).count();
     entry.writes = Some(writes);
-    Ok((entry, running))
+    Ok(running)
 }
 
 /// kube-apiserver has read into its caches what was written into etcd, which takes it longer than the writing.
@@ -325,7 +325,8 @@ impl Entry {
         // The last of them are being read.
         sleep(8 * LOOK).await;
         let peak = leader.peak()?;
-        self.relist_peak_ratio = Some(peak / before);
+        // Where nothing was listed again, the peak says nothing of it.
+        self.relist_peak_ratio = (lists > 0).then_some(peak / before);
         self.relists = Some(lists);
         say(format_args!(
             "{lists} stores listed again: {before:.1} MB before, {peak:.1} MB at most"
