@@ -12,6 +12,7 @@ use super::bed::Bed;
 use super::command::say;
 use super::gauge::Gauge;
 use super::report;
+use crate::processes::out_of_memory;
 use crate::processes::process::{Launch, Process};
 use crate::wait;
 
@@ -40,7 +41,7 @@ impl Peer {
         fs::create_dir_all(directory)?;
         let program = fs::canonicalize(directory)?.join("informers");
         say("building the peer with go");
-        let status = Command::new("go")
+        let mut building = Command::new("go")
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("go/informers"))
             .env("GOTOOLCHAIN", "local")
             .env("CGO_ENABLED", "0")
@@ -50,8 +51,14 @@ impl Peer {
             .arg(&program)
             .arg(".")
             .stdin(Stdio::null())
-            .status()
+            .spawn()
             .context("start go, needed to build the peer (--without-peer leaves it out)")?;
+        if let Err(error) = out_of_memory::take_first(building.id()) {
+            say(format_args!(
+                "go is ended like other programs when memory runs out: {error}"
+            ));
+        }
+        let status = building.wait().context("wait for go")?;
         ensure!(
             status.success(),
             "go could not build tests/go/informers ({status})"

@@ -3,6 +3,7 @@
 pub mod canary;
 pub(crate) mod go_crash;
 pub mod log_search;
+pub(crate) mod out_of_memory;
 pub mod ports;
 pub(crate) mod probe;
 pub mod process;

@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
+use crate::processes::out_of_memory;
 use crate::processes::run_directory::{MARK, RunDirectory};
 use crate::wait::{self, Unmet};
 
@@ -138,6 +139,10 @@ impl Process {
         let id = child
             .id()
             .context("a process that has just been started has no id")?;
+        // One that has ended by now is reaped below.
+        if let Err(error) = out_of_memory::take_first(id) {
+            tracing::debug!(%error, "leave {name} to be ended like others when memory runs out");
+        }
         let end = Arc::new(End::default());
         let (ended, exit) = watch::channel(None);
         let reaper = Reaper {
@@ -372,6 +377,25 @@ mod tests {
         assert!(parent.exited().is_some_and(|status| !status.success()));
         runs(&directory, |programs| programs.is_empty()).await?;
         assert_eq!(directory.unexpected_exits(), Vec::<String>::new());
+        directory.close().await
+    }
+
+    #[tokio::test]
+    async fn a_process_and_its_children_are_ended_first_when_memory_runs_out() -> Result<()> {
+        let directory = Arc::new(RunDirectory::create("memory")?);
+        let script = "sleep 0.2; sleep 600 & cat /proc/$!/oom_score_adj > child; wait";
+        let process = Process::start(&directory, shell("memory", script))?;
+        let own = fs::read_to_string(format!("/proc/{}/oom_score_adj", process.id()))?;
+        assert_eq!(own.trim(), out_of_memory::TAKEN_FIRST.to_string());
+        let child = wait::until("its child to be started", Duration::from_secs(10), || async {
+            let child = fs::read_to_string(directory.path().join("child"))?;
+            if child.is_empty() {
+                wait::not_yet("nothing")
+            } else {
+                Ok(child)
+            }
+        });
+        assert_eq!(child.await?, own);
         directory.close().await
     }
 
