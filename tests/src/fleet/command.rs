@@ -1,7 +1,7 @@
 //! The command line of the fleet.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,21 @@ use super::bed::Bed;
 use super::bump;
 use super::kinds::{BOOTSTRAP, CLUSTER};
 use super::measure::{Setup, measure, sync_period};
+use super::memory::{Meminfo, Watch};
 use super::peer::Peer;
 use super::report::{self, Entry};
 use super::{plot, seed};
 use crate::processes::notice;
 
-/// A number that no name of a cluster at rest has.
-const LARGEST: u32 = 50_000;
+/// Clusters that a real API server is filled with at most: for 10,000 it and etcd need 12 to 16 GB and more than half an hour.
+pub(super) const LARGEST: u32 = 2_000;
 
 /// Measures what Sluice takes for fleets of generated clusters.
 #[derive(Debug, Parser)]
 #[command(name = "fleet", about)]
 struct Arguments {
-    /// Numbers of clusters, from small to large.
-    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000])]
+    /// Numbers of clusters, from small to large, 2000 at most.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000])]
     sizes: Vec<u32>,
     /// How many clusters wait for their control plane, and how many are upgraded, beside the smallest size; 0 leaves both out.
     #[arg(long, default_value_t = 200)]
@@ -42,6 +43,9 @@ struct Arguments {
     /// Only draws the pictures of docs/performance.md from the report that is there, and prints its table.
     #[arg(long)]
     plot: bool,
+    /// Where it is said how much memory is available. Another file shows what is refused and given up.
+    #[arg(long, default_value = "/proc/meminfo", hide = true)]
+    meminfo: PathBuf,
 }
 
 /// The main function of the fleet.
@@ -77,6 +81,8 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
         sizes.is_sorted() && sizes.iter().all(|size| (1..=LARGEST).contains(size)),
         "--sizes {sizes:?} has to go from small to large, between 1 and {LARGEST}"
     );
+    let meminfo = Meminfo::of(&arguments.meminfo);
+    meminfo.has_enough(sizes, arguments.hot)?;
     let began = Instant::now();
     let rest = Duration::from_secs(arguments.rest);
     let peer = if arguments.without_peer {
@@ -90,12 +96,16 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
         looks: !arguments.one_look,
         peer,
     };
+    let memory = meminfo.watched();
     let mut entries = Vec::new();
     // The sync period stands in PackageInstalls, so that each has a fleet of its own.
     for sizes in sizes.chunk_by(|one, next| sync_period(rest, *one) == sync_period(rest, *next)) {
         setup.sync_period = sync_period(rest, sizes[0]);
-        let outcome = Box::pin(fill(sizes, arguments.hot, &setup, &mut entries)).await;
+        let outcome = Box::pin(fill(&memory, sizes, arguments.hot, &setup, &mut entries)).await;
         kept(&mut entries, outcome)?;
+    }
+    if let Some(least) = memory.least() {
+        say(format_args!("{least} of memory were available at least"));
     }
     say(format_args!(
         "{}\n{}",
@@ -112,10 +122,16 @@ async fn fleet(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Makes a bed, measures these sizes in it, and stops all of it.
-async fn fill(sizes: &[u32], hot: u32, setup: &Setup, entries: &mut Vec<Entry>) -> Result<()> {
-    let bed = Bed::make().await?;
-    let outcome = grow(&bed, sizes, hot, setup, entries).await;
+/// Makes a bed, measures these sizes in it, and stops all of it, also where the memory does not last.
+async fn fill(
+    memory: &Watch,
+    sizes: &[u32],
+    hot: u32,
+    setup: &Setup,
+    entries: &mut Vec<Entry>,
+) -> Result<()> {
+    let bed = memory.beside(Bed::make()).await?;
+    let outcome = memory.beside(grow(&bed, sizes, hot, setup, entries)).await;
     bed.core.directory().close().await?;
     outcome
 }

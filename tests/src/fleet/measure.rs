@@ -90,7 +90,7 @@ pub(super) struct Running<'a> {
 }
 
 /// Measures a fleet of as many clusters as the entry says, whose numbers begin at 0. The replicas run on. What is measured is in the
-/// entry also where something fails.
+/// entry also where something fails, or this is given up.
 pub(super) async fn measure<'a>(bed: &'a Bed, entry: &mut Entry, setup: &Setup) -> Result<Running<'a>> {
     let (clusters, sync_period) = (entry.clusters, setup.sync_period);
     let leases = Api::<Lease>::namespaced(bed.client(), "sluice-system");

@@ -14,6 +14,7 @@ mod gauge;
 mod installer;
 mod kinds;
 mod measure;
+mod memory;
 mod objects;
 mod peer;
 mod plot;
