@@ -17,7 +17,9 @@ use kube::{
 };
 use sluice_core::{
     decode::Item,
-    walls::{Attempts, Ended, FINDING, FollowedKind, FollowedStore, KindState, LISTING, NamedKind, Next},
+    walls::{
+        Attempts, Ended, FINDING, FollowedKind, FollowedStore, KindState, LISTING, NamedKind, Next, Sign,
+    },
 };
 use tokio::{
     sync::{Notify, watch},
@@ -135,17 +137,64 @@ where
     (api, everything.fields(&format!("metadata.name={name}")))
 }
 
-/// A kind that is followed, and what wakes its task.
+/// What the API server answers of a kind that is followed, and what wakes the task that follows it. Clones are one.
+#[derive(Clone)]
+pub(crate) struct Judge(Arc<Following>);
+
 struct Following {
     kind: Mutex<FollowedKind>,
     news: Notify,
 }
 
-impl Following {
+impl Judge {
+    pub(crate) fn new(kind: FollowedKind) -> Self {
+        Self(Arc::new(Following {
+            kind: Mutex::new(kind),
+            news: Notify::new(),
+        }))
+    }
+
     fn note<T>(&self, note: impl FnOnce(&mut FollowedKind, Instant) -> T) -> T {
-        let noted = note(&mut lock(&self.kind), now());
-        self.news.notify_one();
+        let noted = note(&mut lock(&self.0.kind), now());
+        self.0.news.notify_one();
         noted
+    }
+
+    /// `client`, of which it sees what becomes of watches.
+    pub(crate) fn noting(&self, client: Client) -> Client {
+        let judge = self.clone();
+        noting(client, move |answer| {
+            judge.note(|kind, now| kind.watch(answer, now));
+        })
+    }
+
+    /// Takes in what was seen of the kind. Returns the reason that callers are given now, if there is one.
+    pub(crate) fn saw(&self, sign: Sign) -> Option<String> {
+        self.note(|kind, now| kind.saw(sign, now))
+    }
+
+    /// Polls what follows the kind until the API server refuses that, or shows nothing of it. `tell` is called each time that the kind is
+    /// readable, or is not and why.
+    pub(crate) async fn until_ended(
+        &self,
+        follows: impl Future<Output = ()>,
+        tell: impl Fn(Result<(), String>),
+    ) -> Ended {
+        let mut follows = pin!(follows);
+        loop {
+            let next = lock(&self.0.kind).next(now());
+            match next {
+                Next::Readable => tell(Ok(())),
+                Next::Unreadable(why) => tell(Err(why)),
+                Next::End(ended) => return ended,
+                Next::Wait(until) => tokio::select! {
+                    biased;
+                    () = &mut follows => return lock(&self.0.kind).ended(),
+                    () = self.0.news.notified() => {}
+                    () = later(until) => {}
+                },
+            }
+        }
     }
 }
 
@@ -161,38 +210,23 @@ async fn follow_kind<K>(
 where
     K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    let following = Arc::new(Following {
-        kind: Mutex::new(kind),
-        news: Notify::new(),
-    });
-    let noted = Arc::clone(&following);
-    let client = noting(streaming(client), move |answer| {
-        noted.note(|kind, now| kind.watch(answer, now));
-    });
-    let (api, config) = scope(client, named, &resource);
+    let judge = Judge::new(kind);
+    let (api, config) = scope(judge.noting(streaming(client)), named, &resource);
     let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
     let (store, run) = follow(api, config, Arc::default(), followed, |seen| {
         on(seen);
-        if let Some(why) = following.note(|kind, now| kind.saw(seen.sign(), now)) {
+        if let Some(why) = judge.saw(seen.sign()) {
             set(State::Unreadable(why));
         }
     });
-    let mut run = pin!(run);
-    loop {
-        let next = lock(&following.kind).next(now());
-        match next {
-            Next::Readable => {
-                let (resource, store) = (resource.clone(), store.clone());
-                set(State::Readable { resource, store });
-            }
-            Next::Unreadable(why) => set(State::Unreadable(why)),
-            Next::End(ended) => return ended,
-            Next::Wait(until) => tokio::select! {
-                biased;
-                () = &mut run => return lock(&following.kind).ended(),
-                () = following.news.notified() => {}
-                () = later(until) => {}
+    let tell = |told| {
+        set(match told {
+            Ok(()) => State::Readable {
+                resource: resource.clone(),
+                store: store.clone(),
             },
-        }
-    }
+            Err(why) => State::Unreadable(why),
+        });
+    };
+    judge.until_ended(run, tell).await
 }

@@ -8,12 +8,16 @@ use std::{
     time::Instant,
 };
 
-use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
+use futures::{
+    FutureExt, Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use kube::{
     Api, Resource,
     core::ObjectMeta,
     runtime::watcher::{self, Event, watcher},
 };
+use serde::de::DeserializeOwned;
 use sluice_core::{
     compact::{Change, Kept, Listed, Packed, Packer},
     decode::{Item, Undecodable},
@@ -131,7 +135,7 @@ impl<K> Seen<'_, K> {
     }
 }
 
-fn failure(error: &watcher::Error) -> Failure {
+pub(crate) fn failure(error: &watcher::Error) -> Failure {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     let code = match error {
         InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => code(error),
@@ -181,14 +185,11 @@ pub fn follow<K: Followed>(
     followed: Arc<Mutex<FollowedStore>>,
     on: impl FnMut(&Seen<'_, K>) + Send,
 ) -> (Store<K>, impl Future<Output = ()> + Send) {
-    let seconds = lock(&followed).watch_seconds();
     let untrusted = lock(&followed).is_untrusted();
     let writer = Writer::new(packer, lock(&followed).recent());
     let store = writer.store();
     let following = Following {
-        api,
-        lists: Lists::of(&config),
-        config: config.timeout(seconds).page_size(PAGE),
+        events: Events::of(api, config, Arc::clone(&followed)),
         writer,
         followed,
         reported: Reported::new(untrusted),
@@ -199,9 +200,7 @@ pub fn follow<K: Followed>(
 
 /// A store, and what keeps it up to date.
 struct Following<K: Followed, F> {
-    api: Api<Item<K>>,
-    config: watcher::Config,
-    lists: Lists,
+    events: Events<K>,
     writer: Writer<K>,
     followed: Arc<Mutex<FollowedStore>>,
     reported: Reported,
@@ -237,28 +236,21 @@ where
 
     /// Returns why the store has to be given up. Without a reason nothing more will come.
     async fn until_given_up(&mut self) -> Option<GivenUp> {
-        let mut events = self.list();
+        self.events.list();
         loop {
-            let (not_before, relist_at) = {
-                let followed = self.followed();
-                (followed.not_before(), followed.relist_at())
-            };
+            let relist_at = self.followed().relist_at();
             let event = tokio::select! {
                 biased;
-                event = next(&mut events, not_before) => event?,
+                event = self.events.next() => event?,
                 () = later(relist_at) => {
                     // The end of a watch may have proven it meanwhile, without an event.
                     if self.followed().relist_at().is_some_and(|at| at <= now()) {
-                        events = self.list();
+                        self.events.list();
                     }
                     continue;
                 }
             };
             match event {
-                Ok(event) if self.lists.begins_again(&event) => {
-                    self.followed().failed(now());
-                    events = self.list();
-                }
                 Ok(event) => {
                     let mut packed = None;
                     let event = event.modify(|item| {
@@ -270,23 +262,9 @@ where
                         return Some(exceeded);
                     }
                 }
-                Err(error) if self.lists.cannot_be_streamed(&error) => events = self.list(),
-                Err(error) => {
-                    self.followed().failed(now());
-                    (self.on)(&Seen::Failed(&error));
-                    if self.lists.breaks_off() || is_too_long(&error) {
-                        // What it has brought so far fills the store. A list says what of it is there.
-                        events = self.list();
-                    }
-                }
+                Err(error) => (self.on)(&Seen::Failed(&error)),
             }
         }
-    }
-
-    /// What comes from now on, beginning with a list.
-    fn list(&mut self) -> BoxStream<'static, watcher::Result<Event<Item<K>>>> {
-        self.followed().list(now());
-        watcher(self.api.clone(), self.lists.ask(&self.config)).boxed()
     }
 
     fn take_in(&mut self, event: &Event<Item<K>>, packed: Option<&Packed>) -> Result<(), GivenUp> {
@@ -372,7 +350,66 @@ where
     }
 }
 
-fn brought<T>(event: &Event<T>) -> Brought<'_, T> {
+/// What the lists and watches of a kind bring: after a failure it is asked for again, as soon as `followed` allows it.
+pub(crate) struct Events<K> {
+    api: Api<Item<K>>,
+    config: watcher::Config,
+    lists: Lists,
+    followed: Arc<Mutex<FollowedStore>>,
+    stream: BoxStream<'static, watcher::Result<Event<Item<K>>>>,
+}
+
+impl<K> Events<K>
+where
+    K: Resource<DynamicType: Clone> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+{
+    /// Nothing, before [`Self::list`] is called.
+    pub(crate) fn of(
+        api: Api<Item<K>>,
+        config: watcher::Config,
+        followed: Arc<Mutex<FollowedStore>>,
+    ) -> Self {
+        let seconds = lock(&followed).watch_seconds();
+        Self {
+            api,
+            lists: Lists::of(&config),
+            config: config.timeout(seconds).page_size(PAGE),
+            followed,
+            stream: stream::pending().boxed(),
+        }
+    }
+
+    /// What comes from now on begins with a list.
+    pub(crate) fn list(&mut self) {
+        lock(&self.followed).list(now());
+        self.stream = watcher(self.api.clone(), self.lists.ask(&self.config)).boxed();
+    }
+
+    /// What comes next. Nothing is lost where this is not waited for to its end.
+    pub(crate) async fn next(&mut self) -> Option<watcher::Result<Event<Item<K>>>> {
+        loop {
+            let not_before = lock(&self.followed).not_before();
+            match next(&mut self.stream, not_before).await? {
+                Ok(event) if self.lists.begins_again(&event) => {
+                    lock(&self.followed).failed(now());
+                    self.list();
+                }
+                Ok(event) => return Some(Ok(event)),
+                Err(error) if self.lists.cannot_be_streamed(&error) => self.list(),
+                Err(error) => {
+                    lock(&self.followed).failed(now());
+                    if self.lists.breaks_off() || is_too_long(&error) {
+                        // What it has brought so far fills the store. A list says what of it is there.
+                        self.list();
+                    }
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn brought<T>(event: &Event<T>) -> Brought<'_, T> {
     match event {
         Event::Init => Brought::List,
         Event::InitApply(object) => Brought::Listed(object),
