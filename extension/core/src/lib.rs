@@ -14,6 +14,7 @@ pub mod contract;
 pub mod decision;
 pub mod decode;
 pub mod digest;
+pub mod edits;
 pub mod events;
 pub mod hold;
 pub mod hook_call;

@@ -1,0 +1,231 @@
+//! When something is watched again that could not be, and what is said of it once.
+
+use std::time::{Duration, Instant};
+
+use kube::core::ApiResource;
+
+use super::Watched;
+use crate::{
+    pass::missing_rule,
+    step::Resource,
+    walls::{Attempts, Backoff, Ended, FollowedKind},
+};
+
+/// The first delay after a refusal, which only an administrator ends.
+const MIN_DELAY: Duration = Duration::from_secs(10);
+
+/// The longest one.
+const MAX_DELAY: Duration = Duration::from_mins(5);
+
+/// Why a try has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Trouble {
+    /// The API server does not serve the kind.
+    Unserved,
+    /// It refuses to list or to watch, with this status.
+    Refused(u16, ApiResource),
+    /// Anything else, which passes.
+    Passing,
+}
+
+impl Trouble {
+    /// What follows from the status that a request was refused with, if it was.
+    #[must_use]
+    pub fn of(code: Option<u16>, resource: &ApiResource) -> Self {
+        match code {
+            Some(404) => Self::Unserved,
+            Some(code @ (400 | 403 | 405 | 406)) => Self::Refused(code, resource.clone()),
+            _ => Self::Passing,
+        }
+    }
+}
+
+/// How often one thing was tried.
+#[derive(Debug)]
+pub(super) struct Tries {
+    attempts: Attempts,
+    refusals: Backoff,
+    not_before: Option<Instant>,
+    /// Since when nothing is known of it.
+    troubled_at: Option<Instant>,
+    /// The line of the log about its refusal.
+    said: Option<String>,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self {
+            attempts: Attempts::default(),
+            refusals: Backoff::new(MIN_DELAY, MAX_DELAY),
+            not_before: None,
+            troubled_at: None,
+            said: None,
+        }
+    }
+}
+
+impl Tries {
+    pub(super) fn begin(&self, resource: &ApiResource, now: Instant) -> FollowedKind {
+        self.attempts.begin(resource, now)
+    }
+
+    /// It is tried no sooner.
+    pub(super) fn not_before(&self) -> Option<Instant> {
+        self.not_before
+    }
+
+    /// Since when nothing is known of it.
+    pub(super) fn troubled_at(&self) -> Option<Instant> {
+        self.troubled_at
+    }
+
+    pub(super) fn troubled(&mut self, now: Instant) {
+        self.troubled_at.get_or_insert(now);
+    }
+
+    /// Says whether a refusal was said that is over.
+    pub(super) fn readable(&mut self) -> bool {
+        self.troubled_at = None;
+        self.refusals.reset();
+        self.said.take().is_some()
+    }
+
+    /// A try has ended. Returns a line for the log, if it is another one than before.
+    pub(super) fn ended(
+        &mut self,
+        watched: &Watched,
+        ended: Ended,
+        trouble: &Trouble,
+        now: Instant,
+    ) -> Option<String> {
+        let soon = self.attempts.ended(ended, now);
+        let wait = match trouble {
+            Trouble::Passing => soon,
+            Trouble::Unserved | Trouble::Refused(..) => self.refusals.failed(now),
+        };
+        self.not_before = Some(now + wait);
+        self.troubled_at = (ended != Ended::Unproven).then_some(now);
+        let Trouble::Refused(code, resource) = trouble else {
+            return None;
+        };
+        let text = refusal(watched, *code, resource);
+        let before = self.said.replace(text.clone());
+        (before.as_ref() != Some(&text)).then_some(text)
+    }
+}
+
+/// What is missing, what follows from it and the way out, in one line.
+fn refusal(watched: &Watched, code: u16, resource: &ApiResource) -> String {
+    let until = "an edit of one reaches its Cluster within a --sync-period";
+    let way_out = match watched {
+        _ if code != 403 => return format!("The API server refuses to watch {watched} with {code}: {until}"),
+        Watched::Secrets(None) => "apply the roles of this release, or start Sluice with --secret-namespaces".to_owned(),
+        Watched::Secrets(Some(_)) => {
+            "add a RoleBinding there for ClusterRole sluice-secrets, as manifests/overlays/secret-namespaces has it".to_owned()
+        }
+        Watched::Kind(_) => missing_rule("list and watch", &Resource::from(resource)),
+    };
+    format!("Sluice may not list and watch {watched}: {until}; {way_out}")
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use kube::core::GroupVersionKind;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::edits::GroupKind;
+
+    fn secrets() -> ApiResource {
+        ApiResource::erase::<Secret>(&())
+    }
+
+    fn all() -> Watched {
+        Watched::Secrets(None)
+    }
+
+    fn forbidden() -> Trouble {
+        Trouble::Refused(403, secrets())
+    }
+
+    #[rstest]
+    #[case::forbidden(Some(403), forbidden())]
+    #[case::no_metadata_alone(Some(406), Trouble::Refused(406, secrets()))]
+    #[case::not_served(Some(404), Trouble::Unserved)]
+    #[case::expired(Some(410), Trouble::Passing)]
+    #[case::unknown(Some(401), Trouble::Passing)]
+    #[case::too_many(Some(429), Trouble::Passing)]
+    #[case::a_bug(Some(500), Trouble::Passing)]
+    #[case::silence(None, Trouble::Passing)]
+    fn what_only_an_administrator_ends_is_a_refusal(#[case] code: Option<u16>, #[case] trouble: Trouble) {
+        assert_eq!(Trouble::of(code, &secrets()), trouble);
+    }
+
+    #[test]
+    fn a_refusal_is_said_once_and_tried_ever_more_rarely() {
+        let (mut tries, mut now) = (Tries::default(), Instant::now());
+        let mut said = 0;
+        let mut delays = Vec::new();
+        for _ in 0..40 {
+            let text = tries.ended(&all(), Ended::NeverReadable, &forbidden(), now);
+            said += usize::from(text.is_some());
+            let at = tries.not_before().unwrap();
+            delays.push(at - now);
+            now = at;
+        }
+        assert_eq!(said, 1);
+        assert!(delays[0] >= MIN_DELAY && delays[0] <= MIN_DELAY * 2, "{delays:?}");
+        assert!(
+            delays[30..]
+                .iter()
+                .all(|delay| *delay >= MAX_DELAY / 2 && *delay <= MAX_DELAY),
+            "{delays:?}"
+        );
+
+        assert!(tries.readable(), "it was said, and is over");
+        assert!(!tries.readable());
+        let again = tries.ended(&all(), Ended::Lost, &forbidden(), now);
+        assert!(again.is_some(), "it is news again");
+        assert!(
+            tries.not_before().unwrap() <= now + MIN_DELAY * 2,
+            "it begins again"
+        );
+    }
+
+    #[test]
+    fn what_passes_is_tried_soon_and_said_by_nothing() {
+        let (mut tries, now) = (Tries::default(), Instant::now());
+        for trouble in [Trouble::Passing, Trouble::Unserved] {
+            assert_eq!(tries.ended(&all(), Ended::NeverReadable, &trouble, now), None);
+        }
+        let mut tries = Tries::default();
+        tries.ended(&all(), Ended::Unproven, &Trouble::Passing, now);
+        assert!(tries.not_before().unwrap() <= now + Duration::from_secs(2));
+        assert_eq!(tries.troubled_at(), None, "it is listed again");
+    }
+
+    #[rstest]
+    #[case::secrets(all(), "may not list and watch Secrets: ", "--secret-namespaces")]
+    #[case::of_a_namespace(
+        Watched::Secrets(Some("team-a".to_owned())),
+        "Secrets in namespace team-a: ",
+        "RoleBinding"
+    )]
+    #[case::a_kind(
+        Watched::Kind(GroupKind { group: "fleet.test".to_owned(), kind: "Fleet\nConfig".to_owned() }),
+        "Fleet\\nConfig in group fleet.test: ",
+        "to list and watch fleetconfigs in group fleet.test and has the label sluice.dev/aggregate-to-extension"
+    )]
+    fn a_refusal_names_what_is_missing_and_the_way_out(
+        #[case] watched: Watched,
+        #[case] missing: &str,
+        #[case] way_out: &str,
+    ) {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("fleet.test", "v1", "FleetConfig"));
+        let said = refusal(&watched, 403, &resource);
+        assert!(said.contains(missing) && said.contains(way_out), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+        assert!(refusal(&watched, 406, &resource).contains("with 406"));
+    }
+}

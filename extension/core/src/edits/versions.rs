@@ -1,0 +1,169 @@
+//! Which version of each object was seen last: 24 bytes for each, so that a list which is made after a break says what was edited meanwhile,
+//! and nothing else.
+
+use std::{
+    collections::HashSet,
+    hash::{BuildHasher as _, RandomState},
+};
+
+use hashbrown::HashTable;
+use kube::{Resource, core::ObjectMeta};
+
+use super::LABEL;
+use crate::{cluster::ClusterRef, walls::Brought};
+
+/// An edit of an object, and whom it concerns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Edit {
+    /// The Cluster that the object names, in its own namespace.
+    pub(super) cluster: ClusterRef,
+    /// A hash of what the object became; none where that is not known.
+    pub(super) version: Option<u64>,
+}
+
+/// Clusters of which objects are gone, as hashes.
+#[derive(Debug)]
+pub struct Gone {
+    clusters: HashSet<u64>,
+    hashes: RandomState,
+}
+
+/// What was brought says this.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Nothing,
+    Edited(Edit),
+    Gone(Gone),
+}
+
+/// The objects of one watch.
+#[derive(Debug)]
+pub(super) struct Versions {
+    objects: HashTable<Seen>,
+    hashes: RandomState,
+    /// What the list has brought that is under way.
+    listed: Option<HashSet<u64>>,
+    /// Whether a list was over once: what was there before is no edit.
+    was_filled: bool,
+}
+
+/// All three are hashes.
+#[derive(Debug)]
+struct Seen {
+    object: u64,
+    version: u64,
+    cluster: u64,
+}
+
+impl Gone {
+    /// Those of `clusters` that are concerned.
+    pub fn of(&self, clusters: impl IntoIterator<Item = ClusterRef>) -> Vec<ClusterRef> {
+        let is_concerned = |cluster: &ClusterRef| self.clusters.contains(&self.hashes.hash_one(cluster));
+        clusters.into_iter().filter(is_concerned).collect()
+    }
+}
+
+impl Versions {
+    /// What an object takes, in bytes.
+    #[cfg(test)]
+    pub(super) const SIZE: usize = size_of::<Seen>();
+
+    pub(super) fn new(hashes: RandomState) -> Self {
+        Self {
+            objects: HashTable::new(),
+            hashes,
+            listed: None,
+            was_filled: false,
+        }
+    }
+
+    /// Takes in what the list or watch brings.
+    pub(super) fn take<K: Resource>(&mut self, brought: &Brought<'_, K>) -> Taken {
+        let edited = match brought {
+            Brought::List => {
+                self.listed = Some(HashSet::new());
+                None
+            }
+            Brought::Listed(object) | Brought::Touched(object) => self.put(object.meta()),
+            Brought::Gone(object) => self.remove(object.meta()),
+            Brought::Filled => return self.filled(),
+        };
+        edited.map_or(Taken::Nothing, Taken::Edited)
+    }
+
+    fn put(&mut self, meta: &ObjectMeta) -> Option<Edit> {
+        let cluster = cluster(meta)?;
+        let seen = Seen {
+            object: self.object(meta),
+            version: version(&self.hashes, meta),
+            cluster: self.hashes.hash_one(&cluster),
+        };
+        let listed = self.listed.as_mut();
+        let is_listed = listed.is_some_and(|listed| listed.insert(seen.object));
+        let (object, version) = (seen.object, seen.version);
+        let known = self.objects.find_mut(object, |other| other.object == object);
+        let is_edited = if let Some(known) = known {
+            std::mem::replace(known, seen).version != version
+        } else {
+            self.objects.insert_unique(object, seen, |seen| seen.object);
+            // What the first list brings was there before.
+            self.was_filled || !is_listed
+        };
+        is_edited.then_some(Edit {
+            cluster,
+            version: Some(version),
+        })
+    }
+
+    fn remove(&mut self, meta: &ObjectMeta) -> Option<Edit> {
+        let object = self.object(meta);
+        if let Ok(known) = self.objects.find_entry(object, |other| other.object == object) {
+            known.remove();
+        }
+        let uid = ObjectMeta {
+            uid: meta.uid.clone(),
+            ..ObjectMeta::default()
+        };
+        Some(Edit {
+            cluster: cluster(meta)?,
+            version: Some(version(&self.hashes, &uid)),
+        })
+    }
+
+    /// The list is over: what it has not brought is gone.
+    fn filled(&mut self) -> Taken {
+        self.was_filled = true;
+        let Some(listed) = self.listed.take() else {
+            return Taken::Nothing;
+        };
+        let mut clusters = HashSet::new();
+        self.objects.retain(|seen| {
+            let is_there = listed.contains(&seen.object);
+            if !is_there {
+                clusters.insert(seen.cluster);
+            }
+            is_there
+        });
+        self.objects.shrink_to_fit(|seen| seen.object);
+        if clusters.is_empty() {
+            return Taken::Nothing;
+        }
+        let hashes = self.hashes.clone();
+        Taken::Gone(Gone { clusters, hashes })
+    }
+
+    fn object(&self, meta: &ObjectMeta) -> u64 {
+        self.hashes.hash_one((&meta.namespace, &meta.name))
+    }
+}
+
+/// The Cluster that an object names.
+fn cluster(meta: &ObjectMeta) -> Option<ClusterRef> {
+    let name = meta.labels.as_ref()?.get(LABEL).filter(|name| !name.is_empty())?;
+    Some(ClusterRef::new(meta.namespace.as_deref()?, name))
+}
+
+/// A hash of what an object is now; of one that is gone without its resourceVersion, because two servers' words for that differ.
+pub(super) fn version(hashes: &RandomState, meta: &ObjectMeta) -> u64 {
+    hashes.hash_one((&meta.uid, &meta.resource_version))
+}
