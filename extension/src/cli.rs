@@ -33,6 +33,17 @@ pub struct Args {
     )]
     pub system_namespace: String,
 
+    /// Namespaces of Clusters in which Secrets are watched, only their metadata, so that an edit of values acts at once; all namespaces
+    /// when absent. In others it acts within a sync period.
+    #[arg(
+        long,
+        env = "SLUICE_SECRET_NAMESPACES",
+        value_name = "NAMESPACE",
+        value_delimiter = ',',
+        value_parser = namespace
+    )]
+    pub secret_namespaces: Vec<String>,
+
     /// How often kapp-controller looks at a package again, and Sluice at a cluster.
     #[arg(long, env = "SLUICE_SYNC_PERIOD", default_value = "10m", value_name = "DURATION", value_parser = at_least(SECOND))]
     pub sync_period: Duration,

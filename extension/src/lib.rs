@@ -5,6 +5,7 @@ pub mod cli;
 pub mod contract;
 pub mod control_plane;
 pub mod controllers;
+pub mod edits;
 pub mod events;
 pub mod fence;
 pub mod freshness;

@@ -12,6 +12,7 @@ use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use crate::{
     controllers::providers::Dependents,
+    edits::Edits,
     lock::lock,
     queue::Feed,
     triggers::{ClusterRef, Triggers},
@@ -33,6 +34,8 @@ pub struct News {
     pub uncalled: Arc<Mutex<Uncalled>>,
     /// Which Clusters are of which ClusterClass.
     pub classes: Arc<Mutex<Classes>>,
+    /// What packages take their values from is watched.
+    pub edits: Edits,
 }
 
 impl News {
@@ -45,9 +48,10 @@ impl News {
         }
     }
 
-    /// Of what a Cluster says: its class, and in its conditions which hooks could not be called.
+    /// Of what a Cluster says: its class, its topology, and in its conditions which hooks could not be called.
     pub(crate) fn contents(&self, cluster: &Cluster, presence: Presence) {
         let reference = ClusterRef::of(cluster);
+        self.edits.cluster(cluster, presence);
         match presence {
             Presence::There => {
                 lock(&self.uncalled).saw(&reference, cluster);

@@ -28,6 +28,7 @@ use crate::{
     contract::Contract,
     control_plane::ControlPlanes,
     controllers::{bootstrap, providers},
+    edits::Edits,
     events::Notifier,
     fence::Fence,
     health::{self, Health},
@@ -102,8 +103,7 @@ pub fn main(args: Args, log: &Log) -> anyhow::Result<()> {
 async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
-    let handlers = Handlers::of(args.extension_configs.iter().map(String::as_str));
-    let news = News::of(handlers);
+    let news = news(&args);
     let index = Index::new(
         args.system_namespace.clone(),
         args.cluster_delete_timeout,
@@ -165,6 +165,14 @@ async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
     outcome
 }
 
+fn news(args: &Args) -> News {
+    let handlers = Handlers::of(args.extension_configs.iter().map(String::as_str));
+    News {
+        edits: Edits::of(&args.secret_namespaces),
+        ..News::of(handlers)
+    }
+}
+
 /// Shows for as long as it is kept that the runtime goes round which this is called on.
 fn beat(health: &Health) -> AbortOnDrop {
     let heart = health.heartbeat("runtime", SILENT_RUNTIME);
@@ -201,6 +209,9 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         let (index, stores) = (index.clone(), stores.clone());
         async move { index.follow(stores).await }
     }));
+    let edits = news.edits.clone();
+    let watching = edits.run(client.clone(), news.triggers.clone(), stores.clusters.clone());
+    let _watching = AbortOnDrop(tokio::spawn(watching));
     let management = Management {
         unbounded,
         client,
@@ -250,6 +261,7 @@ async fn lead(
         dependents,
         sweeps,
         uncalled,
+        edits,
         ..
     } = parts.news;
     // The lease is renewed from the moment it is held, so that the memory of a leader is filled before.
@@ -271,6 +283,7 @@ async fn lead(
     let concurrency = args.cluster_concurrency;
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
     let (wakes, changes) = (triggers.listen(), sweeps.listen());
+    edits.lead();
     let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
     let remotes = Arc::new(Remotes::new(
         args.system_namespace.clone(),
@@ -286,6 +299,7 @@ async fn lead(
         remotes: Arc::clone(&remotes),
         configurations: parts.configurations,
         triggers: triggers.clone(),
+        edits: edits.clone(),
         events: Notifier::new(client.clone()),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
         retries: Mutex::default(),
@@ -303,6 +317,7 @@ async fn lead(
         ),
         remotes,
         index: parts.index,
+        edits,
         events: Notifier::new(client.clone()),
         metrics: parts.passes,
         slots: bootstrap::Slots::new(concurrency),
@@ -324,6 +339,14 @@ async fn lead(
             () = patience(stop) => {}
         }
     };
+    Box::pin(while_leading(elector, reconciling)).await
+}
+
+/// Reconciles, and renews the lease if there is one.
+async fn while_leading(
+    elector: Option<Elector>,
+    reconciling: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
     match elector {
         None => reconciling.await,
         Some(mut elector) => {

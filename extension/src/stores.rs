@@ -104,7 +104,7 @@ impl Stores {
             taking_in(&whole, Whole::package),
             News::package,
         );
-        let noted = news.clone();
+        let (noted, named) = (news.clone(), news.edits.clone());
         let clusters = opening.follow(
             Api::all(dating(client.clone(), of_clusters)),
             all(),
@@ -112,9 +112,16 @@ impl Stores {
             move |seen| seen.each(|cluster, presence| noted.contents(cluster, presence)),
             News::cluster,
         );
+        let bootstraps = opening.follow(
+            Api::all(dating(client.clone(), of_bootstraps)),
+            all(),
+            Arc::clone(of_bootstraps),
+            move |seen| seen.each(|bootstrap, presence| named.bootstrap(bootstrap, presence)),
+            News::bootstrap,
+        );
         let stores = Self {
             clusters,
-            bootstraps: opening.dated(of_bootstraps, News::bootstrap),
+            bootstraps,
             templates: opening.store(system, all(), News::template),
             classes: opening.store(None, all(), News::class),
             machine_deployments: opening.store(None, topology(), woken_by::<MachineDeployment>),
@@ -249,19 +256,6 @@ impl Opening<'_> {
             None => Api::all(client),
         };
         self.follow(api, config, Arc::default(), |_| {}, changed)
-    }
-
-    /// A store whose age is known.
-    fn dated<K>(
-        &mut self,
-        followed: &Arc<Mutex<FollowedStore>>,
-        changed: impl Fn(&News, &ObjectMeta) + Send + 'static,
-    ) -> Store<K>
-    where
-        K: Followed + Resource<DynamicType = ()>,
-    {
-        let api = Api::all(dating(self.client.clone(), followed));
-        self.follow(api, all(), Arc::clone(followed), |_| {}, changed)
     }
 
     fn follow<K>(

@@ -57,6 +57,8 @@ fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
         ("--system-namespace", "Tkg-System"),
         ("--system-namespace", "tkg.system"),
         ("--system-namespace", "-tkg"),
+        ("--secret-namespaces", ""),
+        ("--secret-namespaces", "Team-B"),
         ("--system-namespace", &too_long),
         ("--webhook-port", "70000"),
         ("--webhook-host", "localhost:9443"),

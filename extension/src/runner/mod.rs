@@ -10,7 +10,7 @@ use std::{collections::HashSet, fmt::Display, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use kube::Client;
-use sluice_core::step::{Answer, Ask, Done, Failure, Known, Server, Stop, Subject, Write};
+use sluice_core::step::{Answer, Ask, Done, Failure, Known, Object, Server, Stop, Subject, Write};
 pub use sluice_core::step::{Error, PassError};
 
 use crate::clock::clock;
@@ -42,6 +42,9 @@ pub(crate) trait Host<S: Subject>: Sync {
 
     /// Keeps what the next pass has to know, because writes are about to be made: a pass that is cut off may have made them.
     fn writing(&self, effects: S::Effects) -> impl Future<Output = ()> + Send;
+
+    /// Takes note of a write that was made: a watch is about to show it.
+    fn wrote(&self, write: &Write, written: &Object);
 }
 
 /// Makes one pass. Says what came of it, and what it has left.
@@ -105,6 +108,9 @@ async fn write<S: Subject, H: Host<S>>(host: &H, known: &mut Known<'_, S>, write
             Ok(client) => writes::make(client, H::MANAGER, &write).await,
             Err(unconnected) => Err(unconnected),
         };
+        if let Ok(written) = &outcome {
+            host.wrote(&write, written);
+        }
         let refused = outcome.is_err();
         known.record_outcome(write, outcome);
         if refused {

@@ -42,6 +42,7 @@ pub(crate) fn start(client: &Client) -> JoinSet<()> {
         remotes: Arc::new(remotes),
         configurations: Configurations::default(),
         triggers: news.triggers,
+        edits: news.edits,
         events: Notifier::new(client.clone()),
         sync_period: SyncPeriod {
             length: Duration::from_mins(10),

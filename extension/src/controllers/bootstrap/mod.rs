@@ -31,6 +31,7 @@ use crate::{
     clock::now,
     control_plane::ControlPlanes,
     controllers::providers::Dependents,
+    edits::Edits,
     events::Notifier,
     health::Heartbeat,
     index::Index,
@@ -65,6 +66,8 @@ pub struct Context {
     pub(crate) dependents: Dependents,
     /// What hooks are answered from. Holds of Clusters without a record are noted there.
     pub(crate) index: Index,
+    /// What packages take their values from is watched.
+    pub(crate) edits: Edits,
     /// Events for people.
     pub(crate) events: Notifier,
     /// What is counted.
@@ -256,7 +259,7 @@ async fn accounted_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Res
     outcome
 }
 
-async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
+pub(crate) async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
     let control_plane = |reference: &_| {
         ctx.control_planes
             .get(&ClusterRef::of(cluster.as_ref()), reference)

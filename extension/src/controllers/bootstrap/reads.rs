@@ -12,6 +12,7 @@ use sluice_core::{
     decode::Undecodable,
     pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},
     slots::Last,
+    step::{Object, Write},
 };
 
 use super::{Context, troubles::LookSlot};
@@ -91,6 +92,10 @@ impl runner::Host<Facts> for Host<'_> {
 
     async fn writing(&self, effects: Effects) {
         self.ctx.memories().keep(&self.facts.owner.uid, effects.memory);
+    }
+
+    fn wrote(&self, write: &Write, written: &Object) {
+        self.ctx.edits.wrote(write, written);
     }
 }
 

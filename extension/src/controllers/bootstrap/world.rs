@@ -73,6 +73,7 @@ pub(crate) fn context(
         )),
         dependents: news.dependents,
         index: Index::new(SYSTEM.to_owned(), Duration::from_mins(10), news.uncounted),
+        edits: news.edits,
         events: Notifier::new(client),
         metrics: PassMetrics::default(),
         slots: Slots::new(CONCURRENCY),

@@ -23,7 +23,7 @@ use sluice_core::{
     events::{Notice, Uids},
     providers::{ConfigRef, Configuration, Effects, Kind, Source},
     retry::SyncPeriod,
-    step::{Answer, Ask, Done, Failure, Server},
+    step::{Answer, Ask, Done, Failure, Object, Server, Write},
     walls::{Again, FollowedStore, Retries},
 };
 use sluice_crds::foreign::Cluster;
@@ -36,6 +36,7 @@ pub use watches::Watches;
 
 use crate::{
     clock::now,
+    edits::Edits,
     events::Notifier,
     lock::lock,
     metrics::PassMetrics,
@@ -67,6 +68,8 @@ pub struct Context {
     pub configurations: Configurations,
     /// Wakes the Cluster whose packages have new values.
     pub triggers: Triggers,
+    /// What packages take their values from is watched.
+    pub edits: Edits,
     /// Events for people.
     pub events: Notifier,
     /// How often a configuration is looked at when nothing happens.
@@ -282,6 +285,10 @@ impl runner::Host<Configuration> for Host<'_> {
         let cluster = effects.cluster.as_ref();
         *lock(&self.wrote_for) = cluster.map(|(namespace, name)| ClusterRef::new(namespace, name));
         publish(self.ctx, self.config, effects).await;
+    }
+
+    fn wrote(&self, write: &Write, written: &Object) {
+        self.ctx.shared.edits.wrote(write, written);
     }
 }
 

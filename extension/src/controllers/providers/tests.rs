@@ -69,6 +69,7 @@ fn of(server: &ObjectServer, triggers: &Triggers, kind: &str) -> OfKind {
             Fence::open(),
         )),
         watches: Watches::new(Contract::new(client.clone(), Vec::new()), dependents.clone()),
+        edits: Edits::default(),
         events: Notifier::new(client.clone()),
         client,
         clusters: clusters.store(),

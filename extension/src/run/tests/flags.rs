@@ -72,6 +72,24 @@ async fn a_group_of_the_operator_is_read_without_a_label() {
     running.abort();
 }
 
+#[tokio::test]
+async fn secrets_are_watched_where_the_operator_says() {
+    const ALL: &str = "/api/v1/secrets";
+    const OF_A_NAMESPACE: &str = "/api/v1/namespaces/team-a/secrets";
+    for (flags, listed, other) in [
+        (&[][..], ALL, OF_A_NAMESPACE),
+        (&["--secret-namespaces", "team-a,team-b"][..], OF_A_NAMESPACE, ALL),
+    ] {
+        let world = World::new();
+        let servers = Loopback::of(&world).await;
+        let running = servers.run(flags, &CancellationToken::new());
+        let is_listed = || world.management.was_asked_for(listed);
+        until("Secrets are listed", is_listed).await;
+        assert!(!world.management.was_asked_for(other));
+        running.abort();
+    }
+}
+
 /// A request that is not answered would keep it for half a minute.
 #[tokio::test]
 async fn a_pass_that_hangs_does_not_keep_the_process() {

@@ -1,0 +1,249 @@
+//! Watches what packages of Clusters take their values from, only the metadata of it, and wakes the Clusters. What is watched and whom that
+//! wakes is decided in [`sluice_core::edits`].
+
+mod metadata;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject, PartialObjectMeta},
+    runtime::watcher,
+};
+use sluice_core::{
+    edits::{self, LABEL, Trouble, Watched},
+    step::{Object, Write},
+    walls::{Brought, Ended, FINDING, Sign},
+};
+use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info, warn};
+
+use self::metadata::metadata_only;
+use crate::{
+    clock::{later, now},
+    kind_watch::Judge,
+    lock::lock,
+    metrics::watch_panicked,
+    runner::reads::served,
+    store::Store,
+    streamed::streaming,
+    triggers::Triggers,
+    watch::{Events, Presence, brought, failure},
+};
+
+/// What happens within this time is looked at once.
+const TOGETHER: Duration = Duration::from_millis(50);
+
+/// When all is begun again after a panic.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
+
+/// What is kept of edits, and what watches them. Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub struct Edits(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    edits: Mutex<edits::Edits>,
+    news: Notify,
+}
+
+impl fmt::Debug for Edits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Edits").finish_non_exhaustive()
+    }
+}
+
+impl Edits {
+    /// Secrets of these namespaces are watched; of all, if none is named.
+    #[must_use]
+    pub fn of(namespaces: &[String]) -> Self {
+        Self(Arc::new(Shared {
+            edits: Mutex::new(edits::Edits::of(namespaces)),
+            news: Notify::new(),
+        }))
+    }
+
+    fn note<T>(&self, note: impl FnOnce(&mut edits::Edits, Instant) -> T) -> T {
+        let noted = note(&mut lock(&self.0.edits), now());
+        self.0.news.notify_one();
+        noted
+    }
+
+    /// This process leads from now on, and what is woken is listened to.
+    pub(crate) fn lead(&self) {
+        self.note(|edits, _| edits.lead());
+    }
+
+    pub(crate) fn cluster(&self, cluster: &Cluster, presence: Presence) {
+        self.note(|edits, _| edits.cluster(cluster, presence == Presence::There));
+    }
+
+    pub(crate) fn bootstrap(&self, bootstrap: &ClusterBootstrap, presence: Presence) {
+        self.note(|edits, _| edits.bootstrap(bootstrap, presence == Presence::There));
+    }
+
+    /// This process has made a write of a pass.
+    pub(crate) fn wrote(&self, write: &Write, written: &Object) {
+        self.note(|edits, now| edits.wrote(write, written, now));
+    }
+
+    /// Watches for as long as it is polled. `clusters` says which Clusters there are.
+    pub(crate) async fn run(self, client: Client, triggers: Triggers, clusters: Store<Cluster>) {
+        loop {
+            let watching = AssertUnwindSafe(self.watch(&client, &triggers, &clusters));
+            let _panicked = watching.catch_unwind().await;
+            watch_panicked();
+            sleep(AFTER_PANIC).await;
+        }
+    }
+
+    /// Has open what is to be watched, each in a task of its own.
+    async fn watch(&self, client: &Client, triggers: &Triggers, clusters: &Store<Cluster>) {
+        let mut open = HashMap::<Watched, AbortOnDropHandle<()>>::new();
+        loop {
+            let next = lock(&self.0.edits).next(now());
+            if let Some(warning) = next.warning {
+                warn!("{warning}");
+            }
+            for cluster in next.woken {
+                debug!(%cluster, "What packages take values from was edited");
+                triggers.wake_to_read(cluster);
+            }
+            open.retain(|watched, task| next.watched.contains(watched) && !task.is_finished());
+            for watched in next.watched {
+                open.entry(watched).or_insert_with_key(|watched| {
+                    let (edits, client, clusters) = (self.clone(), client.clone(), clusters.clone());
+                    let watched = watched.clone();
+                    let attempt = async move { edits.attempt(client, &watched, &clusters).await };
+                    AbortOnDropHandle::new(tokio::spawn(attempt))
+                });
+            }
+            tokio::select! {
+                () = self.0.news.notified() => sleep(TOGETHER).await,
+                () = later(next.at) => {}
+            }
+        }
+    }
+
+    /// One try. Whatever happens in it, other watches go on.
+    async fn attempt(&self, client: Client, watched: &Watched, clusters: &Store<Cluster>) {
+        let attempt = AssertUnwindSafe(self.followed(client, watched, clusters));
+        let (ended, trouble) = attempt.catch_unwind().await.unwrap_or_else(|_panic| {
+            watch_panicked();
+            (Ended::Panicked, Trouble::Passing)
+        });
+        debug!(%watched, ?ended, ?trouble, "A watch of edits has ended");
+        let said = self.note(|edits, now| edits.ended(watched, ended, &trouble, now));
+        if let Some(text) = said {
+            warn!("{text}");
+        }
+    }
+
+    /// Says how it has ended, and why.
+    async fn followed(
+        &self,
+        client: Client,
+        watched: &Watched,
+        clusters: &Store<Cluster>,
+    ) -> (Ended, Trouble) {
+        match resource(&client, watched).await {
+            Ok(resource) => self.follow(client, watched, &resource, clusters).await,
+            Err(trouble) => (Ended::NeverReadable, trouble),
+        }
+    }
+
+    async fn follow(
+        &self,
+        client: Client,
+        watched: &Watched,
+        resource: &ApiResource,
+        clusters: &Store<Cluster>,
+    ) -> (Ended, Trouble) {
+        let judge = Judge::new(lock(&self.0.edits).begin(watched, resource, now()));
+        let client = judge.noting(streaming(metadata_only(client)));
+        let api = match watched {
+            Watched::Secrets(Some(namespace)) => Api::namespaced_with(client, namespace, resource),
+            Watched::Secrets(None) | Watched::Kind(_) => Api::all_with(client, resource),
+        };
+        let config = watcher::Config::default().labels(LABEL).streaming_lists();
+        let followed = Arc::new(Mutex::new(watched.followed()));
+        let mut events = Events::<PartialObjectMeta<DynamicObject>>::of(api, config, followed);
+        let code = Mutex::new(None);
+        let follows = async {
+            events.list();
+            while let Some(event) = events.next().await {
+                let sign = match &event {
+                    Ok(event) => {
+                        let brought = brought(event);
+                        let gone = self.note(|edits, now| edits.took(watched, &brought, now));
+                        // Whose they were is looked up only then.
+                        let concerned = gone.map(|gone| gone.of(clusters.names()));
+                        for cluster in concerned.into_iter().flatten() {
+                            self.note(|edits, now| edits.gone(cluster, now));
+                        }
+                        sign(&brought)
+                    }
+                    Err(error) => {
+                        let failure = failure(error);
+                        if failure.refusal().is_none() {
+                            warn!(%watched, %error, "Watching edits");
+                        }
+                        *lock(&code) = failure.refusal();
+                        Some(Sign::Failed(failure))
+                    }
+                };
+                if sign.and_then(|sign| judge.saw(sign)).is_some() {
+                    self.note(|edits, now| edits.troubled(watched, now));
+                }
+            }
+        };
+        let tell = |told: Result<(), String>| {
+            if told.is_err() {
+                self.note(|edits, now| edits.troubled(watched, now));
+            } else if let Some(text) = self.note(|edits, _| edits.readable(watched)) {
+                info!("{text}");
+            }
+        };
+        let ended = judge.until_ended(follows, tell).await;
+        let code = *lock(&code);
+        (ended, Trouble::of(code, resource))
+    }
+}
+
+/// How something is served.
+async fn resource(client: &Client, watched: &Watched) -> Result<ApiResource, Trouble> {
+    let kind = match watched {
+        Watched::Secrets(_) => return Ok(ApiResource::erase::<Secret>(&())),
+        Watched::Kind(kind) => kind,
+    };
+    match timeout(FINDING, served(client, &kind.group, &kind.kind)).await {
+        Ok(Ok(Some(resource))) => Ok(resource),
+        Ok(Ok(None)) => Err(Trouble::Unserved),
+        Ok(Err(_)) | Err(_) => Err(Trouble::Passing),
+    }
+}
+
+/// What is brought says of the server. A list says nothing before it is over.
+fn sign<K>(brought: &Brought<'_, K>) -> Option<Sign> {
+    match brought {
+        Brought::List | Brought::Listed(_) => None,
+        Brought::Filled => Some(Sign::Filled),
+        Brought::Touched(_) | Brought::Gone(_) => Some(Sign::Changed),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,485 @@
+use std::{collections::BTreeMap, convert::Infallible};
+
+use bytes::Bytes;
+use futures::{FutureExt as _, Stream, StreamExt as _, channel::mpsc};
+use http::{Request, Response, header::ACCEPT};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use kube::client::Body;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::*;
+use crate::{
+    bounded::bounded,
+    controllers::bootstrap::{
+        one_pass,
+        world::{BOOTSTRAP, World, cluster, values},
+    },
+    freshness::is_watch,
+    run::REQUEST,
+    store::Writer,
+    streamed::streams_list,
+    triggers::Trigger,
+};
+
+const SECRETS: &str = "/api/v1/secrets";
+const FLEETS: &str = "/apis/fleet.test/v1/fleetconfigs";
+const BADS: &str = "/apis/fleet.test/v1/bads";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An API server that has Secrets, FleetConfigs and Bads, and whose watches show what happens to them.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    revision: u32,
+    /// By the path of all of a kind, and by name.
+    objects: BTreeMap<(&'static str, String), Value>,
+    watches: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
+    /// What is refused of a kind, with this status; 0 is a bug of ours.
+    refused: BTreeMap<&'static str, u16>,
+    /// Whether the next watches are too old.
+    expired: bool,
+    asked: Vec<String>,
+    /// What was not asked for as metadata, or without the label.
+    whole: Vec<String>,
+}
+
+impl Server {
+    fn state<T>(&self, edit: impl FnOnce(&mut State) -> T) -> T {
+        edit(&mut lock(&self.0))
+    }
+
+    /// Another version of an object of Cluster `of`.
+    fn put(&self, kind: &'static str, name: &str, of: &str) {
+        self.put_meta(kind, name, json!({"labels": {LABEL: of}}));
+    }
+
+    fn put_meta(&self, kind: &'static str, name: &str, mut meta: Value) {
+        self.state(|state| {
+            state.revision += 1;
+            meta["name"] = json!(name);
+            meta["namespace"] = json!("team-a");
+            meta["uid"] = json!(name);
+            meta["resourceVersion"] = json!(state.revision.to_string());
+            let object =
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta});
+            let before = state.objects.insert((kind, name.to_owned()), object.clone());
+            state.shows(kind, before.map_or("ADDED", |_| "MODIFIED"), &object);
+        });
+    }
+
+    fn delete(&self, kind: &'static str, name: &str) {
+        self.state(|state| {
+            let object = state.objects.remove(&(kind, name.to_owned())).unwrap();
+            state.shows(kind, "DELETED", &object);
+        });
+    }
+
+    /// Every watch breaks, and what it would go on from is too old then.
+    fn breaks(&self) {
+        self.state(|state| {
+            state.watches.clear();
+            state.expired = true;
+        });
+    }
+
+    fn refuse(&self, kind: &'static str, code: Option<u16>) {
+        self.state(|state| {
+            state.watches.clear();
+            match code {
+                Some(code) => state.refused.insert(kind, code),
+                None => state.refused.remove(kind),
+            }
+        });
+    }
+
+    /// How often anything of a kind was asked for.
+    fn asked(&self, kind: &str) -> usize {
+        let is_of = |path: &&String| path.as_str() == kind;
+        self.state(|state| state.asked.iter().filter(is_of).count())
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (watch, streams) = (is_watch(&request), streams_list(&request));
+                let path = request.uri().path().to_owned();
+                server.state(|state| state.notes(&request));
+                let all = all_of(&path);
+                let refused = server.state(|state| state.refused.get(all.as_str()).copied());
+                assert!(refused != Some(0), "a bug");
+                let expires = watch && !streams && server.state(|state| std::mem::take(&mut state.expired));
+                let code = refused.or(streams.then_some(422)).or(expires.then_some(410));
+                if let Some(code) = code {
+                    return Ok::<_, Infallible>(answered(code, &refusal(code)));
+                }
+                if !watch {
+                    let answer = server.state(|state| state.list(&path));
+                    return Ok(answered(200, &answer));
+                }
+                let (sender, shown) = mpsc::unbounded();
+                server.state(|state| state.watches.push((path, sender)));
+                // As long as it is asked to last.
+                let frames = shown.map(|line| Ok::<_, Infallible>(Frame::data(line)));
+                let frames = frames.take_until(Box::pin(sleep(Duration::from_secs(30))));
+                Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
+            }
+        });
+        bounded(Client::new(service, "default"), REQUEST)
+    }
+}
+
+impl State {
+    fn notes(&mut self, request: &Request<Body>) {
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        self.asked.push(path.to_owned());
+        let accepted = request
+            .headers()
+            .get(ACCEPT)
+            .map(|accept| accept.to_str().unwrap());
+        let is_metadata = accepted.is_some_and(|accepted| {
+            let of = accepted.split(',').map(str::trim);
+            of.into_iter().all(|one| one.contains("as=PartialObjectMetadata"))
+        });
+        let is_labelled = query.contains("labelSelector=tkg.tanzu.vmware.com%2Fcluster-name");
+        if ["/secrets", "/fleetconfigs", "/bads"]
+            .iter()
+            .any(|end| path.ends_with(end))
+            && !(is_metadata && is_labelled)
+        {
+            self.whole.push(format!("{path}?{query} {accepted:?}"));
+        }
+    }
+
+    fn shows(&mut self, kind: &str, event: &str, object: &Value) {
+        let line = Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"));
+        self.watches
+            .retain(|(path, watch)| all_of(path) != kind || watch.unbounded_send(line.clone()).is_ok());
+    }
+
+    fn list(&self, path: &str) -> Value {
+        let version = json!({"groupVersion": "fleet.test/v1", "version": "v1"});
+        let kind = |plural: &str, kind: &str| json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list", "watch"]});
+        match path {
+            "/apis" => json!({"kind": "APIGroupList", "groups": [
+                {"name": "fleet.test", "versions": [version], "preferredVersion": version},
+            ]}),
+            "/apis/fleet.test/v1" => json!({
+                "kind": "APIResourceList", "groupVersion": "fleet.test/v1",
+                "resources": [kind("fleetconfigs", "FleetConfig"), kind("bads", "Bad")],
+            }),
+            _ => {
+                let all = all_of(path);
+                let items = self.objects.iter().filter(|((kind, _), _)| *kind == all);
+                let items: Vec<&Value> = items.map(|(_, object)| object).collect();
+                json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": {"resourceVersion": self.revision.to_string()}, "items": items,
+                })
+            }
+        }
+    }
+}
+
+/// The path of all objects of the kind.
+fn all_of(path: &str) -> String {
+    path.replace("/namespaces/team-a", "")
+}
+
+fn refusal(code: u16) -> Value {
+    let reason = if code == 410 { "Expired" } else { "" };
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": ""})
+}
+
+fn answered(
+    code: u16,
+    answer: &Value,
+) -> Response<http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>> {
+    let body: Full<Bytes> = Full::from(answer.to_string());
+    Response::builder()
+        .status(code)
+        .body(body.boxed_unsync())
+        .unwrap()
+}
+
+/// Edits that are watched on a server by a replica that leads.
+struct Watching {
+    edits: Edits,
+    woken: Box<dyn Stream<Item = Trigger> + Send + Unpin>,
+    _running: AbortOnDropHandle<()>,
+}
+
+impl Watching {
+    async fn of(server: &Server) -> Self {
+        Self::with(server, Edits::default()).await
+    }
+
+    async fn with(server: &Server, edits: Edits) -> Self {
+        let watching = Self::standby(server, edits).await;
+        watching.edits.lead();
+        watching
+    }
+
+    async fn standby(server: &Server, edits: Edits) -> Self {
+        let (triggers, clusters) = (Triggers::default(), Writer::new(Arc::default(), 0));
+        for name in ["one", "two"] {
+            let mut cluster: Cluster = serde_json::from_value(json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": {"name": name, "namespace": "team-a", "uid": name},
+                "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
+            }))
+            .unwrap();
+            let packed = clusters.pack(&mut cluster);
+            clusters.put(&cluster, &packed);
+            edits.cluster(&cluster, Presence::There);
+        }
+        let woken = Box::new(triggers.listen());
+        let running = edits.clone().run(server.client(), triggers, clusters.store());
+        let watching = Self {
+            edits,
+            woken,
+            _running: AbortOnDropHandle::new(tokio::spawn(running)),
+        };
+        sleep(SECOND).await;
+        watching
+    }
+
+    /// Cluster `of` takes values from objects of these kinds.
+    async fn names(&self, of: &str, kinds: &[&str]) {
+        let package = |kind: &&str| {
+            let provider = json!({"apiGroup": "fleet.test", "kind": kind, "name": of});
+            json!({"refName": "foo.example.com.1.0.0", "valuesFrom": {"providerRef": provider}})
+        };
+        let packages: Vec<Value> = kinds.iter().map(package).collect();
+        let bootstrap = serde_json::from_value(json!({
+            "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "ClusterBootstrap",
+            "metadata": {"name": of, "namespace": "team-a"},
+            "spec": {"additionalPackages": packages},
+        }));
+        self.edits.bootstrap(&bootstrap.unwrap(), Presence::There);
+        sleep(SECOND).await;
+    }
+
+    /// Who is woken within a second.
+    async fn wakes(&mut self) -> Vec<String> {
+        sleep(SECOND).await;
+        let mut names = Vec::new();
+        while let Some(Some(trigger)) = self.woken.next().now_or_never() {
+            assert!(trigger.needs_read);
+            names.push(trigger.cluster.name().to_owned());
+        }
+        names.sort();
+        names
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_a_secret_wakes_its_cluster() {
+    let server = Server::default();
+    server.put(SECRETS, "a", "one");
+    let mut watching = Watching::of(&server).await;
+    assert_eq!(watching.wakes().await, [""; 0], "it was there before");
+    server.put(SECRETS, "a", "one");
+    assert_eq!(watching.wakes().await, ["one"]);
+    server.put(SECRETS, "new", "two");
+    assert_eq!(watching.wakes().await, ["two"]);
+    server.delete(SECRETS, "a");
+    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(server.state(|state| state.whole.clone()), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_woken_while_nothing_is_edited() {
+    let server = Server::default();
+    server.put(SECRETS, "a", "one");
+    let mut watching = Watching::of(&server).await;
+    let asked = server.asked(SECRETS);
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(watching.wakes().await, [""; 0]);
+    let asked = server.asked(SECRETS) - asked;
+    assert!(asked <= 125, "two watches in a minute, and no list: {asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_after_a_break_wakes_only_those_whose_secret_was_edited() {
+    let server = Server::default();
+    for (name, of) in [("a", "one"), ("b", "two"), ("c", "two")] {
+        server.put(SECRETS, name, of);
+    }
+    let mut watching = Watching::of(&server).await;
+    server.breaks();
+    server.put(SECRETS, "b", "two");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(watching.wakes().await, ["two"]);
+    server.breaks();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(watching.wakes().await, [""; 0]);
+    server.breaks();
+    server.delete(SECRETS, "a");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(watching.wakes().await, ["one"], "it is gone");
+}
+
+#[rstest]
+#[case::at_the_start(true)]
+#[case::later(false)]
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_is_watched_once_it_is_granted(#[case] at_the_start: bool) {
+    let server = Server::default();
+    server.put(SECRETS, "a", "one");
+    if at_the_start {
+        server.refuse(SECRETS, Some(403));
+    }
+    let mut watching = Watching::of(&server).await;
+    server.refuse(SECRETS, Some(403));
+    sleep(Duration::from_mins(30)).await;
+    let asked = server.asked(SECRETS);
+    sleep(Duration::from_hours(1)).await;
+    let asked = server.asked(SECRETS) - asked;
+    assert!(
+        (12..=50).contains(&asked),
+        "every 2.5 to 5 minutes, streamed and not: {asked}"
+    );
+    assert_eq!(watching.wakes().await, [""; 0]);
+
+    server.put(SECRETS, "a", "one");
+    server.refuse(SECRETS, None);
+    sleep(Duration::from_mins(6)).await;
+    let missed = watching.wakes().await;
+    let expected: &[&str] = if at_the_start { &[] } else { &["one"] };
+    assert_eq!(missed, expected, "what was known before tells");
+    server.put(SECRETS, "a", "one");
+    assert_eq!(watching.wakes().await, ["one"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_errors_are_tried_again_soon() {
+    let server = Server::default();
+    server.put(SECRETS, "a", "one");
+    let mut watching = Watching::of(&server).await;
+    server.refuse(SECRETS, Some(503));
+    sleep(Duration::from_mins(1)).await;
+    server.put(SECRETS, "a", "one");
+    server.refuse(SECRETS, None);
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(watching.wakes().await, ["one"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_a_kind_that_a_cluster_names_wakes_its_cluster() {
+    let server = Server::default();
+    server.put(FLEETS, "a", "one");
+    let mut watching = Watching::of(&server).await;
+    assert_eq!(server.asked(FLEETS), 0, "nothing names it");
+    watching.names("one", &["FleetConfig"]).await;
+    assert_eq!(watching.wakes().await, [""; 0]);
+    server.put(FLEETS, "a", "one");
+    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(server.state(|state| state.whole.clone()), [""; 0]);
+
+    watching.names("one", &[]).await;
+    let asked = server.asked(FLEETS);
+    server.put(FLEETS, "a", "one");
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(watching.wakes().await, [""; 0]);
+    assert_eq!(server.asked(FLEETS), asked, "it is not watched any more");
+}
+
+#[rstest]
+#[case::refused(403)]
+#[case::not_served(404)]
+#[case::without_metadata(406)]
+#[case::broken(500)]
+#[case::a_bug(0)]
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_watched_is_a_matter_of_its_own(#[case] code: u16) {
+    let server = Server::default();
+    server.put(BADS, "b", "two");
+    server.refuse(BADS, Some(code));
+    let mut watching = Watching::of(&server).await;
+    watching.names("one", &["FleetConfig", "Bad", "Missing"]).await;
+    sleep(Duration::from_mins(10)).await;
+    server.put(FLEETS, "a", "one");
+    assert_eq!(watching.wakes().await, ["one"]);
+    server.put(SECRETS, "c", "two");
+    assert_eq!(watching.wakes().await, ["two"]);
+
+    server.refuse(BADS, None);
+    sleep(Duration::from_mins(6)).await;
+    server.put(BADS, "b", "two");
+    assert_eq!(watching.wakes().await, ["two"], "it recovers");
+}
+
+/// No type takes what is in it.
+#[rstest]
+#[case::listed(true)]
+#[case::watched(false)]
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_decoded_wakes_its_cluster_and_stops_nothing(#[case] listed: bool) {
+    let server = Server::default();
+    let odd = json!({"labels": {LABEL: "one"}, "creationTimestamp": 7, "annotations": [7]});
+    if listed {
+        server.put_meta(SECRETS, "odd", odd.clone());
+    }
+    let mut watching = Watching::of(&server).await;
+    assert_eq!(watching.wakes().await, [""; 0]);
+    server.put_meta(SECRETS, "odd", odd);
+    assert_eq!(watching.wakes().await, ["one"]);
+    server.put(SECRETS, "a", "two");
+    assert_eq!(watching.wakes().await, ["two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_are_watched_only_in_namespaces_that_are_named() {
+    let server = Server::default();
+    let edits = Edits::of(&["team-a".to_owned()]);
+    let mut watching = Watching::with(&server, edits).await;
+    server.put(SECRETS, "a", "one");
+    assert_eq!(watching.wakes().await, ["one"]);
+    assert_eq!(server.asked(SECRETS), 0);
+    assert!(server.asked("/api/v1/namespaces/team-a/secrets") > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_wakes_once_it_leads_for_what_was_edited_a_moment_before() {
+    let server = Server::default();
+    server.put(SECRETS, "a", "one");
+    let mut watching = Watching::standby(&server, Edits::default()).await;
+    server.put(SECRETS, "b", "two");
+    sleep(Duration::from_mins(5)).await;
+    server.put(SECRETS, "a", "one");
+    assert_eq!(watching.wakes().await, [""; 0]);
+    watching.edits.lead();
+    assert_eq!(watching.wakes().await, ["one"]);
+}
+
+/// A pass goes on with what it has written.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_a_pass_has_made_wakes_no_cluster() {
+    const CLONE: &str = "/api/v1/namespaces/team-a/secrets/one-antrea-package";
+    let world = World::new();
+    world.management.remove(BOOTSTRAP);
+    world
+        .management
+        .put("/api/v1/namespaces/tkg-system/secrets/antrea-values", values(3));
+    let leader = world.leader().await;
+    let edits = leader.edits.clone();
+    edits.lead();
+    let take = |secret: &str| {
+        let made: PartialObjectMeta<DynamicObject> =
+            serde_json::from_value(world.management.get(secret).unwrap()).unwrap();
+        edits.note(|edits, now| edits.took(&Watched::Secrets(None), &Brought::Touched(&made), now));
+        let woken = lock(&edits.0.edits).next(now() + SECOND).woken;
+        woken.len()
+    };
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(take(CLONE), 0);
+    world.management.edit(CLONE, |secret| secret["data"] = json!({}));
+    assert_eq!(take(CLONE), 1, "a user has edited it");
+}
