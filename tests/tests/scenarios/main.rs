@@ -9,6 +9,7 @@ mod common;
 mod configured;
 mod create;
 mod created_again;
+mod day2_values;
 mod deaths;
 mod deletion;
 mod drift;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         provided::from_template(),
         provided::preconfigured(),
         provided::embedded(),
+        day2_values::scenario(),
         minor_upgrade::scenario(),
         broken_package::scenario(),
         removed_api::scenario(),

@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 
 use crate::common::given;
 
-const GROUP: &str = "fleet.test";
-const KIND: &str = "FleetConfig";
+pub(crate) const GROUP: &str = "fleet.test";
+pub(crate) const KIND: &str = "FleetConfig";
 const NAME: &str = "one-fleet-package";
 const TEMPLATE: &str = "tkg.tanzu.vmware.com/template-config";
 
@@ -35,10 +35,7 @@ pub(crate) fn scenario() -> Scenario {
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let client = scene.client();
-    let definition = definition::open(GROUP, KIND, "v1", &json!({"status": {}}));
-    apply::apply_crds(&client, &[definition]).await?;
-    scene.apply(&[reader_role()]).await?;
+    define(&scene).await?;
     let (old, new) = (
         release(&scene, VERSIONS[1], "1.0.0")?,
         release(&scene, VERSIONS[2], "2.0.0")?,
@@ -46,7 +43,7 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&old).await?;
     scene.publish(&new).await?;
 
-    let controller = start(&client);
+    let controller = start(&scene);
     let cluster = scene.cluster("one").at(&old).create().await?;
     cluster.packages_proven(&old, 0, PATIENCE).await?;
     cluster.is_available(PATIENCE).await?;
@@ -58,9 +55,10 @@ async fn run(scene: Scene) -> Result<()> {
     );
 
     drop(controller);
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), scene.namespace(), &resource());
     let edit = Patch::Merge(json!({"spec": {"ships": 3}}));
-    api.patch(NAME, &PatchParams::default(), &edit).await?;
+    configs(&scene)
+        .patch(NAME, &PatchParams::default(), &edit)
+        .await?;
     let before = cluster.upgrade(&new).await?;
     cluster.says("ValuesNotReady", PATIENCE).await?;
     cluster
@@ -68,7 +66,7 @@ async fn run(scene: Scene) -> Result<()> {
         .await?;
     cluster.control_plane_is_untouched(before).await?;
 
-    let _controller = start(&client);
+    let _controller = start(&scene);
     let proven = cluster.packages_proven(&new, before, PATIENCE).await?;
     let written = cluster
         .control_plane_written(new.kubernetes(), before, PATIENCE)
@@ -96,7 +94,7 @@ fn release(scene: &Scene, kubernetes: &str, version: &str) -> Result<Release> {
 }
 
 /// The object that the template names, of which each Cluster gets a copy.
-fn fleets(ships: u32) -> Values {
+pub(crate) fn fleets(ships: u32) -> Values {
     Values::Provider(Provider {
         group: GROUP,
         version: "v1",
@@ -105,20 +103,31 @@ fn fleets(ships: u32) -> Values {
     })
 }
 
+/// The kind, and what lets Sluice read it.
+pub(crate) async fn define(scene: &Scene) -> Result<()> {
+    let definition = definition::open(GROUP, KIND, "v1", &json!({"status": {}}));
+    apply::apply_crds(&scene.client(), &[definition]).await?;
+    scene.apply(&[reader_role()]).await
+}
+
 fn resource() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", KIND))
 }
 
+/// The objects of the kind that a scenario has.
+pub(crate) fn configs(scene: &Scene) -> Api<DynamicObject> {
+    Api::namespaced_with(scene.client(), scene.namespace(), &resource())
+}
+
 /// The controller of the kind, all of it; it ends when the set is dropped.
-fn start(client: &Client) -> JoinSet<()> {
-    let configs = Api::<DynamicObject>::all_with(client.clone(), &resource());
+pub(crate) fn start(scene: &Scene) -> JoinSet<()> {
     let mut running = JoinSet::new();
     running.spawn(
-        Controller::new_with(configs, watcher::Config::default(), resource())
+        Controller::new_with(configs(scene), watcher::Config::default(), resource())
             .run(
                 reconcile,
                 |_, _, _| Action::requeue(Duration::from_millis(200)),
-                Arc::new(client.clone()),
+                Arc::new(scene.client()),
             )
             .for_each(|_| std::future::ready(())),
     );
