@@ -76,15 +76,14 @@ impl Kinds {
     }
 }
 
-/// The kinds of other projects that packages take values from. What is in the core group belongs to the API server itself.
+/// The kinds of other projects that packages take values from.
 fn third_party(spec: &ClusterBootstrapSpec) -> BTreeSet<GroupKind> {
     let named = packages(spec).into_iter().filter_map(|(_, package)| {
         let by = package.values_from.as_ref()?.provider_ref.as_ref()?;
-        let group = by.api_group.clone().filter(|group| !group.is_empty())?;
-        Some((group, by.kind.clone()))
+        Some((by.api_group.clone()?, by.kind.clone()))
     });
     named
-        .filter(|named| !OURS.contains(named))
+        .filter(|named| !OURS.contains(named) && providers::provides_values(&named.0, &named.1))
         .map(|(group, kind)| GroupKind { group, kind })
         .collect()
 }
