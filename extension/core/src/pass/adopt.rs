@@ -48,8 +48,8 @@ struct Adoption {
 
 /// Gives what `bootstrap` takes values from its owner and its labels, where it lacks them.
 ///
-/// `refusal` is what keeps `bootstrap` itself from having its owner. Returns what keeps values from being computed at all. What is only lost for the next edit, or for the deletion of the Cluster, is an
-/// event.
+/// `refusal` is what keeps `bootstrap` itself from having its owner. Returns what keeps values from being computed at all. What is only
+/// lost for the next edit, or for the deletion of the Cluster, is an event.
 pub(super) fn adopt(
     known: &Known<'_>,
     effects: &mut Effects,
