@@ -198,7 +198,8 @@ impl Edits {
                     }
                     Err(error) => {
                         let failure = failure(error);
-                        if failure.refusal().is_none() {
+                        // Of these its end says more.
+                        if !matches!(failure.refusal(), Some(400 | 403..=406)) {
                             warn!(%watched, %error, "Watching edits");
                         }
                         *lock(&code) = failure.refusal();

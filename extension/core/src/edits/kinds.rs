@@ -45,6 +45,11 @@ impl Kinds {
         };
     }
 
+    /// Whether there is a Cluster of this name that is managed if it has a ClusterBootstrap.
+    pub(super) fn has_cluster(&self, cluster: &ClusterRef) -> bool {
+        self.managed.contains(&self.hashes.hash_one(cluster))
+    }
+
     pub(super) fn bootstrap(&mut self, bootstrap: &ClusterBootstrap, is_there: bool) {
         let (cluster, kinds) = (ClusterRef::of(bootstrap), third_party(&bootstrap.spec));
         let kinds = Some(kinds).filter(|kinds| is_there && !kinds.is_empty());

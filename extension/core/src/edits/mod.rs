@@ -143,10 +143,12 @@ impl Edits {
         let watch = self.watches.get_mut(watched)?;
         match watch.versions.take(brought) {
             Taken::Nothing => None,
-            Taken::Edited(edit) => {
+            // A label can name any Cluster. One that is made later reads its values in its first pass.
+            Taken::Edited(edit) if self.kinds.has_cluster(&edit.cluster) => {
                 self.wakes.edited(edit, now);
                 None
             }
+            Taken::Edited(_) => None,
             Taken::Gone(gone) => Some(gone),
         }
     }

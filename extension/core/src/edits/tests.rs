@@ -39,6 +39,15 @@ fn secret(name: &str, cluster: &str, version: u32) -> ConfigMap {
     }
 }
 
+/// Of a management cluster with three Clusters.
+fn edits() -> Edits {
+    let mut edits = Edits::default();
+    for name in ["one", "two", "three"] {
+        edits.cluster(&cluster(name), true);
+    }
+    edits
+}
+
 /// A leader that has listed Secrets.
 struct Leader {
     edits: Edits,
@@ -54,7 +63,7 @@ impl Leader {
 
     fn standby(secrets: &[ConfigMap]) -> Self {
         let mut leader = Self {
-            edits: Edits::default(),
+            edits: edits(),
             now: Instant::now(),
         };
         leader.lists(secrets);
@@ -175,7 +184,7 @@ fn a_list_that_breaks_off_says_nothing_of_what_it_has_not_brought() {
 #[test]
 fn what_is_edited_during_the_first_list_is_an_edit() {
     let mut leader = Leader::new(&[]);
-    leader.edits = Edits::default();
+    leader.edits = edits();
     leader.edits.lead();
     leader.takes(&Brought::List);
     leader.takes(&Brought::Listed(&secret("a", "one", 1)));
@@ -275,11 +284,23 @@ fn a_user_who_edits_one_thing_after_the_other_waits_for_nothing() {
 fn edits_of_many_clusters_wake_a_hundred_in_a_second() {
     let mut leader = Leader::new(&[]);
     for number in 0..500 {
+        leader.edits.cluster(&cluster(&format!("c{number}")), true);
         leader.touches(&secret(&number.to_string(), &format!("c{number}"), 1));
     }
     let first = leader.wakes_within(Duration::from_secs(1)).len();
     assert!((90..=110).contains(&first), "{first}");
     assert_eq!(first + leader.wakes_within(Duration::from_secs(5)).len(), 500);
+}
+
+/// A tenant may label any number of objects with any names.
+#[test]
+fn labels_that_name_no_cluster_keep_none_waiting() {
+    let mut leader = Leader::new(&[secret("a", "one", 1)]);
+    for number in 0..10_000 {
+        leader.touches(&secret(&number.to_string(), &format!("c{number}"), 1));
+    }
+    leader.touches(&secret("a", "one", 2));
+    assert_eq!(leader.wakes(), ["one"]);
 }
 
 /// The one that led has seen nothing of it, or has not acted.
@@ -347,7 +368,8 @@ fn watched(edits: &mut Edits, now: Instant) -> Vec<String> {
 #[case::of_another_project("fleet.test", "FleetConfig", &["FleetConfig"])]
 #[case::of_the_core_group("", "Secret", &[])]
 #[case::of_ours("cni.tanzu.vmware.com", "AntreaConfig", &[])]
-#[case::another_one_of_our_group("cni.tanzu.vmware.com", "OtherConfig", &["OtherConfig"])]
+#[case::another_one_of_our_group("cni.tanzu.vmware.com", "OtherConfig", &[])]
+#[case::of_cluster_api("cluster.x-k8s.io", "Cluster", &[])]
 fn kinds_of_other_projects_are_watched(#[case] group: &str, #[case] kind: &str, #[case] expected: &[&str]) {
     let mut edits = Edits::default();
     edits.cluster(&cluster("one"), true);

@@ -67,7 +67,7 @@ pub(super) fn adopt(
         .iter()
         .map(|(role, package)| adoption(known, *role, package));
     let mut adoptions: Vec<Adoption> = Vec::new();
-    let each: Vec<Vec<Adoption>> = together(each)?.into_iter().collect::<Step<_>>()?;
+    let each: Vec<Option<Adoption>> = together(each)?.into_iter().collect::<Step<_>>()?;
     for adoption in each.into_iter().flatten() {
         if adoptions.iter().all(|other| other.key != adoption.key) {
             adoptions.push(adoption);
@@ -95,34 +95,34 @@ pub(super) fn adopt(
 }
 
 /// What the object lacks that `package` takes its values from; nothing where it cannot be read, which its values are waited for with.
-fn adoption(known: &Known<'_>, role: Role, package: &ClusterBootstrapPackage) -> Step<Vec<Adoption>> {
+fn adoption(known: &Known<'_>, role: Role, package: &ClusterBootstrapPackage) -> Step<Option<Adoption>> {
     let Some(from) = &package.values_from else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     let namespace = &known.facts.owner.namespace;
     match (Provided::of(namespace, role, package), &from.secret_ref) {
         (Some(asked), None) => match provider::find(known, &asked, Sight::First) {
             Ok(found) => of_provider(known, &asked, found),
-            Err(stop) => stop.held().map(|_| Vec::new()),
+            Err(stop) => stop.held().map(|_| None),
         },
-        (None, Some(secret)) => Ok(of_secret(known, secret, &package.ref_name)?.into_iter().collect()),
-        _ => Ok(Vec::new()),
+        (None, Some(secret)) => of_secret(known, secret, &package.ref_name),
+        _ => Ok(None),
     }
 }
 
-fn of_provider(known: &Known<'_>, asked: &Provided<'_>, found: Found) -> Step<Vec<Adoption>> {
+fn of_provider(known: &Known<'_>, asked: &Provided<'_>, found: Found) -> Step<Option<Adoption>> {
     let Found { key, object } = found;
     let cluster = &known.facts.owner;
     let owners = Owners::of(known, object.owner_references())?;
     let is_shared = owners.another().is_some();
     // Its values are those of the other Cluster.
     if is_shared && asked.is_ours() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let owners = owners.with_cluster(cluster);
     // What gets an owner that is gone is collected.
     if owners.is_some() && !is_current(known)? {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let labels = if asked.is_ours() {
         build::back_references(cluster, asked.package)
@@ -130,19 +130,13 @@ fn of_provider(known: &Known<'_>, asked: &Provided<'_>, found: Found) -> Step<Ve
         labels(known, &object.metadata, asked.package)?
     };
     let is_needed = (asked.is_ours() && owners.is_some()) || !asked.is_labelled(&object);
-    // Another controller may write it again without a change of the object.
-    let secret = match asked.secret(&object) {
-        Ok(secret) if !asked.is_ours() => of_secret(known, secret, asked.package)?,
-        _ => None,
-    };
-    let provider = Adoption {
+    Ok(Some(Adoption {
         patch: patch(&object.metadata, labels, owners),
         package: asked.package.to_owned(),
         is_needed,
         outdated: outdated(known, asked, &key, &object)?,
         key,
-    };
-    Ok([provider].into_iter().chain(secret).collect())
+    }))
 }
 
 /// The configuration, where its Secret holds values that it has not computed for this Cluster. No watch of it shows that.

@@ -5,7 +5,7 @@ use kube::Resource as _;
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use super::{Key, Known, Server, Sight, Step, stop::together};
-use crate::build;
+use crate::{build, names::is_object_name};
 
 /// So many owners of an object are looked up.
 const MOST: usize = 16;
@@ -90,6 +90,9 @@ fn whose(known: &Known<'_>, by: &OwnerReference) -> Step<Whose> {
         Some(Kind::ClusterBootstrap) => key(Key::of::<ClusterBootstrap>),
         None => return Ok(Whose::Unknown),
     };
+    if !is_object_name(&by.name) {
+        return Ok(Whose::Unknown);
+    }
     if present(known, by) == Some(&by.uid) {
         return Ok(Whose::This);
     }
@@ -127,6 +130,9 @@ pub(super) fn is_there(known: &Known<'_>, cluster: &str) -> Step<bool> {
     let owner = &known.facts.owner;
     if cluster == owner.name {
         return Ok(true);
+    }
+    if !is_object_name(cluster) {
+        return Ok(false);
     }
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), cluster);
     Ok(known.object(key, Sight::First)?.is_some())

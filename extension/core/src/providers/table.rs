@@ -38,9 +38,11 @@ pub fn provides_values(group: &str, kind: &str) -> bool {
     let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
     let is_theirs = [
         "k8s.io",
+        "x-k8s.io",
         "k14s.io",
         "carvel.dev",
         "tanzu.vmware.com",
+        "nsx.vmware.com",
         "sluice.dev",
     ];
     let is_of_others = group.contains('.') && !is_theirs.into_iter().any(within);
@@ -68,6 +70,7 @@ mod tests {
     #[case::a_deployment("apps", "Deployment", false)]
     #[case::a_cluster("cluster.x-k8s.io", "Cluster", false)]
     #[case::a_control_plane("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", false)]
+    #[case::an_account("nsx.vmware.com", "NSXServiceAccount", false)]
     #[case::a_role("rbac.authorization.k8s.io", "ClusterRole", false)]
     #[case::a_package_install("packaging.carvel.dev", "PackageInstall", false)]
     #[case::a_package("data.packaging.carvel.dev", "Package", false)]
