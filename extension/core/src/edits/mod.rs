@@ -100,7 +100,7 @@ impl Edits {
         }
     }
 
-    /// This process leads from now on. Who edited something a moment ago may have been seen by no leader.
+    /// This process leads from now on. What was edited a moment ago may have been seen by no leader.
     pub fn lead(&mut self) {
         self.wakes.lead();
     }

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::step::{Object, Server, Verb, Write};
 
-/// What the watch will show of an object that was written: its UID and, unless it was deleted, its resourceVersion. None where somebody
-/// else may have edited the object since it was read.
+/// What the watch will show of an object that was written: its UID and, unless it was deleted, its resourceVersion. None where another
+/// client may have edited the object since it was read.
 #[must_use]
 pub fn own_write(write: &Write, written: &Object) -> Option<ObjectMeta> {
     if write.key.server != Server::Management {

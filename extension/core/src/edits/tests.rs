@@ -247,7 +247,7 @@ fn an_edit_beside_what_this_process_has_written_wakes_its_cluster() {
     assert_eq!(
         leader.wakes_within(Duration::from_secs(1)),
         ["one"],
-        "somebody may have edited it before"
+        "another client may have edited it before"
     );
 }
 
@@ -303,9 +303,9 @@ fn labels_that_name_no_cluster_keep_none_waiting() {
     assert_eq!(leader.wakes(), ["one"]);
 }
 
-/// The one that led has seen nothing of it, or has not acted.
+/// The leader before it may have ended without acting on it.
 #[test]
-fn who_leads_next_wakes_for_what_was_edited_a_moment_ago() {
+fn the_next_leader_wakes_for_what_was_edited_a_moment_ago() {
     let mut standby = Leader::standby(&[secret("a", "one", 1)]);
     standby.touches(&secret("b", "two", 1));
     assert_eq!(standby.wakes_within(Duration::from_mins(5)), [""; 0]);
