@@ -142,13 +142,12 @@ impl Edits {
     ) -> Option<Gone> {
         let watch = self.watches.get_mut(watched)?;
         match watch.versions.take(brought) {
-            Taken::Nothing => None,
             // A label can name any Cluster. One that is made later reads its values in its first pass.
             Taken::Edited(edit) if self.kinds.has_cluster(&edit.cluster) => {
                 self.wakes.edited(edit, now);
                 None
             }
-            Taken::Edited(_) => None,
+            Taken::Edited(_) | Taken::Nothing => None,
             Taken::Gone(gone) => Some(gone),
         }
     }

@@ -73,10 +73,10 @@ pub(super) fn adopt(
             adoptions.push(adoption);
         }
     }
-    let (mut held, mut refused) = (None, refusal);
+    let (mut missed, mut refused) = (None, refusal);
     in_order(adoptions.iter().map(|adoption| match adoption.write(known) {
         Err(Stop::Held(hold)) if adoption.is_needed => {
-            held.get_or_insert(hold);
+            missed.get_or_insert(hold);
             Ok(())
         }
         Err(Stop::Held(hold)) => {
@@ -91,7 +91,7 @@ pub(super) fn adopt(
     if effects.memory.is_new_refusal(refused.as_ref()) {
         effects.events.extend(refused.map(Event::Held));
     }
-    Ok(held)
+    Ok(missed)
 }
 
 /// What the object lacks that `package` takes its values from; nothing where it cannot be read, which its values are waited for with.

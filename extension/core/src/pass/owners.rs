@@ -29,7 +29,7 @@ pub(super) struct Owners(Vec<(OwnerReference, Whose)>);
 impl Owners {
     /// Those that `owners` name. Of one that this Cluster owns nothing is read.
     pub(super) fn of(known: &Known<'_>, owners: &[OwnerReference]) -> Step<Self> {
-        let own = |by: &OwnerReference| present(known, by).filter(|uid| *uid == by.uid).is_some();
+        let own = |by: &OwnerReference| present(known, by).is_some_and(|uid| uid == by.uid);
         let is_this = owners.iter().any(own);
         let whose = together(owners.iter().enumerate().map(|(count, by)| match is_this {
             true if own(by) => Ok(Whose::This),

@@ -373,7 +373,7 @@ async fn another_pass_writes_none_of_it_again() {
     world.management.put(VALUES, values(1));
     world.pass().await;
     world.management.edit(CLONE, |config| {
-        config["status"] = json!({"secretRef": "antrea-values"})
+        config["status"] = json!({"secretRef": "antrea-values"});
     });
     world.pass().await;
     let written = |world: &World| {
