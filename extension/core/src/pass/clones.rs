@@ -212,22 +212,31 @@ fn found<'a>(known: &Known<'_>, key: &Key, package: &str, found: Option<&'a Valu
     if let Some(by) = owners.another() {
         return Err(of_another(key, package, by).into());
     }
+    Ok(match left_behind(key, found, &owners)? {
+        Some(uid) => Found::Earlier(uid),
+        None => Found::Kept(found),
+    })
+}
+
+/// The UID of what an earlier Cluster has left behind under the name of `key`; `None` where `found` is no such object.
+///
+/// # Errors
+/// That it is on its way out is a [`Hold`].
+fn left_behind(key: &Key, found: &Value, owners: &Owners) -> Result<Option<String>, Hold> {
     if !owners.is_left_behind() {
-        return Ok(Found::Kept(found));
+        return Ok(None);
     }
     let metadata = &found["metadata"];
     match metadata["uid"].as_str() {
-        Some(uid) if metadata["deletionTimestamp"].is_null() => Ok(Found::Earlier(uid.to_owned())),
-        _ => Err(leaving(key).into()),
+        Some(uid) if metadata["deletionTimestamp"].is_null() => Ok(Some(uid.to_owned())),
+        _ => {
+            let message = format!(
+                "{key} of an earlier Cluster of the name is being deleted, and has finalizers; if it lasts, look for what should remove \
+                 them"
+            );
+            Err(Hold::new(GateReason::ValuesNotFound, message))
+        }
     }
-}
-
-/// What an earlier Cluster has left behind is on its way out.
-fn leaving(key: &Key) -> Hold {
-    let message = format!(
-        "{key} of an earlier Cluster of the name is being deleted, and has finalizers; if it lasts, look for what should remove them"
-    );
-    Hold::new(GateReason::ValuesNotFound, message)
 }
 
 /// The owners that an object names.

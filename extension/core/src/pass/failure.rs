@@ -1,6 +1,9 @@
 //! What the answers of API servers come to that are none, or that refuse.
 
-use super::{Known, provider::missing_rule};
+use super::{
+    Known,
+    provider::{COPYING, missing_rule},
+};
 use crate::{
     build::Owner,
     hold::{GateReason, Hold},
@@ -90,8 +93,7 @@ pub(super) fn object_refused_with(key: &Key, package: &str, failure: &Failure) -
     // As an authorizer says it; quotas and admission answer with 403 as well.
     let is_unauthorized = failure.code == Some(403) && failure.message.contains(" cannot ");
     let rule = if is_unauthorized && !key.resource.group.is_empty() {
-        let verbs = "get, list, watch, create, patch and delete";
-        format!("; {}", missing_rule(verbs, &key.resource))
+        format!("; {}", missing_rule(COPYING, &key.resource))
     } else {
         String::new()
     };

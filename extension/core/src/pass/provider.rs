@@ -16,6 +16,9 @@ use crate::{
     providers::{own_resource, provides_values},
 };
 
+/// What Sluice does to a kind of which it makes copies.
+pub(super) const COPYING: &str = "get, list, watch, create, patch and delete";
+
 /// What Sluice does to a kind that provides values.
 const VERBS: &str = "get, list, watch and patch";
 

@@ -6,10 +6,10 @@ use sluice_crds::run::TypedLocalObjectReference;
 use super::{
     super::{
         Server,
-        provider::{Missing, resource},
+        provider::{COPYING as VERBS, Missing, resource},
         stop::needs_of,
     },
-    Change, Found, Key, Known, Owners, Sight, Step, What, found, leaving, owner_references,
+    Change, Found, Key, Known, Owners, Sight, Step, What, found, left_behind, owner_references,
 };
 use crate::{
     bootstrap::{EmbeddedReference, embedded_references},
@@ -18,9 +18,6 @@ use crate::{
     names,
     step::stop::together,
 };
-
-/// What Sluice has to be allowed to do to a kind that it copies.
-const VERBS: &str = "get, list, watch, create, patch and delete";
 
 /// Whether the object of this name in the namespace of the Cluster is there, and all that it refers to.
 pub(super) fn is_whole(known: &Known<'_>, (group, kind): (&str, &str), name: &str) -> Step<bool> {
@@ -166,15 +163,10 @@ fn embedded(
         None => make(None),
         Some(found) => {
             let owners = Owners::of(known, &owner_references(found))?;
-            let uid = found["metadata"]["uid"].as_str();
-            let is_going = !found["metadata"]["deletionTimestamp"].is_null();
-            if owners.is_left_behind() && is_going {
-                return Err(leaving(&own).into());
-            }
-            if owners.is_left_behind() {
-                make(uid.map(str::to_owned))
+            if let Some(uid) = left_behind(&own, found, &owners)? {
+                make(Some(uid))
             } else {
-                let version = &found["metadata"]["resourceVersion"];
+                let (uid, version) = (&found["metadata"]["uid"], &found["metadata"]["resourceVersion"]);
                 let patch = |owners| json!({"metadata": {"uid": uid, "resourceVersion": version, "ownerReferences": owners}});
                 Ok(owners.with_cluster(owner).map(patch).map(What::Own))
             }
