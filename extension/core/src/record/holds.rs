@@ -109,12 +109,24 @@ pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option
         .filter(|judgement| phases.contains(&judgement.phase))
         .collect();
     failed(concerned.iter().map(|judgement| &judgement.record)).or_else(|| {
-        let waiting = concerned.into_iter().find(|judgement| !judgement.ready())?;
-        Some(Hold::new(
-            GateReason::PackagesNotReady,
-            format!("waiting for {}", named(&waiting.record)),
-        ))
+        let waiting = concerned.iter().find(|judgement| !judgement.ready())?;
+        let with_it = concerned.iter().filter(|one| one.judged_on == waiting.judged_on);
+        let message = waits_for(with_it.map(|one| &one.record));
+        Some(Hold::new(GateReason::PackagesNotReady, message))
     })
+}
+
+/// All packages that are deployed together, the ready ones as well: the text stays the same until the last of them is ready. Each change of
+/// it costs Cluster API a write and a reconcile, and has it ask a second later. See docs/decisions/0022.
+fn waits_for<'a>(packages: impl Iterator<Item = &'a PackageRecord>) -> String {
+    const NAMED: usize = 12;
+    let mut names: Vec<String> = packages.map(named).collect();
+    let more = if names.len() > NAMED { " and more" } else { "" };
+    names.truncate(NAMED);
+    match names.as_slice() {
+        [one] => format!("waiting for {one}"),
+        several => format!("waiting for all of {}{more}", several.join(", ")),
+    }
 }
 
 fn unknown() -> Hold {
