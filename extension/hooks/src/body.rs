@@ -16,18 +16,17 @@ pub(crate) const MAX_BODY: usize = 20 * 1024 * 1024;
 /// Under the 3 s that are advertised, so that a caller gets an answer instead of a timeout.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Up to here a body is a small one. A usual one has 3 to 15 KB and hardly one over 100, so it never waits for the large ones of
-/// others.
+/// Up to here a body is a small one. A usual one has 3 to 15 KB and hardly one over 100, so it never lacks the memory that large ones of
+/// others take.
 const SMALL: usize = 128 * 1024;
 
 /// What small bodies may take together.
-const SMALL_KIB: usize = 8 * 1024;
+const SMALL_KIB: usize = 16 * 1024;
 
-/// What small bodies of one peer may take together: a quarter, and with it more bodies of 100 KB at once than Cluster API sends by
-/// default. More wait until these are answered.
-const SMALL_KIB_OF_PEER: usize = 2 * 1024;
+/// What small bodies of one peer may take together: a half, and with it more bodies of 100 KB at once than Cluster API has workers.
+const SMALL_KIB_OF_PEER: usize = SMALL_KIB / 2;
 
-/// What large bodies may take together, whole. Both make the 32 MiB that requests may take in all.
+/// What large bodies may take together, whole. Both make the 40 MiB that requests may take in all.
 const LARGE_KIB: usize = 24 * 1024;
 
 /// What large bodies of one peer may take together: as much as the largest one.
@@ -89,10 +88,11 @@ impl Parts {
         }
     }
 
-    async fn take(&self, large: bool, kib: usize) -> Result<SemaphorePermit<'_>, Unread> {
+    /// Does not wait: bodies that wait for memory, and are not read meanwhile, would keep others of their connection from arriving.
+    fn take(&self, large: bool, kib: usize) -> Result<SemaphorePermit<'_>, Unread> {
         let part = if large { &self.large } else { &self.small };
         let permits = u32::try_from(kib).unwrap_or(u32::MAX);
-        part.acquire_many(permits).await.map_err(|_| Unread::Late)
+        part.try_acquire_many(permits).map_err(|_| Unread::Busy)
     }
 }
 
@@ -111,12 +111,12 @@ struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    async fn reach(&mut self, bytes: usize, of: &'a Parts, large: bool) -> Result<(), Unread> {
+    fn reach(&mut self, bytes: usize, of: &'a Parts, large: bool) -> Result<(), Unread> {
         let more = bytes.div_ceil(1024).saturating_sub(self.kib);
         if more == 0 {
             return Ok(());
         }
-        let permit = of.take(large, more).await?;
+        let permit = of.take(large, more)?;
         self.kib += more;
         match &mut self.permit {
             Some(taken) => taken.merge(permit),
@@ -135,11 +135,11 @@ struct Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    /// Waits until there is room for a body of `total` bytes so far that will have `announced` ones. One that turns out to be large
-    /// gives back what it had as a small one.
+    /// Takes the memory of a body of `total` bytes so far that will have `announced` ones. One that turns out to be large gives back
+    /// what it had as a small one.
     ///
-    /// The peer's part is taken whole: bodies that have a part of it each, and wait for the rest of it, would wait for one another.
-    async fn cover(&mut self, total: usize, announced: usize, budgets: Budgets<'a>) -> Result<(), Unread> {
+    /// The peer's part is taken whole, so that it is refused before much of it has come.
+    fn cover(&mut self, total: usize, announced: usize, budgets: Budgets<'a>) -> Result<(), Unread> {
         let whole = total.max(announced);
         if whole > SMALL && !self.large {
             *self = Self {
@@ -147,10 +147,8 @@ impl<'a> Share<'a> {
                 ..Self::default()
             };
         }
-        self.of_peer
-            .reach(whole, &budgets.peer.bodies, self.large)
-            .await?;
-        self.of_all.reach(total, &budgets.all.0, self.large).await
+        self.of_peer.reach(whole, &budgets.peer.bodies, self.large)?;
+        self.of_all.reach(total, &budgets.all.0, self.large)
     }
 }
 
@@ -159,6 +157,8 @@ impl<'a> Share<'a> {
 pub(crate) enum Unread {
     TooLarge,
     Late,
+    /// Other bodies have all the memory.
+    Busy,
     Broken(String),
 }
 
@@ -173,14 +173,17 @@ pub(crate) async fn with_body<T>(
     let mut share = Share::default();
     let until = Instant::now() + DEADLINE;
     let read = timeout_at(until, read(&mut body, Budgets { all, peer }, &mut share)).await;
-    if matches!(read, Ok(Err(Unread::TooLarge))) {
-        // A peer that is still sending hears of a closed connection before it hears the answer.
-        drop(share);
-        let _ = timeout_at(until, discard(&mut body)).await;
-        return Err(Unread::TooLarge);
+    match read {
+        Ok(Ok(bytes)) => Ok(answer(&bytes)),
+        Ok(Err(unread @ (Unread::TooLarge | Unread::Busy))) => {
+            // A peer that is still sending hears of a closed connection before it hears the answer.
+            drop(share);
+            let _ = timeout_at(until, discard(&mut body)).await;
+            Err(unread)
+        }
+        Ok(Err(unread)) => Err(unread),
+        Err(_) => Err(Unread::Late),
     }
-    let bytes = read.map_err(|_| Unread::Late)??;
-    Ok(answer(&bytes))
 }
 
 /// Reads what follows, as much again as is taken of a good request.
@@ -210,7 +213,7 @@ async fn read<'a>(body: &mut Body, budgets: Budgets<'a>, share: &mut Share<'a>) 
         if total > MAX_BODY {
             return Err(Unread::TooLarge);
         }
-        share.cover(total, announced, budgets).await?;
+        share.cover(total, announced, budgets)?;
         // A usual body comes in one piece, and is not copied.
         if first.is_empty() {
             first = data;
@@ -249,8 +252,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bodies_of_many_peers_wait_for_the_memory_of_all() {
-        for (large, bytes, fit) in [(true, 8 << 20, 3), (false, 64 << 10, 128)] {
+    async fn bodies_of_many_peers_share_the_memory_of_all() {
+        for (large, bytes, fit) in [(true, 8 << 20, 3), (false, 64 << 10, 256)] {
             let all = Budget::default();
             let mut unfinished = JoinSet::new();
             for _ in 0..fit {
@@ -260,18 +263,27 @@ mod tests {
             sleep(DEADLINE / 2).await;
             let began = Instant::now();
             let other = if large { 64 << 10 } else { 8 << 20 };
-            assert_eq!(length(body(other, true), &all).await, Ok(other));
             assert_eq!(
-                began.elapsed(),
-                Duration::ZERO,
+                length(body(other, true), &all).await,
+                Ok(other),
                 "bodies of the other size have their own"
             );
-
-            assert_eq!(length(body(bytes, true), &all).await, Ok(bytes));
-            assert_eq!(began.elapsed(), DEADLINE / 2, "when the first ones are given up");
+            assert_eq!(length(body(bytes, true), &all).await, Err(Unread::Busy));
+            assert_eq!(began.elapsed(), Duration::ZERO, "nothing is waited for");
+            assert_eq!(length(body(bytes, false), &all).await, Err(Unread::Busy));
+            assert_eq!(
+                began.elapsed(),
+                DEADLINE,
+                "what follows is read first, for as long as a body may take"
+            );
             while let Some(given_up) = unfinished.join_next().await {
                 assert_eq!(given_up.unwrap(), Err(Unread::Late));
             }
+            assert_eq!(
+                length(body(bytes, true), &all).await,
+                Ok(bytes),
+                "the memory was given back"
+            );
         }
     }
 

@@ -88,6 +88,8 @@ pub enum Outcome {
     NotFound,
     /// Held, because the body did not arrive in time.
     Late,
+    /// Held, because other requests had all the memory for bodies.
+    Busy,
     /// Held, because the answer could not be computed; a defect.
     Panicked,
 }
@@ -104,6 +106,7 @@ impl Outcome {
             Self::WrongMethod => "WrongMethod",
             Self::NotFound => "NotFound",
             Self::Late => "Late",
+            Self::Busy => "Busy",
             Self::Panicked => "Panicked",
         }
     }

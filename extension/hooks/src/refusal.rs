@@ -15,6 +15,7 @@ pub(crate) enum Refusal {
     WrongMethod,
     NotFound,
     Late,
+    Busy,
     Panicked,
 }
 
@@ -26,6 +27,7 @@ impl Refusal {
             Self::WrongMethod => Outcome::WrongMethod,
             Self::NotFound => Outcome::NotFound,
             Self::Late => Outcome::Late,
+            Self::Busy => Outcome::Busy,
             Self::Panicked => Outcome::Panicked,
         }
     }
@@ -45,6 +47,7 @@ impl Refusal {
             Self::WrongMethod => "hooks are called with POST",
             Self::NotFound => "no such hook or handler",
             Self::Late => "RequestLate: the request did not arrive in time",
+            Self::Busy => "RequestsTooMany: other requests have all the memory for request bodies",
             Self::Panicked => "InternalError: the answer could not be computed, see the log",
         };
         message.to_owned()
@@ -56,9 +59,13 @@ impl Refusal {
             (Self::TooLarge, _) => Reply::refused(StatusCode::PAYLOAD_TOO_LARGE, endpoint, &message),
             (Self::WrongMethod, _) => Reply::refused(StatusCode::METHOD_NOT_ALLOWED, endpoint, &message),
             (Self::NotFound, _) => Reply::refused(StatusCode::NOT_FOUND, endpoint, &message),
+            // A moment later there is memory again.
+            (Self::Busy, Endpoint::Hook(hook)) => Reply::hold(hook, 1, &message),
             // This time there is no answer. A hook is held; discovery has no such answer and is asked again after a failure.
             (Self::Late | Self::Panicked, Endpoint::Hook(hook)) => Reply::try_again(hook, &message),
-            (Self::NotUnderstood(_) | Self::Late | Self::Panicked, _) => Reply::failure(endpoint, &message),
+            (Self::NotUnderstood(_) | Self::Late | Self::Busy | Self::Panicked, _) => {
+                Reply::failure(endpoint, &message)
+            }
         }
     }
 }
@@ -68,6 +75,7 @@ impl From<Unread> for Refusal {
         match unread {
             Unread::TooLarge => Self::TooLarge,
             Unread::Late => Self::Late,
+            Unread::Busy => Self::Busy,
             Unread::Broken(reason) => Self::NotUnderstood(RequestError::Malformed(reason)),
         }
     }

@@ -119,9 +119,6 @@ pub struct Limits {
     /// are closed at once. Callers behind one gateway share an address; Cluster API itself needs one connection, and a few with
     /// HTTP/1.1.
     pub connections: usize,
-    /// HTTP/2 connections that may send 1 MiB before any of it is read. All others may send 64 KiB. One address has at most as many of
-    /// them as it leaves to others.
-    pub wide_connections: usize,
 }
 
 impl Default for Limits {
@@ -133,7 +130,6 @@ impl Default for Limits {
             age: Duration::from_mins(5),
             drain: Duration::from_secs(10),
             connections: 1024,
-            wide_connections: 32,
         }
     }
 }

@@ -32,33 +32,12 @@ use super::metrics::Metrics;
 use super::shares::Share;
 use super::{Limits, tls};
 
-/// What an HTTP/2 connection may send before any of it is read. Nothing else limits what is received of bodies that wait for memory.
-///
-/// All streams together do not fill the connection: bodies that wait for memory, and are not read, would keep those from arriving that
-/// have it, until all are late.
-struct Windows {
-    connection: u32,
-    /// Requests at once.
-    streams: u32,
-}
+/// Requests of one HTTP/2 connection at once: as many as Go sends before it knows how many it may. Cluster API has 50 workers by default.
+const STREAMS: u32 = 100;
 
-impl Windows {
-    const fn stream(&self) -> u32 {
-        self.connection / self.streams
-    }
-}
-
-/// As many requests as Go sends before it knows how many it may; Cluster API has 50 workers by default.
-const WIDE: Windows = Windows {
-    connection: 1024 * 1024,
-    streams: 100,
-};
-
-/// As little as HTTP/2 knows for a connection.
-const NARROW: Windows = Windows {
-    connection: 65_535,
-    streams: 16,
-};
+/// What an HTTP/2 connection may send before any of it is read. All is read as soon as it comes, into memory that is counted, or to be
+/// thrown away, so that this only spares a busy connection to wait for more.
+const WINDOW: u32 = 1024 * 1024;
 
 /// What all connections of a listener share.
 #[derive(Debug)]
@@ -89,7 +68,7 @@ pub(super) async fn serve(
     shared: Arc<Shared>,
     tcp: TcpStream,
     serving: Option<watch::Receiver<Identity>>,
-    mut share: Share,
+    share: Share,
     number: u64,
 ) {
     // Without it the last bytes of an answer wait for the peer's delayed acknowledgement, 40 ms.
@@ -97,7 +76,7 @@ pub(super) async fn serve(
         return;
     }
     let Some(mut serving) = serving else {
-        return http(&shared, tcp, false, None, &mut share, number).await;
+        return http(&shared, tcp, false, None, &share, number).await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&serving.borrow_and_update().server));
     let handshake = timeout(shared.limits.handshake, acceptor.accept(tcp));
@@ -116,7 +95,7 @@ pub(super) async fn serve(
         },
     };
     let h2 = tls.get_ref().1.alpn_protocol() == Some(tls::H2);
-    http(&shared, tls, h2, Some(serving), &mut share, number).await;
+    http(&shared, tls, h2, Some(serving), &share, number).await;
 }
 
 async fn http<T>(
@@ -124,7 +103,7 @@ async fn http<T>(
     io: T,
     h2: bool,
     serving: Option<watch::Receiver<Identity>>,
-    share: &mut Share,
+    share: &Share,
     number: u64,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -145,14 +124,12 @@ async fn http<T>(
     };
     // The protocol is known from the handshake. Guessing it from the first bytes would wait for them without limit.
     if h2 {
-        let windows = if share.widen(&shared.limits) { WIDE } else { NARROW };
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(windows.streams)
+            .max_concurrent_streams(STREAMS)
             .max_header_list_size(16 * 1024)
-            .initial_stream_window_size(windows.stream())
-            .initial_connection_window_size(windows.connection)
+            .initial_connection_window_size(WINDOW)
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(15));
         drive(builder.serve_connection(io, service), shared, &activity, lease).await;

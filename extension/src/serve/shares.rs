@@ -14,17 +14,11 @@ use super::Limits;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares(Arc<Mutex<Open>>);
 
+/// Open connections.
 #[derive(Debug, Default)]
 struct Open {
-    all: Count,
-    by_address: HashMap<IpAddr, (Count, Peer)>,
-}
-
-/// Open connections, and how many of them are wide.
-#[derive(Clone, Copy, Debug, Default)]
-struct Count {
-    connections: usize,
-    wide: usize,
+    all: usize,
+    by_address: HashMap<IpAddr, (usize, Peer)>,
 }
 
 /// One connection of an address. Dropping it gives it back.
@@ -32,7 +26,6 @@ struct Count {
 pub(super) struct Share {
     of: Shares,
     peer: Peer,
-    wide: bool,
 }
 
 impl Shares {
@@ -41,21 +34,20 @@ impl Shares {
         let address = address.to_canonical();
         let mut open = self.open();
         let Open { all, by_address } = &mut *open;
-        let own = by_address.get(&address).map_or(0, |(own, _)| own.connections);
-        if !may_have_more(own, all.connections, limits.connections) {
+        let own = by_address.get(&address).map_or(0, |(own, _)| *own);
+        if !may_have_more(own, *all, limits.connections) {
             return None;
         }
         let (own, peer) = by_address
             .entry(address)
-            .or_insert_with(|| (Count::default(), Peer::at(address)));
-        own.connections += 1;
-        all.connections += 1;
+            .or_insert_with(|| (0, Peer::at(address)));
+        *own += 1;
+        *all += 1;
         let peer = peer.clone();
         drop(open);
         Some(Share {
             of: self.clone(),
             peer,
-            wide: false,
         })
     }
 
@@ -68,20 +60,6 @@ impl Share {
     /// The address, with what the bodies of all its connections may take.
     pub(super) const fn peer(&self) -> &Peer {
         &self.peer
-    }
-
-    /// Makes it one of the connections that may send much before it is read, unless its address has its share of them already.
-    pub(super) fn widen(&mut self, limits: &Limits) -> bool {
-        let mut open = self.of.open();
-        let Open { all, by_address } = &mut *open;
-        if let Some((own, _)) = by_address.get_mut(&self.peer.address())
-            && may_have_more(own.wide, all.wide, limits.wide_connections)
-        {
-            own.wide += 1;
-            all.wide += 1;
-            self.wide = true;
-        }
-        self.wide
     }
 }
 
@@ -98,11 +76,9 @@ impl Drop for Share {
         let mut open = self.of.open();
         let Open { all, by_address } = &mut *open;
         if let Some((own, _)) = by_address.get_mut(&address) {
-            for count in [&mut *own, all] {
-                count.connections -= 1;
-                count.wide -= usize::from(self.wide);
-            }
-            if own.connections == 0 {
+            *own -= 1;
+            *all -= 1;
+            if *own == 0 {
                 by_address.remove(&address);
             }
         }
@@ -116,7 +92,6 @@ mod tests {
     fn limits() -> Limits {
         Limits {
             connections: 8,
-            wide_connections: 4,
             ..Limits::default()
         }
     }
@@ -145,22 +120,6 @@ mod tests {
         assert_eq!(all_of(&shares, "192.0.2.1").len(), 1, "one came back");
         drop(first);
         assert!(shares.open().by_address.is_empty(), "nothing is kept");
-        assert_eq!(shares.open().all.connections, 0);
-    }
-
-    #[test]
-    fn wide_connections_have_shares_of_their_own() {
-        let (shares, limits) = (Shares::default(), limits());
-        let mut first = all_of(&shares, "192.0.2.1");
-        let widened = |of: &mut Vec<Share>| {
-            of.iter_mut()
-                .filter_map(|share| share.widen(&limits).then_some(()))
-                .count()
-        };
-        assert_eq!(widened(&mut first), 2);
-        assert_eq!(widened(&mut all_of(&shares, "192.0.2.2")), 1);
-        assert_eq!(shares.open().all.wide, 2, "those of the second address came back");
-        drop(first);
-        assert_eq!(shares.open().all.wide, 0);
+        assert_eq!(shares.open().all, 0);
     }
 }

@@ -12,7 +12,6 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rstest::rstest;
 use serde_json::Value;
 use sluice::serve::{Limits, Metrics, Server, TlsConfig};
 use sluice_core::decision::Decision;
@@ -29,9 +28,11 @@ use crate::peer::{Peer, connect_from, loopback, quick, soon, tls};
 const BODY: &str = include_str!("../../hooks/tests/hooks/requests/BeforeClusterUpgrade.json");
 const PATH: &str = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclusterupgrade/before-cluster-upgrade";
 
-/// Requests at once: more than the default workers of Cluster API, and with bodies of [`BEGUN`] more than the memory for all small
-/// ones.
+/// Requests at once: with bodies of [`BEGUN`] more than the memory for those of one peer.
 const AT_ONCE: usize = 200;
+
+/// The default workers of Cluster API.
+const WORKERS: usize = 50;
 
 /// Bytes of a body that does not end.
 const BEGUN: usize = 60 * 1024;
@@ -118,7 +119,7 @@ async fn one_peer_does_not_take_the_memory_of_all_others() {
     let (mut good, connection) = http1::handshake(TokioIo::new(tcp)).await.unwrap();
     tokio::spawn(connection);
 
-    // None of the bodies ends, so each answer says that all of them were held for two seconds.
+    // None of the bodies ends, so that each answer comes after two seconds.
     let mut asked = 0;
     soon("the attack to have lasted", async {
         while answered.load(Ordering::Relaxed) < 2 * AT_ONCE {
@@ -134,35 +135,59 @@ async fn one_peer_does_not_take_the_memory_of_all_others() {
     attack.abort();
 }
 
-#[rstest]
-#[case::on_a_wide_connection(1)]
-#[case::on_a_narrow_one(0)]
-#[tokio::test]
-async fn what_cluster_api_sends_at_once_is_all_answered(#[case] wide_connections: usize) {
-    let authority = Authority::new();
-    let mount = Mount::new(&authority.sign());
-    let limits = Limits {
-        wide_connections,
-        ..quick()
-    };
-    let (listener, _stop) = serve(Some(tls(&mount)), limits).await;
-    let stream = Peer::trusting(&authority)
+/// A connection of HTTP/2 to a listener.
+async fn h2<B>(authority: &Authority, listener: SocketAddr) -> http2::SendRequest<B>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
+{
+    let stream = Peer::trusting(authority)
         .offering(&["h2"])
         .handshake(listener)
         .await;
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream.unwrap()));
     let (connection, task) = handshake.await.unwrap();
     tokio::spawn(task);
-    let ask = |size: usize| {
-        let mut connection = connection.clone();
-        async move { json(connection.send_request(in_pieces(size)).await.unwrap()).await }
-    };
-    // Until the first answer a peer does not know how many requests it may send at once; Go sends again what was refused then.
-    soon("the first answer", ask(0)).await;
+    connection
+}
+
+#[tokio::test]
+async fn what_cluster_api_sends_at_once_is_all_answered() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let (listener, _stop) = serve(Some(tls(&mount)), quick()).await;
+    let connection = h2(&authority, listener).await;
     for size in [15 * 1024, 100 * 1024] {
-        let answers = (0..AT_ONCE / 2).map(|_| ask(size));
+        let answers = (0..WORKERS).map(|_| {
+            let mut connection = connection.clone();
+            async move { json(connection.send_request(in_pieces(size)).await.unwrap()).await }
+        });
         for answer in soon("the answers", future::join_all(answers)).await {
             assert_eq!(answer["retryAfterSeconds"], 0, "{size} bytes: {answer}");
         }
+    }
+}
+
+/// Load comes from one address, on more connections than Cluster API has, with as many calls on each from the first moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_from_one_address_is_answered_on_each_of_its_connections() {
+    const CONNECTIONS: usize = 40;
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let (listener, _stop) = serve(Some(tls(&mount)), quick()).await;
+    let mut streams = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let connection = h2(&authority, listener).await;
+        for _ in 0..WORKERS {
+            let mut connection = connection.clone();
+            streams.push(tokio::spawn(async move {
+                for _ in 0..5 {
+                    let answer = connection.send_request(post(padded(15 * 1024))).await;
+                    json(answer.unwrap()).await;
+                }
+            }));
+        }
+    }
+    for stream in soon("the answers", future::join_all(streams)).await {
+        stream.unwrap();
     }
 }

@@ -18,4 +18,3 @@ mod peer;
 mod process;
 mod protocols;
 mod replica;
-mod windows;
