@@ -26,7 +26,7 @@ TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
 PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly demo demo-up demo-down demo-20 bench bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly demo demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -112,6 +112,15 @@ demo-20: say-cost build ## Twenty upgrades in a row; fails unless order and pace
 
 bench: ## Criterion benches of the hook path
 	$(CARGO) bench --workspace --bench hook_path
+
+bench-hooks: say-cost build ## Hooks under load beside an extension in Go and a bare echo, ratios in target/bench/hooks.json, five minutes
+	$(BUILT)/bench-hooks
+
+bench-hooks-busy: say-cost build ## The same while 200 generated clusters are upgraded, added to that file
+	$(BUILT)/bench-hooks --busy
+
+plot-hooks: build ## Draw docs/performance/hooks-*.svg, and the table of docs/performance.md, from that file
+	$(BUILT)/sluice-bench draw --figures $(BUILT)/../bench/hooks.json
 
 bench-fleet: say-cost build ## SIZES of generated clusters, 2000 at most, on a real API server: memory, requests and times, in target/bench/fleet.json
 	$(BUILT)/fleet --sizes $(SIZES)

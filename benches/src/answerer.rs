@@ -74,11 +74,10 @@ impl Answerer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::Size;
 
     #[test]
     fn what_is_measured_is_a_release_and_a_hold() {
-        let body = body::before_cluster_upgrade(Size::Large);
+        let body = body::of(Hook::BeforeClusterUpgrade, 14_000);
         let answer = |answerer: Answerer| answerer.answer(body.as_bytes()).unwrap();
         assert_eq!(
             answer(Answerer::releasing()),

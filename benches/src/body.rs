@@ -1,66 +1,70 @@
-//! Bodies of BeforeClusterUpgrade as Cluster API sends them.
+//! Bodies of requests as Cluster API sends them.
 
 use serde_json::{Value, json};
-
-/// Recorded from Cluster API 1.14 on a running stack.
-const RECORDED: &str = include_str!("../../extension/hooks/tests/hooks/requests/BeforeClusterUpgrade.json");
+use sluice_hooks::Hook;
 
 /// The label of the release that the bodies ask for.
 pub const LABEL: &str = "v1.36.3---sluice.1";
 
-/// How large a body is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// 2.8 KB: a Cluster with a few variables.
-    Usual,
-    /// 14 KB: a Cluster with many worker pools and variables.
-    Large,
-}
-
-impl Size {
-    /// The size in bytes.
-    #[must_use]
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::Usual => 2_800,
-            Self::Large => 14_000,
-        }
+/// Recorded from Cluster API 1.14 on a running stack.
+const fn recorded(hook: Hook) -> &'static str {
+    macro_rules! request {
+        ($name:literal) => {
+            include_str!(concat!(
+                "../../extension/hooks/tests/hooks/requests/",
+                $name,
+                ".json"
+            ))
+        };
     }
-
-    /// The name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Usual => "2.8KB",
-            Self::Large => "14KB",
-        }
+    match hook {
+        Hook::BeforeClusterCreate => request!("BeforeClusterCreate"),
+        Hook::AfterControlPlaneInitialized => request!("AfterControlPlaneInitialized"),
+        Hook::BeforeClusterUpgrade => request!("BeforeClusterUpgrade"),
+        Hook::BeforeControlPlaneUpgrade => request!("BeforeControlPlaneUpgrade"),
+        Hook::AfterControlPlaneUpgrade => request!("AfterControlPlaneUpgrade"),
+        Hook::BeforeWorkersUpgrade => request!("BeforeWorkersUpgrade"),
+        Hook::AfterWorkersUpgrade => request!("AfterWorkersUpgrade"),
+        Hook::AfterClusterUpgrade => request!("AfterClusterUpgrade"),
+        Hook::BeforeClusterDelete => request!("BeforeClusterDelete"),
     }
 }
 
-/// A body of about [`Size::bytes`]: the recorded one with our label, grown by what real Clusters hold more of.
+/// A body of at most so many bytes: the recorded one with our label, grown by what real Clusters hold more of. The recorded one is the
+/// shortest.
 #[must_use]
-pub fn before_cluster_upgrade(size: Size) -> String {
-    let mut request: Value = serde_json::from_str(RECORDED).unwrap_or_default();
+pub fn of(hook: Hook, bytes: usize) -> String {
+    let mut request: Value = serde_json::from_str(recorded(hook)).unwrap_or_default();
     request["cluster"]["metadata"]["labels"]["run.tanzu.vmware.com/tkr"] = json!(LABEL);
-    let mut body = request.to_string();
+    grown(request, bytes)
+}
+
+/// A request with more machine pools and variables, as long as it has at most so many bytes.
+#[must_use]
+pub fn grown(mut request: Value, bytes: usize) -> String {
+    let body = request.to_string();
+    let mut length = body.len();
+    if length >= bytes {
+        return body;
+    }
+    let topology = &mut request["cluster"]["spec"]["topology"];
     for number in 0.. {
-        let topology = &mut request["cluster"]["spec"]["topology"];
         let (list, item) = if number % 3 == 0 {
             (&mut topology["workers"]["machineDeployments"], pool(number))
         } else {
             (&mut topology["variables"], variable(number))
         };
+        // With a comma, and once with the list itself and its name.
+        length += item.to_string().len() + if list.is_array() { 1 } else { 64 };
+        if length > bytes {
+            break;
+        }
         match list {
             Value::Array(items) => items.push(item),
             absent => *absent = json!([item]),
         }
-        let grown = request.to_string();
-        if grown.len() > size.bytes() {
-            break;
-        }
-        body = grown;
     }
-    body
+    request.to_string()
 }
 
 fn pool(number: usize) -> Value {
@@ -86,12 +90,15 @@ mod tests {
 
     #[test]
     fn bodies_have_their_size() {
-        for size in [Size::Usual, Size::Large] {
-            let length = before_cluster_upgrade(size).len();
-            assert!(
-                (size.bytes() * 9 / 10..=size.bytes()).contains(&length),
-                "{length} for {size:?}"
-            );
+        for hook in Hook::ALL {
+            for size in [3_000, 14_000, 200_000] {
+                let length = of(hook, size).len();
+                let least = recorded(hook).len().min(size * 8 / 10);
+                assert!(
+                    (least..=size).contains(&length),
+                    "{length} bytes for {hook:?} with {size}"
+                );
+            }
         }
     }
 }

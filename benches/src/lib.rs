@@ -1,6 +1,12 @@
-//! What the benches measure: the path of one hook call, and bodies of the sizes that callers send.
+//! What the benches measure, and the load that they put on hooks.
+//!
+//! [`load`] is the driver behind `sluice-bench load`, [`echo`] the least that a server can do. [`answerer`] is the path of one hook call
+//! without the network, and [`body`] makes bodies of the sizes that callers send.
 
 pub mod answerer;
 pub mod body;
+pub mod compare;
+pub mod echo;
+pub mod load;
 
 pub use answerer::Answerer;

@@ -1,0 +1,86 @@
+//! Counts what became of calls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use hdrhistogram::Histogram;
+
+use super::outcome::{Answered, Kind, Unanswered};
+use super::report::Failed;
+
+/// The shortest and the longest latency that are told apart.
+const SHORTEST: Duration = Duration::from_micros(1);
+const LONGEST: Duration = Duration::from_hours(1);
+
+/// Counts of one thread, or of all together.
+#[derive(Clone, Debug)]
+pub(super) struct Tally {
+    pub(super) released: u64,
+    pub(super) held: u64,
+    pub(super) errors: BTreeMap<Kind, Failed>,
+    /// Connections that were opened, handshakes of discovery left out.
+    pub(super) opened: u64,
+    /// Nanoseconds from when each call was due until it was answered, or until it was given up.
+    pub(super) latencies: Histogram<u64>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Result<Self> {
+        let bounds = [SHORTEST, LONGEST].map(nanoseconds);
+        Ok(Self {
+            released: 0,
+            held: 0,
+            errors: BTreeMap::new(),
+            opened: 0,
+            latencies: Histogram::new_with_bounds(bounds[0], bounds[1], 3).context("make a histogram")?,
+        })
+    }
+
+    /// One call, and how long it took since it was due.
+    pub(super) fn count(&mut self, outcome: Result<Answered, Unanswered>, took: Duration) {
+        match outcome {
+            Ok(Answered::Released) => self.released += 1,
+            Ok(Answered::Held) => self.held += 1,
+            Err(why) => self.fail(why),
+        }
+        self.latencies.saturating_record(nanoseconds(took));
+    }
+
+    fn fail(&mut self, Unanswered { kind, what }: Unanswered) {
+        let errors = self.errors.entry(kind).or_insert(Failed {
+            count: 0,
+            first: what,
+        });
+        errors.count += 1;
+    }
+
+    /// Calls without an answer, by the name of their kind.
+    pub(super) fn failed(&self) -> impl Iterator<Item = (String, Failed)> {
+        let errors = self.errors.iter();
+        errors.map(|(kind, failed)| (kind.as_str().to_owned(), failed.clone()))
+    }
+
+    pub(super) const fn answered(&self) -> u64 {
+        self.released + self.held
+    }
+
+    pub(super) fn add(&mut self, other: &Self) -> Result<()> {
+        self.released += other.released;
+        self.held += other.held;
+        self.opened += other.opened;
+        for (kind, errors) in &other.errors {
+            let own = self.errors.entry(*kind);
+            let own = own.or_insert_with(|| Failed {
+                count: 0,
+                first: errors.first.clone(),
+            });
+            own.count += errors.count;
+        }
+        self.latencies.add(&other.latencies).context("add histograms")
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

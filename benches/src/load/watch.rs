@@ -1,0 +1,106 @@
+//! Looks at a run from outside while it goes on: its progress, and what driver and extension take.
+
+use std::io::IsTerminal as _;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::sleep;
+
+use super::arguments::Arguments;
+use super::process::{self, Look};
+use super::worker::Run;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What driver and extension have taken until a moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looks {
+    pub(super) at: Instant,
+    pub(super) driver: Look,
+    pub(super) process: Option<Look>,
+}
+
+/// The looks of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watched {
+    /// Before the first call.
+    pub(super) before: Looks,
+    /// When calls began to count.
+    pub(super) from: Looks,
+    /// After the last call.
+    pub(super) after: Looks,
+    /// Connections to the extension that were open just before the end.
+    pub(super) connections: usize,
+}
+
+impl Looks {
+    pub(super) fn take(pid: Option<u32>) -> Result<Self> {
+        Ok(Self {
+            at: Instant::now(),
+            driver: process::look(std::process::id())?,
+            process: pid.map(process::look).transpose().context("--pid")?,
+        })
+    }
+
+    /// The seconds from an earlier look to this one.
+    pub(super) fn seconds_since(&self, earlier: &Self) -> f64 {
+        self.at
+            .saturating_duration_since(earlier.at)
+            .as_secs_f64()
+            .max(1e-9)
+    }
+}
+
+/// Watches a run until it `has_ended`.
+pub(super) async fn watch(arguments: &Arguments, run: &Run, has_ended: impl Fn() -> bool) -> Result<Watched> {
+    let before = Looks::take(arguments.pid)?;
+    let (mut from, mut connections) = (before, None);
+    let progress = progress(arguments);
+    let port = run.target.port();
+    while !has_ended() {
+        sleep(until_next(run)).await;
+        let now = Instant::now();
+        if from.at < run.counts_from && now >= run.counts_from {
+            from = Looks::take(arguments.pid)?;
+        }
+        if connections.is_none() && arguments.pid.is_some() && now + LOOK >= run.ends {
+            connections = Some(process::connections(port)?);
+        }
+        progress.set_position(milliseconds(now.saturating_duration_since(before.at)));
+        progress.set_message(format!(
+            "{} answered, {} errors",
+            run.seen.answered.load(Ordering::Relaxed),
+            run.seen.errors.load(Ordering::Relaxed)
+        ));
+    }
+    progress.finish_and_clear();
+    Ok(Watched {
+        before,
+        from,
+        after: Looks::take(arguments.pid)?,
+        connections: connections.unwrap_or_default(),
+    })
+}
+
+/// Until something has to be looked at.
+fn until_next(run: &Run) -> Duration {
+    let left = run.counts_from.saturating_duration_since(Instant::now());
+    if left.is_zero() { LOOK } else { LOOK.min(left) }
+}
+
+fn progress(arguments: &Arguments) -> ProgressBar {
+    let bar = ProgressBar::new(milliseconds(arguments.warmup + arguments.duration));
+    if arguments.quiet || !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template("{bar:30} {elapsed} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
