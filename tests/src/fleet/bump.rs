@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use futures::{TryStreamExt as _, stream};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::bed::Bed;
@@ -46,8 +46,10 @@ pub(super) struct Figures {
 pub(super) async fn measure(running: &mut Running<'_>, forms: &Forms, clusters: u32) -> Result<Figures> {
     let bed = running.bed;
     let store = bed.store()?;
-    let numbers = |first: u32| -> Vec<u32> { (first + 1..=first + clusters).collect() };
-    let (waiting, hot) = (numbers(WAITING), numbers(HOT));
+    let (waiting, hot) = (
+        (WAITING + 1..=WAITING + clusters).collect::<Vec<u32>>(),
+        hot_numbers(clusters),
+    );
     let outcome = measured(running, forms, &store, &waiting, &hot).await;
     store.delete(&forms.waiting, &bed.workloads, &waiting, 6).await?;
     store.delete(&forms.cold, &bed.workloads, &hot, 5).await?;
@@ -93,17 +95,7 @@ async fn measured(
     sleep(REST).await;
     let leader = Gauge::of(running.leader.id().await?);
     let cold = leader.resident()?;
-    let objects = bed.objects();
-    upgrade(&objects, hot).await?;
-    wait::until(
-        "the packages of all upgraded clusters to be written",
-        PATIENCE,
-        || async {
-            install_kapp_controllers(&objects).await?;
-            are_written(bed, hot)
-        },
-    )
-    .await?;
+    heat(bed, hot).await?;
     sleep(REST).await;
     let growth = (leader.resident()? - cold) * 1e6 / 1024.0;
     let kib_per_hot_cluster = growth / f64::from(clusters);
@@ -116,17 +108,43 @@ async fn measured(
     })
 }
 
-/// Gives each cluster the next version, with the label and the data of its release, as its user and the resolver do.
-async fn upgrade(objects: &Objects, clusters: &[u32]) -> Result<()> {
+/// Numbers of clusters that are upgraded.
+pub(super) fn hot_numbers(clusters: u32) -> Vec<u32> {
+    (HOT + 1..=HOT + clusters).collect()
+}
+
+/// Upgrades these clusters until all their packages are written. None of these becomes ready, so that the clusters are held.
+pub(super) async fn heat(bed: &Bed, hot: &[u32]) -> Result<()> {
+    let objects = bed.objects();
+    upgrade(&objects, hot).await?;
+    wait::until(
+        "the packages of all upgraded clusters to be written",
+        PATIENCE,
+        || async {
+            install_kapp_controllers(&objects).await?;
+            are_written(bed, hot)
+        },
+    )
+    .await?;
+    Ok(())
+}
+
+/// The next version, with the label and the data of its release, as a user and the resolver write them.
+pub(super) fn change() -> Value {
     let (version, release) = (kubernetes(MINORS[1]), release_name(MINORS[1], 1));
     let data = json!({
         kubernetes(MINORS[0]): release_data(&kubernetes(MINORS[0]), &release_name(MINORS[0], 1)),
         version.as_str(): release_data(&version, &release),
     });
-    let change = json!({
+    json!({
         "metadata": {"labels": {TKR: release}},
         "spec": {"topology": {"version": version, "variables": [{"name": "TKR_DATA", "value": data}]}},
-    });
+    })
+}
+
+/// Gives each cluster the next version.
+async fn upgrade(objects: &Objects, clusters: &[u32]) -> Result<()> {
+    let change = change();
     stream::iter(clusters.iter().map(Ok))
         .try_for_each_concurrent(AT_ONCE, |number| {
             let (objects, change) = (objects.clone(), change.clone());

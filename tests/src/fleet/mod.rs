@@ -11,6 +11,7 @@ mod cluster;
 mod command;
 mod copies;
 mod gauge;
+pub mod hooks;
 mod installer;
 mod kinds;
 mod measure;
