@@ -1,5 +1,8 @@
 //! The driver against servers that misbehave.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up its world has failed")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot set up its world has failed"
+)]
 
 mod server;
 

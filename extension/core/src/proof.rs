@@ -69,8 +69,6 @@ pub struct Target<'a> {
 pub struct Judgement {
     /// What goes into the record.
     pub record: PackageRecord,
-    /// Where it was judged.
-    pub judged_on: JudgedOn,
     /// The step of the upgrade that needs the package.
     pub phase: Phase,
     /// Whether it is fully reconciled, whatever counts as ready.
@@ -192,7 +190,6 @@ pub fn judge_from_record(target: &Target<'_>, latch: Option<&PackageRecord>) -> 
     });
     Judgement {
         record,
-        judged_on: target.judged_on,
         phase: target.phase,
         settled,
     }
@@ -219,7 +216,6 @@ fn judge_by(
             first_seen_run: run_to_keep(target, app, latch),
             ..record
         },
-        judged_on: target.judged_on,
         phase: target.phase,
         settled,
     }

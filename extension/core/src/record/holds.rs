@@ -109,15 +109,14 @@ pub(super) fn packages(judged: Option<&[Judgement]>, phases: &[Phase]) -> Option
         .filter(|judgement| phases.contains(&judgement.phase))
         .collect();
     failed(concerned.iter().map(|judgement| &judgement.record)).or_else(|| {
-        let waiting = concerned.iter().find(|judgement| !judgement.ready())?;
-        let with_it = concerned.iter().filter(|one| one.judged_on == waiting.judged_on);
-        let message = waits_for(with_it.map(|one| &one.record));
-        Some(Hold::new(GateReason::PackagesNotReady, message))
+        let waits = concerned.iter().any(|judgement| !judgement.ready());
+        let all = concerned.iter().map(|judgement| &judgement.record);
+        waits.then(|| Hold::new(GateReason::PackagesNotReady, waits_for(all)))
     })
 }
 
-/// All packages that are deployed together, the ready ones as well: the text stays the same until the last of them is ready. Each change of
-/// it costs Cluster API a write and a reconcile, and has it ask a second later. See docs/decisions/0022.
+/// All packages of a gate, the ready ones as well: the text stays the same until the last of them is ready. Each change of it costs
+/// Cluster API a write and a reconcile, and has it ask a second later. See docs/decisions/0022.
 fn waits_for<'a>(packages: impl Iterator<Item = &'a PackageRecord>) -> String {
     const NAMED: usize = 12;
     let mut names: Vec<String> = packages.map(named).collect();
