@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use http::Version;
 use http_body_util::BodyExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
@@ -20,10 +21,11 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 /// others take.
 const SMALL: usize = 128 * 1024;
 
-/// What small bodies may take together.
+/// What small bodies may take together. Each request takes 1 KiB of it at least, so that this is how many there are at once, too.
 const SMALL_KIB: usize = 16 * 1024;
 
-/// What small bodies of one peer may take together: a half, and with it more bodies of 100 KB at once than Cluster API has workers.
+/// What small bodies of one peer may take together while there is no other: a half, and with it more bodies of 100 KB at once than Cluster API
+/// has workers. Where others have taken some it is as much as the peer leaves, so that some is left after any few peers have all they may.
 const SMALL_KIB_OF_PEER: usize = SMALL_KIB / 2;
 
 /// What large bodies may take together, whole. Both make the 40 MiB that requests may take in all.
@@ -32,7 +34,7 @@ const LARGE_KIB: usize = 24 * 1024;
 /// What large bodies of one peer may take together: as much as the largest one.
 const LARGE_KIB_OF_PEER: usize = MAX_BODY / 1024;
 
-/// The memory for bodies, counted from their first byte.
+/// The memory for bodies, counted from the head of their request.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Parts);
 
@@ -58,6 +60,11 @@ impl Peer {
             address,
             bodies: Parts::of(SMALL_KIB_OF_PEER, LARGE_KIB_OF_PEER),
         }
+    }
+
+    /// What its small bodies have taken.
+    fn small_kib(&self) -> usize {
+        SMALL_KIB_OF_PEER - self.bodies.small.available_permits()
     }
 
     /// Where it is; unspecified if that is not known.
@@ -147,8 +154,14 @@ impl<'a> Share<'a> {
                 ..Self::default()
             };
         }
-        self.of_peer.reach(whole, &budgets.peer.bodies, self.large)?;
-        self.of_all.reach(total, &budgets.all.0, self.large)
+        // One KiB stands for the request itself.
+        self.of_peer
+            .reach(whole.max(1), &budgets.peer.bodies, self.large)?;
+        if !self.large && budgets.peer.small_kib() > budgets.all.0.small.available_permits() + self.of_all.kib
+        {
+            return Err(Unread::Busy);
+        }
+        self.of_all.reach(total.max(1), &budgets.all.0, self.large)
     }
 }
 
@@ -163,8 +176,12 @@ pub(crate) enum Unread {
 }
 
 /// Reads a body and hands it to `answer`; its share of the budget is held until then.
+///
+/// In HTTP/1.1 a peer that is still sending hears of a closed connection before it hears an answer, so that what follows of a refused body
+/// is read first. In HTTP/2 a refusal ends its stream only.
 pub(crate) async fn with_body<T>(
     body: Body,
+    version: Version,
     all: &Budget,
     peer: &Peer,
     answer: impl FnOnce(&[u8]) -> T,
@@ -175,8 +192,7 @@ pub(crate) async fn with_body<T>(
     let read = timeout_at(until, read(&mut body, Budgets { all, peer }, &mut share)).await;
     match read {
         Ok(Ok(bytes)) => Ok(answer(&bytes)),
-        Ok(Err(unread @ (Unread::TooLarge | Unread::Busy))) => {
-            // A peer that is still sending hears of a closed connection before it hears the answer.
+        Ok(Err(unread @ (Unread::TooLarge | Unread::Busy))) if version < Version::HTTP_2 => {
             drop(share);
             let _ = timeout_at(until, discard(&mut body)).await;
             Err(unread)
@@ -203,6 +219,7 @@ async fn read<'a>(body: &mut Body, budgets: Budgets<'a>, share: &mut Share<'a>) 
     if announced > MAX_BODY {
         return Err(Unread::TooLarge);
     }
+    share.cover(0, announced, budgets)?;
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut total = 0;
@@ -238,17 +255,18 @@ mod tests {
 
     use super::*;
 
-    /// A body of so many bytes in one piece, which ends, or never does.
+    /// A body of so many bytes in one piece: with its length, or one that never ends.
     fn body(bytes: usize, ends: bool) -> Body {
-        let piece = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![0; bytes]))]);
+        let piece = Bytes::from(vec![0; bytes]);
         if ends {
-            return Body::from_stream(piece);
+            return Body::from(piece);
         }
+        let piece = stream::iter([Ok::<_, Infallible>(piece)]);
         Body::from_stream(piece.chain(stream::pending()))
     }
 
     async fn length(body: Body, all: &Budget) -> Result<usize, Unread> {
-        with_body(body, all, &Peer::default(), <[u8]>::len).await
+        with_body(body, Version::HTTP_11, all, &Peer::default(), <[u8]>::len).await
     }
 
     #[tokio::test(start_paused = true)]

@@ -65,10 +65,15 @@ fn discovery<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile)
     any(move |request: HttpRequest| {
         let (server, list) = (Arc::clone(&server), list.clone());
         async move {
-            let answer = |bytes: &[u8]| {
-                request::parse_discovery(bytes).map(|()| (reply::json(list), Outcome::Released))
+            let call = Call::of(&request);
+            let listed = || (reply::json(list), Outcome::Released);
+            let understood = |bytes: &[u8]| request::parse_discovery(bytes);
+            let answered = match server.read(request, &call, understood).await {
+                // The list depends on nothing that others can take away: a Cluster API that cannot discover stops altogether.
+                Ok(()) | Err(Refusal::Busy) => Ok(listed()),
+                Err(refusal) => Err(refusal),
             };
-            server.answer(Endpoint::Discovery, request, answer).await
+            server.end(Endpoint::Discovery, &call, answered)
         }
     })
 }
@@ -78,11 +83,10 @@ fn lifecycle<G: Gate, O: Observer>(server: &Arc<Server<G, O>>, profile: Profile,
     any(move |request: HttpRequest| {
         let server = Arc::clone(&server);
         async move {
-            server
-                .answer(Endpoint::Hook(hook), request, |bytes| {
-                    decide(&server.gate, profile, hook, bytes)
-                })
-                .await
+            let call = Call::of(&request);
+            let decided = |bytes: &[u8]| decide(&server.gate, profile, hook, bytes);
+            let answered = server.read(request, &call, decided).await;
+            server.end(Endpoint::Hook(hook), &call, answered)
         }
     })
 }
@@ -94,54 +98,63 @@ struct Server<G, O> {
     refused: Repeats<(&'static str, &'static str)>,
 }
 
+/// One request: who sent it, and when.
+struct Call {
+    peer: Peer,
+    began: Instant,
+}
+
+impl Call {
+    fn of(request: &HttpRequest) -> Self {
+        Self {
+            peer: request.extensions().get::<Peer>().cloned().unwrap_or_default(),
+            began: Instant::now(),
+        }
+    }
+}
+
 impl<G: Gate, O: Observer> Server<G, O> {
-    async fn answer(
+    /// Reads the body of a request that was sent with POST, and makes of it what it is for.
+    async fn read<T>(
         &self,
-        endpoint: Endpoint,
         request: HttpRequest,
-        compute: impl FnOnce(&[u8]) -> Answered,
-    ) -> Response {
-        let began = Instant::now();
+        call: &Call,
+        compute: impl FnOnce(&[u8]) -> Result<T, RequestError>,
+    ) -> Result<T, Refusal> {
         let (head, body) = request.into_parts();
-        let peer = head.extensions.get::<Peer>().cloned().unwrap_or_default();
-        let is_call = head.method == Method::POST;
+        let (is_call, version) = (head.method == Method::POST, head.version);
         // Headers in memory may take many times their size on the wire, and must not be kept while the body is read.
         drop(head);
-        let answered = if is_call {
-            // A panic ends this request only, and the next one finds everything as it was: nothing is changed here.
-            let compute = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| compute(bytes)));
-            match body::with_body(body, &self.budget, &peer, compute).await {
-                Ok(Ok(answered)) => answered.map_err(Refusal::NotUnderstood),
-                Ok(Err(_)) => Err(Refusal::Panicked),
-                Err(unread) => Err(unread.into()),
-            }
-        } else {
-            Err(Refusal::WrongMethod)
-        };
-        self.end(endpoint, peer.address(), began, answered)
+        if !is_call {
+            return Err(Refusal::WrongMethod);
+        }
+        // A panic ends this request only, and the next one finds everything as it was: nothing is changed here.
+        let compute = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| compute(bytes)));
+        match body::with_body(body, version, &self.budget, &call.peer, compute).await {
+            Ok(Ok(computed)) => computed.map_err(Refusal::NotUnderstood),
+            Ok(Err(_)) => Err(Refusal::Panicked),
+            Err(unread) => Err(unread.into()),
+        }
     }
 
     fn unknown(&self, request: &HttpRequest) -> Response {
-        let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-        let answered = Err(Refusal::NotFound);
-        self.end(Endpoint::Unknown, peer.address(), Instant::now(), answered)
+        self.end(Endpoint::Unknown, &Call::of(request), Err(Refusal::NotFound))
     }
 
     fn end(
         &self,
         endpoint: Endpoint,
-        peer: IpAddr,
-        began: Instant,
+        call: &Call,
         answered: Result<(Response, Outcome), Refusal>,
     ) -> Response {
         let (response, outcome) = answered.unwrap_or_else(|refusal| {
-            self.log(endpoint, peer, &refusal);
+            self.log(endpoint, call.peer.address(), &refusal);
             (refusal.reply(endpoint).into_response(), refusal.outcome())
         });
         self.observer.answered(&Answer {
             endpoint,
             outcome,
-            took: began.elapsed(),
+            took: call.began.elapsed(),
         });
         response
     }

@@ -35,9 +35,9 @@ use super::{Limits, tls};
 /// Requests of one HTTP/2 connection at once: as many as Go sends before it knows how many it may. Cluster API has 50 workers by default.
 const STREAMS: u32 = 100;
 
-/// What an HTTP/2 connection may send before any of it is read. All is read as soon as it comes, into memory that is counted, or to be
-/// thrown away, so that this only spares a busy connection to wait for more.
-const WINDOW: u32 = 1024 * 1024;
+/// What an HTTP/2 connection may send before any of it is read, in one request or in all. Bodies are read as soon as they come, into memory
+/// that is counted, so that a small window costs a busy connection some round trips, and a large one memory when reading falls behind.
+const WINDOW: u32 = 128 * 1024;
 
 /// What all connections of a listener share.
 #[derive(Debug)]
@@ -129,6 +129,7 @@ async fn http<T>(
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(16 * 1024)
+            .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(15));

@@ -101,7 +101,7 @@ async fn take_everything(listener: SocketAddr, answered: Arc<AtomicUsize>) {
     future::join_all((0..AT_ONCE).map(|_| async {
         loop {
             let mut tcp = connect_from(2, listener).await;
-            // Where a body finds no room it is not read.
+            // What follows of a body that finds no memory is read, for as long as a body may take.
             if tcp.write_all(&begun).await.is_ok() && tcp.read(&mut [0; 64]).await.is_ok() {
                 answered.fetch_add(1, Ordering::Relaxed);
             }

@@ -18,3 +18,4 @@ mod peer;
 mod process;
 mod protocols;
 mod replica;
+mod windows;

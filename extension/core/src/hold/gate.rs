@@ -141,8 +141,8 @@ held! {
         /// The packages of the next version are not known yet. A ClusterBootstrap without any package is not held once it is merged:
         /// its condition `NothingToProve` says so. Also while values or a Package were changed as their proof was read again.
         PackagesUnknown("gate"): "nothing",
-        /// The named package has no proof yet; the first one that is waited for is named.
-        PackagesNotReady("gate, event"): "look at its entry",
+        /// One of the named packages has no proof yet; all that the gate needs are named.
+        PackagesNotReady("gate, event"): "look at their entries",
         /// The named package failed to reconcile.
         PackageFailed("gate, event"):
             "look at its entry and at `status.usefulErrorMessage` of its App; a corrected Package or value releases it",

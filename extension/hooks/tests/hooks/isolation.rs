@@ -13,7 +13,7 @@ use sluice_core::decision::Decision;
 use sluice_core::hook_call::HookCall;
 use sluice_hooks::{Endpoint, Gate, Hook, Outcome, Peer, router};
 
-use crate::caller::{Seen, call, call_from, changed, path, recorded, releasing, send};
+use crate::caller::{DISCOVERY, Seen, call, call_from, changed, path, recorded, releasing, send};
 
 /// Fails for one cluster.
 struct Fails;
@@ -144,37 +144,70 @@ async fn large_bodies_share_their_memory_and_small_ones_have_their_own() {
     );
 }
 
-/// More small bodies than there is memory for, which do not end.
-#[tokio::test(start_paused = true)]
-async fn bodies_of_one_peer_take_their_share_and_leave_the_rest_to_another() {
-    const BEGUN: usize = 64 << 10;
-    let (router, seen) = releasing();
-    let greedy = Peer::default();
-    let chunk = Bytes::from(vec![b' '; BEGUN]);
+/// Many bodies of a peer that do not end.
+fn begin(router: &Router, peer: &Peer) {
+    let chunk = Bytes::from(vec![b' '; 64 << 10]);
     for _ in 0..400 {
-        let (router, peer, chunk) = (router.clone(), greedy.clone(), chunk.clone());
+        let (router, peer, chunk) = (router.clone(), peer.clone(), chunk.clone());
         let body = Body::from_stream(stream::iter([Ok::<_, std::io::Error>(chunk)]).chain(stream::pending()));
         tokio::spawn(async move { call_from(&router, &peer, Hook::BeforeClusterUpgrade, body).await });
     }
-    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+/// More small bodies than there is memory for.
+#[tokio::test(start_paused = true)]
+async fn peers_take_their_shares_and_leave_the_rest_to_another() {
+    let (router, seen) = releasing();
+    let greedy: [Peer; 3] = std::array::from_fn(|_| Peer::default());
+    for peer in &greedy {
+        begin(&router, peer);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 
     assert_no_wait(&router, &Peer::default()).await;
 
     let usual = recorded(Hook::BeforeClusterUpgrade);
     let began = tokio::time::Instant::now();
-    let own = call_from(&router, &greedy, Hook::BeforeClusterUpgrade, usual).await;
+    let own = call_from(&router, &greedy[0], Hook::BeforeClusterUpgrade, usual).await;
     assert_eq!(began.elapsed(), Duration::ZERO, "nothing is waited for");
     assert_eq!(
         (own.body["status"].as_str(), &own.body["retryAfterSeconds"]),
         (Some("Success"), &1.into()),
         "{own:?}"
     );
+    assert!(own.message().starts_with("RequestsTooMany: "), "{own:?}");
     assert_eq!(
         seen.last(),
         (Endpoint::Hook(Hook::BeforeClusterUpgrade), Outcome::Busy)
     );
+    let path = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/discovery";
+    let request = Request::post(path).extension(greedy[0].clone());
+    let discovery = send(&router, request.body(Body::from(DISCOVERY)).unwrap()).await;
+    assert_eq!(
+        discovery.body["status"], "Success",
+        "discovery needs no memory: {discovery:?}"
+    );
 
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let own = call_from(&router, &greedy, Hook::BeforeClusterUpgrade, usual).await;
+    let own = call_from(&router, &greedy[0], Hook::BeforeClusterUpgrade, usual).await;
     assert!(own.releases(), "once those before it were given up: {own:?}");
+}
+
+/// Heads without a body cost memory, too.
+#[tokio::test(start_paused = true)]
+async fn requests_at_once_are_bounded_before_any_of_their_bodies_comes() {
+    let (router, seen) = releasing();
+    let peer = Peer::default();
+    for _ in 0..10_000 {
+        let (router, peer) = (router.clone(), peer.clone());
+        let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        tokio::spawn(async move { call_from(&router, &peer, Hook::BeforeClusterUpgrade, body).await });
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let seen = seen.0.lock().unwrap();
+    let late = seen
+        .iter()
+        .filter(|(_, outcome)| *outcome == Outcome::Late)
+        .count();
+    assert_eq!((late, seen.len()), (8 * 1024, 10_000), "all others were refused");
 }
