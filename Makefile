@@ -113,10 +113,11 @@ demo-20: say-cost build ## Twenty upgrades in a row; fails unless order and pace
 bench: ## Criterion benches of the hook path
 	$(CARGO) bench --workspace --bench hook_path
 
-bench-hooks: say-cost build ## Hooks under load beside an extension in Go and a bare echo, ratios in target/bench/hooks.json, five minutes
+bench-hooks: say-cost build ## Hooks under load beside an extension in Go and a bare echo, ratios in target/bench/hooks.json, six minutes
 	$(BUILT)/bench-hooks
+	$(BUILT)/bench-hooks --busy
 
-bench-hooks-busy: say-cost build ## The same while 200 generated clusters are upgraded, added to that file
+bench-hooks-busy: say-cost build ## Only its last step: the same while 200 generated clusters are upgraded
 	$(BUILT)/bench-hooks --busy
 
 plot-hooks: build ## Draw docs/performance/hooks-*.svg, and the table of docs/performance.md, from that file

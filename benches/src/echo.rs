@@ -21,14 +21,12 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::json;
 use sluice_hooks::{DiscoveryResponse, Profile};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 const H2: &[u8] = b"h2";
-
-/// As long as an answer of Sluice that holds.
-const ANSWER: &str = r#"{"status":"Success","message":"PackagesNotReady: waiting for kapp-controller 3.0.0","retryAfterSeconds":1}"#;
 
 /// Answers every hook with the same hold, as a floor to compare extensions with.
 #[derive(Clone, Debug, Args)]
@@ -42,11 +40,16 @@ pub struct Arguments {
     /// PEM file of its key.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
+    /// The message of each answer.
+    #[arg(long, default_value = "wait")]
+    pub message: String,
 }
 
 /// Serves until the process ends.
 pub fn serve(arguments: &Arguments) -> Result<()> {
     let config = Arc::new(tls(arguments)?);
+    let answer = json!({"status": "Success", "message": arguments.message, "retryAfterSeconds": 1});
+    let answer = Bytes::from(answer.to_string());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let address = arguments.address;
@@ -57,12 +60,16 @@ pub fn serve(arguments: &Arguments) -> Result<()> {
             let Ok((tcp, _)) = listener.accept().await else {
                 continue;
             };
-            tokio::spawn(connection(tcp, TlsAcceptor::from(Arc::clone(&config))));
+            tokio::spawn(connection(
+                tcp,
+                TlsAcceptor::from(Arc::clone(&config)),
+                answer.clone(),
+            ));
         }
     })
 }
 
-async fn connection(tcp: TcpStream, acceptor: TlsAcceptor) {
+async fn connection(tcp: TcpStream, acceptor: TlsAcceptor, hold: Bytes) {
     if tcp.set_nodelay(true).is_err() {
         return;
     }
@@ -70,7 +77,8 @@ async fn connection(tcp: TcpStream, acceptor: TlsAcceptor) {
         return;
     };
     let is_h2 = tls.get_ref().1.alpn_protocol() == Some(H2);
-    let (io, service) = (TokioIo::new(tls), service_fn(answer));
+    let service = service_fn(|request| answer(request, hold.clone()));
+    let io = TokioIo::new(tls);
     // How a connection ends is the business of the peer.
     let _ended = if is_h2 {
         http2::Builder::new(TokioExecutor::new())
@@ -81,13 +89,13 @@ async fn connection(tcp: TcpStream, acceptor: TlsAcceptor) {
     };
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, hold: Bytes) -> Result<Response<Full<Bytes>>, Infallible> {
     let is_discovery = request.uri().path().ends_with("/discovery");
     let _body = request.into_body().collect().await;
     let answer = if is_discovery {
         Bytes::from(serde_json::to_vec(&DiscoveryResponse::of(Profile::Current)).unwrap_or_default())
     } else {
-        Bytes::from_static(ANSWER.as_bytes())
+        hold
     };
     Ok(Response::new(Full::new(answer)))
 }

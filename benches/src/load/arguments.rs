@@ -12,6 +12,9 @@ use sluice_hooks::Hook;
 /// Connections that are open at once at most, whatever the flags say.
 const MOST_CONNECTIONS: u64 = 4_096;
 
+/// Calls that are in flight at once at most.
+const MOST_IN_FLIGHT: u64 = 20_000;
+
 /// Calls of one connection that are in flight at most.
 const MOST_STREAMS: u64 = 1_000;
 
@@ -49,12 +52,12 @@ pub struct Arguments {
     /// For how long calls are made before any of them counts.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub warmup: Duration,
-    /// Ends after so many calls, if that is before the duration ends.
+    /// Ends after so many calls that count, if that is before the duration ends.
     #[arg(long, value_name = "CALLS")]
     pub requests: Option<u64>,
-    /// How long an answer is waited for; Cluster API waits for ten seconds where the extension says nothing else.
-    #[arg(long, default_value = "10s", value_parser = duration)]
-    pub timeout: Duration,
+    /// How long an answer is waited for; as long as the extension says, or ten seconds, by default, as Cluster API does.
+    #[arg(long, value_parser = duration)]
+    pub timeout: Option<Duration>,
 
     /// How connections are used.
     #[arg(long, value_enum, default_value_t = Protocol::H2)]
@@ -170,7 +173,15 @@ impl Arguments {
             "--duration {:?} is not between 0 and 24h",
             self.duration
         );
-        ensure!(!self.timeout.is_zero(), "--timeout has to be longer than 0");
+        ensure!(
+            self.timeout.is_none_or(|timeout| !timeout.is_zero()),
+            "--timeout has to be longer than 0"
+        );
+        let in_flight = self.in_flight();
+        ensure!(
+            in_flight <= MOST_IN_FLIGHT,
+            "{in_flight} calls in flight (--connections times --streams) are more than {MOST_IN_FLIGHT}"
+        );
         if self.protocol != Protocol::H2 && self.threads > self.connections() {
             bail!(
                 "--threads {} is more than {} connections",

@@ -1,5 +1,7 @@
 //! What is asked: hooks, bodies, and the order in which they take turns.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use http::{Request, Uri};
@@ -28,7 +30,10 @@ impl Call {
 
 /// All calls, in turn.
 #[derive(Clone, Debug)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    timeout: Duration,
+}
 
 impl Calls {
     /// Makes the bodies, and asks the extension for its handlers.
@@ -37,29 +42,38 @@ impl Calls {
         let mut hooks: Vec<Hook> = bodies.iter().map(|(hook, _)| *hook).collect();
         hooks.sort_unstable_by_key(|hook| hook.as_str());
         hooks.dedup();
-        let paths = target.paths(&hooks).await?;
+        let handlers = target.handlers(&hooks).await?;
+        let waits = handlers
+            .iter()
+            .map(|found| found.timeout)
+            .max()
+            .unwrap_or_default();
+        let timeout = arguments.timeout.unwrap_or(waits);
         let call = |(hook, body): (Hook, Bytes)| {
-            let path = paths
-                .iter()
-                .find(|(of, _)| *of == hook)
-                .map(|(_, path)| path.as_str());
-            let uri = target.uri(path.unwrap_or_default())?;
+            let handler = handlers.iter().find(|found| found.hook == hook);
+            let path = handler.map(|found| found.path.as_str()).unwrap_or_default();
+            let uri = target.uri(path, timeout)?;
             Ok(Call { hook, uri, body })
         };
         let calls: Vec<Call> = bodies.into_iter().map(call).collect::<Result<_>>()?;
         ensure!(!calls.is_empty(), "nothing to ask");
-        Ok(Self(calls))
+        Ok(Self { calls, timeout })
+    }
+
+    /// How long an answer is waited for: the longest time of all handlers that are called.
+    pub(super) const fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// The call with a number.
     pub(super) fn nth(&self, number: u64) -> &Call {
-        let turn = number % self.0.len() as u64;
-        &self.0[usize::try_from(turn).unwrap_or_default()]
+        let turn = number % self.calls.len() as u64;
+        &self.calls[usize::try_from(turn).unwrap_or_default()]
     }
 
     /// The sizes of bodies in bytes, from small to large.
     pub(super) fn sizes(&self) -> Vec<usize> {
-        let mut sizes: Vec<_> = self.0.iter().map(|call| call.body.len()).collect();
+        let mut sizes: Vec<_> = self.calls.iter().map(|call| call.body.len()).collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes
@@ -67,7 +81,7 @@ impl Calls {
 
     /// The hooks that are called, each once.
     pub(super) fn hooks(&self) -> Vec<&'static str> {
-        let mut hooks: Vec<_> = self.0.iter().map(|call| call.hook.as_str()).collect();
+        let mut hooks: Vec<_> = self.calls.iter().map(|call| call.hook.as_str()).collect();
         hooks.sort_unstable();
         hooks.dedup();
         hooks

@@ -1,7 +1,7 @@
 //! Load on the hooks of a runtime extension, as Cluster API makes it.
 //!
-//! Calls have their times, and a latency counts from when a call was due (see [`pace`]): an extension that stalls is not asked less, and
-//! its stall is in the figures of all calls that waited for it.
+//! Calls have their times, and a latency counts from when a call was due: the stall of an extension is in the figures of all calls that
+//! waited for it, also of those that were made late or not at all, because all streams waited for answers.
 
 mod arguments;
 mod calls;
@@ -25,7 +25,6 @@ use tokio::runtime;
 
 pub use self::arguments::{Arguments, Protocol};
 use self::calls::Calls;
-use self::outcome::{Kind, Unanswered};
 use self::pace::Pace;
 pub use self::report::{Failed, Latency, Load, Report, Taken};
 use self::tally::Tally;
@@ -57,9 +56,9 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
             .map_err(|_| anyhow!("a thread of the driver panicked"))?;
         tally.add(&counted.context("the driver")?)?;
     }
-    for due in run.pace.left().filter(|due| *due >= run.counts_from) {
-        let why = Unanswered::new(Kind::Unsent, "all streams waited for answers");
-        tally.count(Err(why), watched.after.at.saturating_duration_since(due));
+    for (due, calls) in run.pace.unsent() {
+        let waited = watched.after.at.saturating_duration_since(due);
+        tally.count(Err(worker::unsent()), waited, calls);
     }
     if tally.answered() == 0 {
         let kinds = tally.errors.iter();
@@ -76,18 +75,20 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
 
 /// The run, which begins now.
 fn begin(arguments: &Arguments, target: Target, calls: Calls) -> Run {
-    let start = Instant::now();
-    let lasts = arguments.warmup + arguments.duration;
     let most = arguments.requests.unwrap_or(u64::MAX);
     Run {
+        timeout: calls.timeout(),
         target,
-        pace: Pace::new(start, arguments.rate, lasts, most),
+        pace: Pace::new(
+            Instant::now(),
+            arguments.rate,
+            arguments.warmup,
+            arguments.duration,
+            most,
+        ),
         calls,
         protocol: arguments.protocol,
         streams: arguments.streams,
-        timeout: arguments.timeout,
-        counts_from: start + arguments.warmup,
-        ends: start + lasts,
         seen: worker::Seen::default(),
     }
 }

@@ -1,17 +1,21 @@
 //! What became of one call.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
 use sluice_hooks::Hook;
 
+/// Characters that are kept of what an extension says.
+const LONGEST: usize = 200;
+
 /// A call that was answered as the Runtime SDK says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answered {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answered<'a> {
     /// Cluster API may go on.
     Released,
-    /// Cluster API has to wait, and ask again.
-    Held,
+    /// Cluster API has to wait, and ask again: with this message.
+    Held(Cow<'a, str>),
 }
 
 /// Why a call has no such answer.
@@ -60,10 +64,10 @@ pub(super) struct Unanswered {
 
 impl Unanswered {
     pub(super) fn new(kind: Kind, what: impl fmt::Display) -> Self {
-        Self {
-            kind,
-            what: what.to_string(),
-        }
+        // One line, whatever an extension says.
+        let shown = |character: char| if character.is_control() { ' ' } else { character };
+        let what: String = what.to_string().trim().chars().map(shown).take(LONGEST).collect();
+        Self { kind, what }
     }
 }
 
@@ -78,17 +82,17 @@ impl fmt::Display for Unanswered {
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {
     #[serde(borrow, default)]
-    kind: Option<std::borrow::Cow<'a, str>>,
+    kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    status: std::borrow::Cow<'a, str>,
+    status: Cow<'a, str>,
     #[serde(borrow, default)]
-    message: Option<std::borrow::Cow<'a, str>>,
+    message: Option<Cow<'a, str>>,
     #[serde(default)]
     retry_after_seconds: Option<i32>,
 }
 
 /// Reads an answer as Cluster API does.
-pub(super) fn read(hook: Hook, body: &[u8]) -> Result<Answered, Unanswered> {
+pub(super) fn read(hook: Hook, body: &[u8]) -> Result<Answered<'_>, Unanswered> {
     let wrong = |what: &dyn fmt::Display| Unanswered::new(Kind::WrongAnswer, what);
     let answer: Answer<'_> = serde_json::from_slice(body).map_err(|error| wrong(&error))?;
     if let Some(kind) = answer.kind
@@ -105,7 +109,7 @@ pub(super) fn read(hook: Hook, body: &[u8]) -> Result<Answered, Unanswered> {
         answer.retry_after_seconds.unwrap_or_default(),
     ) {
         ("Success", 0) => Ok(Answered::Released),
-        ("Success", 1..) => Ok(Answered::Held),
+        ("Success", 1..) => Ok(Answered::Held(answer.message.unwrap_or_default())),
         ("Success", seconds) => Err(wrong(&format_args!("retryAfterSeconds {seconds}"))),
         ("Failure", _) => Err(Unanswered::new(Kind::Failure, answer.message.unwrap_or_default())),
         (status, _) => Err(wrong(&format_args!("status {status:?}"))),
@@ -118,7 +122,9 @@ mod tests {
 
     #[test]
     fn an_answer_is_read_as_cluster_api_does() {
-        let kind = |body: &str| read(Hook::BeforeClusterUpgrade, body.as_bytes()).map_err(|error| error.kind);
+        fn kind(body: &str) -> Result<Answered<'_>, Kind> {
+            read(Hook::BeforeClusterUpgrade, body.as_bytes()).map_err(|error| error.kind)
+        }
         for (body, expected) in [
             (r#"{"status":"Success"}"#, Ok(Answered::Released)),
             (
@@ -127,7 +133,7 @@ mod tests {
             ),
             (
                 r#"{"kind":"BeforeClusterUpgradeResponse","status":"Success","retryAfterSeconds":5}"#,
-                Ok(Answered::Held),
+                Ok(Answered::Held(Cow::Borrowed(""))),
             ),
             (r#"{"status":"Failure","message":"no"}"#, Err(Kind::Failure)),
             (r#"{"status":"success"}"#, Err(Kind::WrongAnswer)),

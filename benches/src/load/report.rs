@@ -22,6 +22,8 @@ pub struct Report {
     pub released: u64,
     /// Of these, the ones that have it wait.
     pub held: u64,
+    /// These by reason, the first word of the message.
+    pub holds: BTreeMap<String, u64>,
     /// Calls without such an answer, by kind.
     pub errors: BTreeMap<String, Failed>,
     /// Answers a second.
@@ -92,7 +94,7 @@ pub struct Taken {
     pub rss_mb_before: f64,
     /// The same after the last call.
     pub rss_mb_after: f64,
-    /// Connections that were open just before the end.
+    /// Connections that were open within the last two seconds.
     pub connections: usize,
 }
 
@@ -104,9 +106,12 @@ impl Report {
             after,
             connections,
         } = watched;
-        let last = run.seen.last().unwrap_or(run.ends);
-        let seconds = last
-            .saturating_duration_since(run.counts_from)
+        let ended = match run.seen.last() {
+            Some(last) if run.pace.is_counted_out(tally.latencies.len()) => last,
+            last => run.pace.ends.max(last.unwrap_or(run.pace.ends)),
+        };
+        let seconds = ended
+            .saturating_duration_since(run.pace.counts_from)
             .as_secs_f64()
             .max(1e-9);
         let looked = after.seconds_since(from);
@@ -134,7 +139,8 @@ impl Report {
             },
             answered: tally.answered(),
             released: tally.released,
-            held: tally.held,
+            held: tally.holds(),
+            holds: tally.held.clone(),
             errors: tally.failed().collect(),
             throughput: float(tally.answered()) / seconds,
             latency: Latency::of(tally),
@@ -195,6 +201,9 @@ impl fmt::Display for Report {
             "answers     {}: {} held, {} released",
             self.answered, self.held, self.released
         )?;
+        for (reason, calls) in self.holds.iter().filter(|(reason, _)| !reason.is_empty()) {
+            writeln!(to, "held        {calls} {reason}")?;
+        }
         for (kind, failed) in &self.errors {
             writeln!(
                 to,

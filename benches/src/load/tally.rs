@@ -9,6 +9,10 @@ use hdrhistogram::Histogram;
 use super::outcome::{Answered, Kind, Unanswered};
 use super::report::Failed;
 
+/// Reasons that are told apart, and the name of all others.
+const REASONS: usize = 32;
+const OTHERS: &str = "others";
+
 /// The shortest and the longest latency that are told apart.
 const SHORTEST: Duration = Duration::from_micros(1);
 const LONGEST: Duration = Duration::from_hours(1);
@@ -17,7 +21,8 @@ const LONGEST: Duration = Duration::from_hours(1);
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     pub(super) released: u64,
-    pub(super) held: u64,
+    /// Answers that hold, by reason: the first word of their message.
+    pub(super) held: BTreeMap<String, u64>,
     pub(super) errors: BTreeMap<Kind, Failed>,
     /// Connections that were opened, handshakes of discovery left out.
     pub(super) opened: u64,
@@ -30,29 +35,41 @@ impl Tally {
         let bounds = [SHORTEST, LONGEST].map(nanoseconds);
         Ok(Self {
             released: 0,
-            held: 0,
+            held: BTreeMap::new(),
             errors: BTreeMap::new(),
             opened: 0,
             latencies: Histogram::new_with_bounds(bounds[0], bounds[1], 3).context("make a histogram")?,
         })
     }
 
-    /// One call, and how long it took since it was due.
-    pub(super) fn count(&mut self, outcome: Result<Answered, Unanswered>, took: Duration) {
+    /// So many calls that ended alike, and how long each took since it was due.
+    pub(super) fn count(&mut self, outcome: Result<Answered<'_>, Unanswered>, took: Duration, calls: u64) {
         match outcome {
-            Ok(Answered::Released) => self.released += 1,
-            Ok(Answered::Held) => self.held += 1,
-            Err(why) => self.fail(why),
+            Ok(Answered::Released) => self.released += calls,
+            Ok(Answered::Held(message)) => self.hold(&message, calls),
+            Err(why) => self.fail(why, calls),
         }
-        self.latencies.saturating_record(nanoseconds(took));
+        self.latencies.saturating_record_n(nanoseconds(took), calls);
     }
 
-    fn fail(&mut self, Unanswered { kind, what }: Unanswered) {
+    fn hold(&mut self, message: &str, calls: u64) {
+        let reason = message.split([':', ' ']).next().unwrap_or_default();
+        // An extension may give each answer another text.
+        let is_many = self.held.len() >= REASONS;
+        if let Some(count) = self.held.get_mut(reason) {
+            *count += calls;
+        } else {
+            let reason = if is_many { OTHERS } else { reason };
+            *self.held.entry(reason.to_owned()).or_default() += calls;
+        }
+    }
+
+    fn fail(&mut self, Unanswered { kind, what }: Unanswered, calls: u64) {
         let errors = self.errors.entry(kind).or_insert(Failed {
             count: 0,
             first: what,
         });
-        errors.count += 1;
+        errors.count += calls;
     }
 
     /// Calls without an answer, by the name of their kind.
@@ -61,13 +78,19 @@ impl Tally {
         errors.map(|(kind, failed)| (kind.as_str().to_owned(), failed.clone()))
     }
 
-    pub(super) const fn answered(&self) -> u64 {
-        self.released + self.held
+    pub(super) fn answered(&self) -> u64 {
+        self.released + self.holds()
+    }
+
+    pub(super) fn holds(&self) -> u64 {
+        self.held.values().sum()
     }
 
     pub(super) fn add(&mut self, other: &Self) -> Result<()> {
         self.released += other.released;
-        self.held += other.held;
+        for (reason, calls) in &other.held {
+            self.hold(reason, *calls);
+        }
         self.opened += other.opened;
         for (kind, errors) in &other.errors {
             let own = self.errors.entry(*kind);

@@ -21,6 +21,18 @@ use tokio::time::timeout;
 use super::arguments::{Arguments, Protocol};
 use super::wire::{self, Connection};
 
+/// How long Cluster API waits for discovery, and for an answer where the extension says nothing else.
+const DEFAULT: Duration = Duration::from_secs(10);
+
+/// A handler of a hook.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) hook: Hook,
+    pub(super) path: String,
+    /// How long its answer is waited for.
+    pub(super) timeout: Duration,
+}
+
 /// An extension.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -32,6 +44,7 @@ pub(super) struct Target {
     /// The path of the URL, without a slash at its end.
     prefix: String,
     pub(super) tls: Arc<ClientConfig>,
+    /// How long the answer to a discovery request is waited for.
     timeout: Duration,
 }
 
@@ -66,7 +79,7 @@ impl Target {
             authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
             prefix: uri.path().trim_end_matches('/').to_owned(),
             tls: Arc::new(tls(arguments)?),
-            timeout: arguments.timeout,
+            timeout: arguments.timeout.unwrap_or(DEFAULT),
         })
     }
 
@@ -74,8 +87,8 @@ impl Target {
         self.addresses.first().map_or(443, SocketAddr::port)
     }
 
-    /// The paths of a hook's handlers. Fails unless the extension says that it has one for each of these hooks.
-    pub(super) async fn paths(&self, hooks: &[Hook]) -> Result<Vec<(Hook, String)>> {
+    /// The handlers of hooks. Fails unless the extension says that it has one for each.
+    pub(super) async fn handlers(&self, hooks: &[Hook]) -> Result<Vec<Found>> {
         // The URL may already name the handler of one hook; other servers than extensions discover nothing.
         if let Some((_, rest)) = self.prefix.split_once(GROUP_VERSION) {
             let asked = rest.trim_start_matches('/').split('/').next().unwrap_or_default();
@@ -86,30 +99,41 @@ impl Target {
                     hook.as_str()
                 );
             }
-            return Ok(hooks.iter().map(|hook| (*hook, self.prefix.clone())).collect());
+            let found = |hook: &Hook| Found {
+                hook: *hook,
+                path: self.prefix.clone(),
+                timeout: self.timeout,
+            };
+            return Ok(hooks.iter().map(found).collect());
         }
         let found = timeout(self.timeout, self.discover())
             .await
             .with_context(|| format!("no answer to the discovery request within {:?}", self.timeout))??;
-        let path = |hook: &Hook| {
+        let handler = |hook: &Hook| {
             let handler = found
                 .iter()
                 .find(|handler| handler.request_hook.hook == hook.as_str());
-            let name = &handler
-                .with_context(|| format!("the extension has no handler of {}", hook.as_str()))?
-                .name;
+            let Handler {
+                name,
+                timeout_seconds,
+                ..
+            } = handler.with_context(|| format!("the extension has no handler of {}", hook.as_str()))?;
             let hook_in_path = hook.as_str().to_ascii_lowercase();
-            Ok((
-                *hook,
-                format!("{}/{GROUP_VERSION}/{hook_in_path}/{name}", self.prefix),
-            ))
+            Ok(Found {
+                hook: *hook,
+                path: format!("{}/{GROUP_VERSION}/{hook_in_path}/{name}", self.prefix),
+                timeout: timeout_seconds.map_or(DEFAULT, Duration::from_secs),
+            })
         };
-        hooks.iter().map(path).collect()
+        hooks.iter().map(handler).collect()
     }
 
     async fn discover(&self) -> Result<Vec<Handler>> {
         let body = json!({"apiVersion": API_VERSION, "kind": "DiscoveryRequest"}).to_string();
-        let uri = self.uri(&format!("{}/{GROUP_VERSION}/discovery", self.prefix))?;
+        let uri = self.uri(
+            &format!("{}/{GROUP_VERSION}/discovery", self.prefix),
+            self.timeout,
+        )?;
         let mut connection = Connection::open(self).await.map_err(anyhow::Error::msg)?;
         let answer = connection.ask(wire::request(&uri, Bytes::from(body))).await;
         let answer = answer.map_err(|error| anyhow::anyhow!("discovery: {}", error.why))?;
@@ -122,8 +146,12 @@ impl Target {
     }
 
     /// The address of a handler. Cluster API names the time in which it has to answer.
-    pub(super) fn uri(&self, path: &str) -> Result<Uri> {
-        let uri = format!("https://{}{path}?timeout=10s", self.authority);
+    pub(super) fn uri(&self, path: &str, timeout: Duration) -> Result<Uri> {
+        let uri = format!(
+            "https://{}{path}?timeout={}s",
+            self.authority,
+            timeout.as_secs().max(1)
+        );
         uri.parse().with_context(|| format!("{uri} is no URL"))
     }
 }
@@ -143,6 +171,8 @@ struct Discovery {
 struct Handler {
     name: String,
     request_hook: RequestHook,
+    #[serde(default)]
+    timeout_seconds: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]

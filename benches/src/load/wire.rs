@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, HOST, USER_AGENT};
+use http::header::{HOST, USER_AGENT};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -32,18 +32,27 @@ pub(super) enum Connection {
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) why: Unanswered,
-    /// The request, where none of it was sent. Go sends it on another connection then, and so does this.
-    pub(super) unsent: Option<Request<Full<Bytes>>>,
+    /// Whether the extension has surely not begun to handle it, so that it can be sent again.
+    pub(super) is_unhandled: bool,
 }
 
-/// A request as Cluster API makes it: JSON without a Content-Type.
+impl Lost {
+    /// Lost for good.
+    pub(super) const fn at_once(why: Unanswered) -> Self {
+        Self {
+            why,
+            is_unhandled: false,
+        }
+    }
+}
+
+/// A request as Cluster API makes it: JSON without a Content-Type. Go offers to take gzip as well; this does not, and reads all answers.
 pub(super) fn request(uri: &Uri, body: Bytes) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri.clone();
     let headers = request.headers_mut();
     headers.insert(USER_AGENT, HeaderValue::from_static("sluice-bench"));
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     request
 }
 
@@ -116,16 +125,17 @@ impl Connection {
                 match sender.ready().await {
                     Ok(()) => sender.try_send_request(request).await,
                     Err(error) => {
+                        let why = closed(&error);
                         return Err(Lost {
-                            why: closed(&error),
-                            unsent: Some(request),
+                            why,
+                            is_unhandled: true,
                         });
                     }
                 }
             }
         };
         let answer = answer.map_err(lost)?;
-        body(answer).await.map_err(|why| Lost { why, unsent: None })
+        body(answer).await.map_err(Lost::at_once)
     }
 }
 
@@ -159,9 +169,15 @@ async fn body(answer: Response<Incoming>) -> Result<Bytes, Unanswered> {
 
 fn lost(mut error: TrySendError<Request<Full<Bytes>>>) -> Lost {
     Lost {
-        unsent: error.take_message(),
+        is_unhandled: error.take_message().is_some() || is_refused(error.error()),
         why: closed(error.error()),
     }
+}
+
+/// Whether HTTP/2 says that the stream was not handled: there were too many, as before the settings of the server are known.
+fn is_refused(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| cause.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
 fn closed(error: &hyper::Error) -> Unanswered {

@@ -18,8 +18,8 @@ use super::tally::Tally;
 use super::target::Target;
 use super::wire::{Connection, Lost};
 
-/// How often a call is sent again of which nothing was sent, because its connection was about to end.
-const TRIES: u32 = 3;
+/// How often a call is sent that the extension does not begin to handle, because its connection ends or has too many others.
+const TRIES: u32 = 6;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -30,10 +30,6 @@ pub(super) struct Run {
     pub(super) protocol: Protocol,
     pub(super) streams: u64,
     pub(super) timeout: Duration,
-    /// Calls that are due before are the warm-up.
-    pub(super) counts_from: Instant,
-    /// The last call is due before.
-    pub(super) ends: Instant,
     pub(super) seen: Seen,
 }
 
@@ -59,6 +55,7 @@ pub(super) fn lane(run: &Arc<Run>, connections: u64) -> Result<Tally> {
         .build()?;
     runtime.block_on(async {
         let tally = Arc::new(Mutex::new(Tally::new()?));
+        let clock = Arc::new(Clock::new()?);
         let mut streams = JoinSet::new();
         for _ in 0..connections {
             let line = Arc::<Line>::default();
@@ -71,6 +68,7 @@ pub(super) fn lane(run: &Arc<Run>, connections: u64) -> Result<Tally> {
                 let stream = Stream {
                     run: Arc::clone(run),
                     line: Arc::clone(&line),
+                    clock: Arc::clone(&clock),
                     tally: Arc::clone(&tally),
                 };
                 streams.spawn(stream.work());
@@ -84,6 +82,11 @@ pub(super) fn lane(run: &Arc<Run>, connections: u64) -> Result<Tally> {
     })
 }
 
+/// A call that was due and never made.
+pub(super) fn unsent() -> Unanswered {
+    Unanswered::new(Kind::Unsent, "all streams waited for answers")
+}
+
 /// A place for one connection, made again when it has ended.
 #[derive(Debug, Default)]
 struct Line(AsyncMutex<Option<Connection>>);
@@ -92,31 +95,27 @@ struct Line(AsyncMutex<Option<Connection>>);
 struct Stream {
     run: Arc<Run>,
     line: Arc<Line>,
+    clock: Arc<Clock>,
     tally: Arc<Mutex<Tally>>,
 }
 
 impl Stream {
     async fn work(self) -> Result<()> {
         let run = Arc::clone(&self.run);
-        let clock = Clock::new()?;
         let mut last = None;
-        while let Some(Due { number, at }) = run.pace.next(&clock).await? {
+        while let Some(Due { number, at }) = run.pace.next(&self.clock).await? {
             // Cluster API would have given it up by now.
-            if Instant::now() >= run.ends + run.timeout {
-                self.count(
-                    at,
-                    Err(Unanswered::new(Kind::Unsent, "all streams waited for answers")),
-                );
+            if Instant::now() >= run.pace.ends + run.timeout {
+                self.count(at, Err(unsent()));
                 break;
             }
             let call = run.calls.nth(number);
-            let outcome = match timeout(run.timeout, self.call(call)).await {
-                Ok(answer) => answer.and_then(|body| outcome::read(call.hook, &body)),
-                Err(_) => Err(self.hung().await),
+            let is_answered = match timeout(run.timeout, self.call(call)).await {
+                Ok(Ok(body)) => self.count(at, outcome::read(call.hook, &body)),
+                Ok(Err(why)) => self.count(at, Err(why)),
+                Err(_) => self.count(at, Err(self.hung().await)),
             };
-            let answered = outcome.is_ok();
-            self.count(at, outcome);
-            if answered {
+            if is_answered {
                 last = Some(Instant::now());
             }
         }
@@ -125,16 +124,16 @@ impl Stream {
         Ok(())
     }
 
-    fn count(&self, due: Instant, outcome: Result<Answered, Unanswered>) {
-        let seen = if outcome.is_ok() {
-            &self.run.seen.answered
-        } else {
-            &self.run.seen.errors
-        };
+    /// Counts a call, and says whether it was answered.
+    fn count(&self, due: Instant, outcome: Result<Answered<'_>, Unanswered>) -> bool {
+        let is_answered = outcome.is_ok();
+        let Seen { answered, errors, .. } = &self.run.seen;
+        let seen = if is_answered { answered } else { errors };
         seen.fetch_add(1, Ordering::Relaxed);
-        if due >= self.run.counts_from {
-            self.tally().count(outcome, due.elapsed());
+        if due >= self.run.pace.counts_from {
+            self.tally().count(outcome, due.elapsed(), 1);
         }
+        is_answered
     }
 
     fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
@@ -153,17 +152,16 @@ impl Stream {
         )
     }
 
-    /// Makes one call. One of which nothing was sent is sent again on another connection, as Go does it.
+    /// Makes one call. One that the extension has not begun to handle is sent again on another connection, as Go does it.
     async fn call(&self, call: &Call) -> Result<Bytes, Unanswered> {
-        let mut request = call.request();
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.ask(request).await {
+            match self.ask(call.request()).await {
                 Ok(body) => return Ok(body),
                 Err(Lost {
-                    unsent: Some(again), ..
-                }) if tries < TRIES => request = again,
+                    is_unhandled: true, ..
+                }) if tries < TRIES => {}
                 Err(lost) => return Err(lost.why),
             }
         }
@@ -190,7 +188,7 @@ impl Stream {
 
     async fn open(&self) -> Result<Connection, Lost> {
         let connection = Connection::open(&self.run.target).await;
-        let connection = connection.map_err(|why| Lost { why, unsent: None })?;
+        let connection = connection.map_err(Lost::at_once)?;
         self.tally().opened += 1;
         Ok(connection)
     }

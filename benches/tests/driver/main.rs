@@ -22,17 +22,11 @@ fn arguments(line: &[&str]) -> Arguments {
 /// Load on a server for a second, with more flags.
 fn load(server: &Server, flags: &[&str]) -> anyhow::Result<Report> {
     let ca = server.ca.path().to_str().unwrap();
-    let usual = [
-        &server.url,
-        "--ca",
-        ca,
-        "--quiet",
-        "--warmup",
-        "0s",
-        "--duration",
-        "1s",
-    ];
-    load::run(&arguments(&[&usual, flags].concat()))
+    let mut usual = vec![server.url.as_str(), "--ca", ca, "--quiet", "--duration", "1s"];
+    if !flags.contains(&"--warmup") {
+        usual.extend(["--warmup", "0s"]);
+    }
+    load::run(&arguments(&[&usual[..], flags].concat()))
 }
 
 fn failure(server: &Server, flags: &[&str]) -> String {
@@ -105,6 +99,21 @@ fn hooks_and_sizes_take_turns_and_the_count_is_kept() {
 }
 
 #[test]
+fn a_number_of_calls_is_of_those_after_the_warm_up() {
+    let server = Server::start(Behaviour::Holds);
+    for pace in [&["--rate", "200"][..], &["--closed", "--streams", "3"]] {
+        let flags = [pace, &["--warmup", "300ms", "--requests", "40"]].concat();
+        let report = load(&server, &flags).unwrap();
+        assert_eq!(
+            (report.answered, report.load.seconds < 0.5),
+            (40, true),
+            "{pace:?}: {report}"
+        );
+        assert_eq!(report.holds, [("wait".to_owned(), 40)].into(), "{report}");
+    }
+}
+
+#[test]
 fn a_stall_is_in_the_latencies_of_all_calls_that_were_due_in_it() {
     let stall = Duration::from_millis(400);
     let server = Server::start(Behaviour::StallsOnce(stall));
@@ -147,15 +156,19 @@ fn an_extension_that_is_too_slow_is_asked_no_less() {
         "two at once, for a second and a half: {report}"
     );
     assert!(report.latency.p50 > 400.0, "{report}");
+    assert!(
+        (1.0..=1.6).contains(&report.load.seconds),
+        "no time without answers is left out: {report}"
+    );
 }
 
 #[test]
 fn what_is_no_answer_is_counted_by_its_kind() {
     for (behaviour, kind, what) in [
         (
-            Behaviour::Answers(r#"{"status":"Failure","message":"no such Cluster"}"#),
+            Behaviour::Answers(r#"{"status":"Failure","message":"no such Cluster\nat all\n"}"#),
             "Failure",
-            "no such Cluster",
+            "no such Cluster at all",
         ),
         (
             Behaviour::Answers(r#"{"status":"Success","retryAfterSeconds":"5"}"#),

@@ -235,7 +235,7 @@ async fn answer(
     match outcome {
         Ok(text) => json(text),
         Err(code) => {
-            let mut answer = json("no")?;
+            let mut answer = json("404 page not found\n")?;
             *answer.status_mut() = http::StatusCode::from_u16(code).unwrap();
             Ok(answer)
         }

@@ -43,7 +43,7 @@ struct Arguments {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Seconds of each measurement.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 3)]
     seconds: u64,
     /// Measures latencies while 200 clusters are upgraded, and adds that to the figures that are there.
     #[arg(long)]
@@ -114,8 +114,8 @@ async fn measured(
         report::add(&during)?
     } else {
         bump::heat(bed, &hot).await?;
+        servers::are_held(bed, &replica, &asked).await?;
         let servers = Servers::start(bed, &replica, &asked, peer).await?;
-        servers.hold().await?;
         let rounds = Rounds::measure(&servers, arguments.rounds, arguments.seconds).await?;
         servers.stop().await?;
         report::write(&rounds)?

@@ -1,14 +1,16 @@
 //! `target/bench/hooks.json`, whose fields are a contract.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use super::driver::{Load, Sample};
+use super::driver::{Latency, Load, Sample};
 use super::rounds::{During, Rounds};
 use crate::fleet::command::say;
 
@@ -29,18 +31,69 @@ struct Figures {
     p99_ratio_during_upgrade: Option<f64>,
 
     // Beside what the contract names.
-    /// The least and the most of each ratio among the rounds.
-    #[serde(default)]
-    spread: BTreeMap<String, (f64, f64)>,
+    /// What was measured; figures of another commit are not kept beside new ones.
+    commit: String,
+    /// The ratios with their goals, in the order in which they are shown.
+    ratios: Vec<Held>,
     /// Medians: server, load, figure.
-    #[serde(default)]
     medians: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
     /// Latencies at 1,000 calls a second in the last round, by server: parts of all calls, and milliseconds.
-    #[serde(default)]
     curves: BTreeMap<String, Vec<(f64, f64)>>,
     /// The same while clusters are upgraded.
-    #[serde(default)]
     curves_during_upgrade: BTreeMap<String, Vec<(f64, f64)>>,
+    /// p99 in milliseconds while clusters are upgraded, by server.
+    p99_ms_during_upgrade: BTreeMap<String, f64>,
+    /// Seconds until the packages of all these clusters were written.
+    upgraded_s: Option<f64>,
+}
+
+/// A ratio held against its goal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Held {
+    name: String,
+    ratio: f64,
+    /// The least and the most among the rounds.
+    spread: (f64, f64),
+    goal: f64,
+    /// Whether the goal is the least that it should be.
+    at_least: bool,
+    met: bool,
+}
+
+impl Held {
+    /// The median of the rounds; none without rounds.
+    fn of(name: &str, rounds: &[f64], (goal, at_least): (f64, bool)) -> Option<Self> {
+        let ratio = median(rounds)?;
+        let spread = rounds.iter().fold((f64::MAX, 0.0_f64), |(least, most), ratio| {
+            (least.min(*ratio), most.max(*ratio))
+        });
+        Some(Self {
+            name: name.to_owned(),
+            ratio,
+            spread,
+            goal,
+            at_least,
+            met: if at_least { ratio >= goal } else { ratio <= goal },
+        })
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            ratio,
+            goal,
+            spread: (least, most),
+            ..
+        } = self;
+        let sign = if self.at_least { "≥" } else { "≤" };
+        let verdict = if self.met { "met" } else { "missed" };
+        write!(
+            to,
+            "{name:26} {ratio:6.2}  ({least:.2} to {most:.2})  goal {sign} {goal:.2}, {verdict}"
+        )
+    }
 }
 
 /// One ratio: a figure of Sluice over that of another server under the same load in the same round.
@@ -101,20 +154,13 @@ fn path() -> PathBuf {
     crate::fleet::report::path().with_file_name("hooks.json")
 }
 
-/// Writes what the rounds came to, keeping what was measured during an upgrade, and prints the ratios first.
+/// Writes what the rounds came to, keeping what this commit had during an upgrade, and prints the ratios first.
 pub(super) fn write(rounds: &Rounds) -> Result<PathBuf> {
-    let before = read().unwrap_or_default();
-    let mut figures = Figures {
-        machine: machine(),
-        rounds: rounds.count,
-        rss_idle_mb: Some(rounds.rss_idle_mb),
-        rss_after_mb: Some(rounds.memory("sluice")),
-        peer_rss_mb: Some(rounds.memory("go")),
-        p99_ratio_during_upgrade: before.p99_ratio_during_upgrade,
-        curves_during_upgrade: before.curves_during_upgrade,
-        ..Figures::default()
-    };
-    let mut lines = Vec::new();
+    let mut figures = read().unwrap_or_else(Figures::of_this_commit);
+    figures.rounds = rounds.count;
+    figures.rss_idle_mb = Some(rounds.rss_idle_mb);
+    figures.rss_after_mb = Some(rounds.memory("sluice"));
+    figures.peer_rss_mb = Some(rounds.memory("go"));
     for Ratio {
         name,
         load,
@@ -128,23 +174,7 @@ pub(super) fn write(rounds: &Rounds) -> Result<PathBuf> {
             .into_iter()
             .zip(rounds.of(to, *load, *figure));
         let ratios: Vec<f64> = pairs.map(|(own, others)| own / others).collect();
-        let middle = median(&ratios).context("no rounds")?;
-        let (least, most) = ratios.iter().fold((f64::MAX, 0.0_f64), |(least, most), ratio| {
-            (least.min(*ratio), most.max(*ratio))
-        });
-        figures.spread.insert((*name).to_owned(), (least, most));
-        lines.push(format!(
-            "{}  ({least:.2} to {most:.2})",
-            goal_line(name, middle, *goal)
-        ));
-        let field = match *name {
-            "h2_cpu_ratio" => &mut figures.h2_cpu_ratio,
-            "h2_throughput_ratio" => &mut figures.h2_throughput_ratio,
-            "handshake_cpu_ratio" => &mut figures.handshake_cpu_ratio,
-            "p99_ratio_1k" => &mut figures.p99_ratio_1k,
-            _ => &mut figures.echo_cpu_ratio,
-        };
-        *field = Some(middle);
+        figures.hold(Held::of(name, &ratios, *goal).context("no rounds")?);
     }
     for server in ["sluice", "go", "echo"] {
         for load in Load::ALL {
@@ -155,20 +185,19 @@ pub(super) fn write(rounds: &Rounds) -> Result<PathBuf> {
                 ("answers_per_second", of(throughput)),
                 ("p50_ms", of(|sample| sample.latency.p50)),
                 ("p99_ms", of(p99)),
+                ("driver_processors", of(|sample| sample.driver_processors)),
             ];
             let medians = medians.map(|(name, figure)| (name.to_owned(), figure));
             let loads = figures.medians.entry(server.to_owned()).or_default();
             loads.insert(load.as_str().to_owned(), medians.into());
         }
         let mut last = rounds.all.iter().rev();
-        let last = last.find(|one| one.server == server && one.load == Load::Paced);
-        if let Some(last) = last {
-            debug_assert_eq!(last.round + 1, rounds.count);
-            figures
-                .curves
-                .insert(server.to_owned(), last.sample.latency.curve.clone());
+        if let Some(last) = last.find(|one| one.server == server && one.load == Load::Paced) {
+            let curve = last.sample.latency.curve.clone();
+            figures.curves.insert(server.to_owned(), curve);
         }
     }
+    let lines: Vec<_> = figures.ratios.iter().map(Held::to_string).collect();
     say(format_args!(
         "ratios, median of {} rounds (least to most)\n{}\nmemory {:.1} MB idle, {:.1} MB at most, the peer {:.1} MB",
         rounds.count,
@@ -182,24 +211,45 @@ pub(super) fn write(rounds: &Rounds) -> Result<PathBuf> {
 
 /// Adds what was measured during an upgrade to the figures that are there.
 pub(super) fn add(during: &During) -> Result<PathBuf> {
-    let mut figures = read().unwrap_or_default();
-    figures.machine = machine();
-    let ratio = during.sluice.latency.p99 / during.echo.latency.p99;
-    figures.p99_ratio_during_upgrade = Some(ratio);
+    let mut figures = read().unwrap_or_else(Figures::of_this_commit);
     for (server, sample) in [("sluice", &during.sluice), ("echo", &during.echo)] {
+        let Latency { p99, curve, .. } = &sample.latency;
+        figures.p99_ms_during_upgrade.insert(server.to_owned(), *p99);
         figures
             .curves_during_upgrade
-            .insert(server.to_owned(), sample.latency.curve.clone());
+            .insert(server.to_owned(), curve.clone());
     }
-    say(goal_line("p99_ratio_during_upgrade", ratio, DURING_GOAL));
+    figures.upgraded_s = Some(during.upgraded_s);
+    let ratio = during.sluice.latency.p99 / during.echo.latency.p99;
+    let held = Held::of("p99_ratio_during_upgrade", &[ratio], DURING_GOAL).context("no window")?;
+    say(&held);
+    figures.hold(held);
     store(&figures)
 }
 
-fn goal_line(name: &str, ratio: f64, (goal, at_least): (f64, bool)) -> String {
-    let met = if at_least { ratio >= goal } else { ratio <= goal };
-    let sign = if at_least { "≥" } else { "≤" };
-    let verdict = if met { "met" } else { "missed" };
-    format!("{name:26} {ratio:6.2}  goal {sign} {goal:.2}, {verdict}")
+impl Figures {
+    fn of_this_commit() -> Self {
+        Self {
+            machine: machine(),
+            commit: commit(),
+            ..Self::default()
+        }
+    }
+
+    /// Takes a ratio, in its own field and among all.
+    fn hold(&mut self, held: Held) {
+        let field = match held.name.as_str() {
+            "h2_cpu_ratio" => &mut self.h2_cpu_ratio,
+            "h2_throughput_ratio" => &mut self.h2_throughput_ratio,
+            "handshake_cpu_ratio" => &mut self.handshake_cpu_ratio,
+            "p99_ratio_1k" => &mut self.p99_ratio_1k,
+            "echo_cpu_ratio" => &mut self.echo_cpu_ratio,
+            _ => &mut self.p99_ratio_during_upgrade,
+        };
+        *field = Some(held.ratio);
+        self.ratios.retain(|other| other.name != held.name);
+        self.ratios.push(held);
+    }
 }
 
 fn median(figures: &[f64]) -> Option<f64> {
@@ -208,8 +258,20 @@ fn median(figures: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
+/// The file, if it is of this commit and this machine.
 fn read() -> Option<Figures> {
-    serde_json::from_str(&fs::read_to_string(path()).ok()?).ok()
+    let figures: Figures = serde_json::from_str(&fs::read_to_string(path()).ok()?).ok()?;
+    (figures.commit == commit() && figures.machine == machine()).then_some(figures)
+}
+
+/// The commit of this checkout; empty without git.
+fn commit() -> String {
+    let output = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let commit = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    commit.unwrap_or_default()
 }
 
 fn store(figures: &Figures) -> Result<PathBuf> {
@@ -241,16 +303,13 @@ mod tests {
 
     #[test]
     fn a_ratio_is_held_against_its_goal() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[]), None);
-        assert!(goal_line("a", 0.21, (0.20, false)).ends_with("missed"));
-        assert!(goal_line("a", 4.0, (4.0, true)).ends_with("met"));
-    }
-
-    #[test]
-    fn figures_without_an_upgrade_are_read() {
-        let text = serde_json::to_string(&Figures::default()).unwrap();
-        let figures: Figures = serde_json::from_str(&text).unwrap();
-        assert_eq!(figures.p99_ratio_during_upgrade, None);
+        let held = Held::of("p99_ratio_1k", &[0.5, 0.2, 0.3], (0.3, false)).unwrap();
+        assert_eq!((held.ratio, held.spread, held.met), (0.3, (0.2, 0.5), true));
+        assert!(!Held::of("h2_throughput_ratio", &[3.9], (4.0, true)).unwrap().met);
+        assert!(Held::of("h2_throughput_ratio", &[], (4.0, true)).is_none());
+        let mut figures = Figures::default();
+        figures.hold(held.clone());
+        figures.hold(held);
+        assert_eq!((figures.p99_ratio_1k, figures.ratios.len()), (Some(0.3), 1));
     }
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join;
 use tokio::time::sleep;
 
@@ -15,13 +15,12 @@ use crate::fleet::gauge::Gauge;
 /// How long hooks are asked while clusters are upgraded.
 const DURING: u64 = 30;
 
-/// Of the upgrades, before the first is written.
-const BEFORE: Duration = Duration::from_secs(2);
+/// Before the first upgrade is written: the warm-up of the driver.
+const BEFORE: Duration = Duration::from_secs(1);
 
 /// One measurement.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
-    pub(super) round: usize,
     pub(super) server: &'static str,
     pub(super) load: Load,
     pub(super) sample: Sample,
@@ -37,16 +36,16 @@ pub(super) struct Rounds {
 
 impl Rounds {
     /// Measures each server under each load in each round. All three take turns under one load before the next one.
-    pub(super) async fn measure(servers: &Servers<'_>, rounds: usize, seconds: u64) -> Result<Self> {
+    pub(super) async fn measure(servers: &Servers, rounds: usize, seconds: u64) -> Result<Self> {
         let rss_idle_mb = Gauge::of(servers.sluice.pid).resident()?;
         let mut all = Vec::new();
         for round in 0..rounds {
             for of in Load::ALL {
                 for server in servers.from(round) {
                     let sample = load(server, of, seconds, &servers.directory).await?;
+                    sample.is_held(server.name)?;
                     say(line(round, rounds, of, server, &sample));
                     all.push(Measured {
-                        round,
                         server: server.name,
                         load: of,
                         sample,
@@ -96,12 +95,14 @@ fn line(round: usize, rounds: usize, of: Load, server: &Server, sample: &Sample)
 pub(super) struct During {
     pub(super) sluice: Sample,
     pub(super) echo: Sample,
+    /// Until the packages of all clusters were written.
+    pub(super) upgraded_s: f64,
 }
 
 impl During {
     /// Asks both for as long as is measured. `upgrade` begins with it, and has to end in it.
     pub(super) async fn measure(
-        servers: &Servers<'_>,
+        servers: &Servers,
         upgrade: impl Future<Output = Result<()>>,
     ) -> Result<Self> {
         let other = servers.directory.join("other");
@@ -120,10 +121,19 @@ impl During {
         for (server, sample) in [(&servers.sluice, &sluice), (&servers.echo, &echo)] {
             say(line(0, 1, Load::Paced, server, sample));
         }
-        let seconds = upgraded.as_secs_f64();
+        let upgraded_s = upgraded.as_secs_f64();
         say(format_args!(
-            "the packages of all clusters were written after {seconds:.1} of {DURING} s"
+            "the packages of all clusters were written after {upgraded_s:.1} of {DURING} s; Sluice answered {:?}",
+            sluice.holds
         ));
-        Ok(Self { sluice, echo })
+        ensure!(
+            upgraded < Duration::from_secs(DURING),
+            "the upgrades took {upgraded_s:.0} s, and hooks were asked for {DURING} s only"
+        );
+        Ok(Self {
+            sluice,
+            echo,
+            upgraded_s,
+        })
     }
 }

@@ -42,14 +42,12 @@ pub(super) struct Server {
 }
 
 /// All of them.
-pub(super) struct Servers<'a> {
+pub(super) struct Servers {
     pub(super) sluice: Server,
     pub(super) peer: Server,
     pub(super) echo: Server,
     /// Where files are written.
     pub(super) directory: PathBuf,
-    replica: &'a Replica,
-    clusters: Vec<Value>,
 }
 
 /// Builds the extension in Go beside the report.
@@ -81,11 +79,11 @@ pub(super) fn build_peer() -> Result<PathBuf> {
     Ok(program)
 }
 
-impl<'a> Servers<'a> {
+impl Servers {
     /// Starts the peer and the echo beside a replica that runs. They are asked about these clusters.
     pub(super) async fn start(
         bed: &Bed,
-        replica: &'a Replica,
+        replica: &Replica,
         clusters: &[String],
         peer: &Path,
     ) -> Result<Self> {
@@ -110,6 +108,11 @@ impl<'a> Servers<'a> {
             bodies.push(body);
             asked.push(cluster);
         }
+        // All three answer with the same bytes, whatever Sluice says now.
+        let message = match asked.first() {
+            Some(cluster) => replica.ask(HOOK, cluster, &fields()).await?.message,
+            None => String::new(),
+        };
         let bytes = bodies.first().and_then(|body| fs::metadata(body).ok());
         say(format_args!(
             "a request has {} bytes",
@@ -128,13 +131,26 @@ impl<'a> Servers<'a> {
         let launch = Launch::new("hooks-peer", peer)
             // As Go programs run by default.
             .env("GOGC", "100")
-            .args(["-port", &peer_port.number().to_string(), "-namespace", NAMESPACE])
+            .args([
+                "-port",
+                &peer_port.number().to_string(),
+                "-namespace",
+                NAMESPACE,
+                "-message",
+                &message,
+            ])
             .arg("-cert-dir")
             .arg(&directory)
             .args(clusters.iter().map(String::as_str));
         let go = start(bed, launch, &peer_port).await?;
         let launch = Launch::new("hooks-echo", driver::program())
-            .args(["echo", "--address", &format!("127.0.0.1:{}", echo_port.number())])
+            .args([
+                "echo",
+                "--message",
+                &message,
+                "--address",
+                &format!("127.0.0.1:{}", echo_port.number()),
+            ])
             .arg("--cert")
             .arg(directory.join("tls.crt"))
             .arg("--key")
@@ -146,31 +162,7 @@ impl<'a> Servers<'a> {
             peer: server("go", url(&peer_port), go.id(), Some(go)),
             echo: server("echo", url(&echo_port), echo.id(), Some(echo)),
             directory,
-            replica,
-            clusters: asked,
         })
-    }
-
-    /// Waits until Sluice holds each of the clusters for its packages.
-    pub(super) async fn hold(&self) -> Result<()> {
-        wait::until(
-            "Sluice to hold all clusters for their packages",
-            HOLDS,
-            || async {
-                for cluster in &self.clusters {
-                    let reply = self.replica.ask(HOOK, cluster, &fields()).await?;
-                    if !reply.is_held("PackagesNotReady") {
-                        return wait::not_yet(format!(
-                            "{} is answered {reply:?}",
-                            cluster["metadata"]["name"]
-                        ));
-                    }
-                }
-                Ok(())
-            },
-        )
-        .await?;
-        Ok(())
     }
 
     /// All three, beginning with another one each time.
@@ -188,6 +180,28 @@ impl<'a> Servers<'a> {
         }
         Ok(())
     }
+}
+
+/// Waits until Sluice holds each of these clusters for its packages.
+pub(super) async fn are_held(bed: &Bed, replica: &Replica, clusters: &[String]) -> Result<()> {
+    let fields = &fields();
+    wait::until(
+        "Sluice to hold all clusters for their packages",
+        HOLDS,
+        || async {
+            for name in clusters {
+                let mut cluster = bed.objects().get(&CLUSTER.one(name)).await?;
+                about(&mut cluster);
+                let reply = replica.ask(HOOK, &cluster, fields).await?;
+                if !reply.is_held("PackagesNotReady") {
+                    return wait::not_yet(format!("{name} is answered {reply:?}"));
+                }
+            }
+            Ok(())
+        },
+    )
+    .await?;
+    Ok(())
 }
 
 async fn start(bed: &Bed, launch: Launch, port: &Port) -> Result<Process> {
