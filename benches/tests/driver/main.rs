@@ -9,6 +9,7 @@ mod server;
 use std::time::{Duration, Instant};
 
 use clap::{Args as _, FromArgMatches as _};
+use rstest::rstest;
 use sluice_benches::load::{self, Arguments, Report};
 
 use crate::server::{Behaviour, Server};
@@ -162,49 +163,54 @@ fn an_extension_that_is_too_slow_is_asked_no_less() {
     );
 }
 
-#[test]
-fn what_is_no_answer_is_counted_by_its_kind() {
-    for (behaviour, kind, what) in [
-        (
-            Behaviour::Answers(r#"{"status":"Failure","message":"no such Cluster\nat all\n"}"#),
-            "Failure",
-            "no such Cluster at all",
-        ),
-        (
-            Behaviour::Answers(r#"{"status":"Success","retryAfterSeconds":"5"}"#),
-            "WrongAnswer",
-            "invalid type",
-        ),
-        (
-            Behaviour::Answers(r#"{"kind":"Status","status":"Success"}"#),
-            "WrongAnswer",
-            "kind",
-        ),
-        (Behaviour::Code(500), "Status", "500"),
-        (Behaviour::Closes, "Closed", ""),
-        (Behaviour::Hangs, "Timeout", "200ms"),
-    ] {
-        let server = Server::start(behaviour.every_other());
-        for protocol in ["h2", "h1", "handshake"] {
-            let flags = ["--rate", "50", "--timeout", "200ms", "--protocol", protocol];
-            let report = load(&server, &flags).unwrap();
-            let failed = report
-                .errors
-                .get(kind)
-                .unwrap_or_else(|| panic!("{behaviour:?} {protocol}: {report}"));
-            assert!(failed.first.contains(what), "{behaviour:?} {protocol}: {report}");
-            let errors: u64 = report.errors.values().map(|failed| failed.count).sum();
-            assert_eq!(report.answered + errors, 50, "{behaviour:?} {protocol}: {report}");
-            assert!(report.answered > 0, "{behaviour:?} {protocol}: {report}");
-        }
+#[rstest]
+#[case::failure(
+    r#"{"status":"Failure","message":"no such Cluster\nat all\n"}"#,
+    "Failure",
+    "no such Cluster at all"
+)]
+#[case::wrong_type(
+    r#"{"status":"Success","retryAfterSeconds":"5"}"#,
+    "WrongAnswer",
+    "invalid type"
+)]
+#[case::wrong_kind(r#"{"kind":"Status","status":"Success"}"#, "WrongAnswer", "kind")]
+fn what_is_no_answer_is_counted_by_its_kind(
+    #[case] answer: &'static str,
+    #[case] kind: &str,
+    #[case] what: &str,
+) {
+    assert_counted(Behaviour::Answers(answer), kind, what);
+}
 
-        let server = Server::start(behaviour);
-        let line = failure(&server, &["--rate", "50", "--timeout", "200ms"]);
-        assert!(
-            line.contains("nothing was answered") && line.contains(kind),
-            "{line}"
-        );
+#[rstest]
+#[case::another_code(Behaviour::Code(500), "Status", "500")]
+#[case::closes(Behaviour::Closes, "Closed", "")]
+#[case::hangs(Behaviour::Hangs, "Timeout", "200ms")]
+fn what_does_not_answer_is_counted_by_its_kind(
+    #[case] behaviour: Behaviour,
+    #[case] kind: &str,
+    #[case] what: &str,
+) {
+    assert_counted(behaviour, kind, what);
+}
+
+/// Every other call is counted as this kind, in each protocol, and a run without any answer says it in one line.
+fn assert_counted(behaviour: Behaviour, kind: &str, what: &str) {
+    let server = Server::start(behaviour.every_other());
+    for protocol in ["h2", "h1", "handshake"] {
+        let flags = ["--rate", "50", "--timeout", "200ms", "--protocol", protocol];
+        let report = load(&server, &flags).unwrap();
+        let failed = report.errors.get(kind);
+        let failed = failed.unwrap_or_else(|| panic!("{behaviour:?} {protocol}: {report}"));
+        assert!(failed.first.contains(what), "{behaviour:?} {protocol}: {report}");
+        let errors: u64 = report.errors.values().map(|failed| failed.count).sum();
+        assert_eq!(report.answered + errors, 50, "{behaviour:?} {protocol}: {report}");
+        assert!(report.answered > 0, "{behaviour:?} {protocol}: {report}");
     }
+    let line = failure(&Server::start(behaviour), &["--rate", "50", "--timeout", "200ms"]);
+    let is_said = line.contains("nothing was answered") && line.contains(kind);
+    assert!(is_said, "{line}");
 }
 
 #[test]
