@@ -40,7 +40,7 @@ struct Figures {
     curves: BTreeMap<String, Vec<(f64, f64)>>,
     curves_during_upgrade: BTreeMap<String, Vec<(f64, f64)>>,
     p99_ms_during_upgrade: BTreeMap<String, f64>,
-    upgraded_s: Option<f64>,
+    upgraded: Option<usize>,
 }
 
 /// A ratio held against its goal.
@@ -160,12 +160,12 @@ fn table(figures: &Figures) -> String {
     let during = |server: &str| shown(figures.p99_ms_during_upgrade.get(server).copied());
     let _never = writeln!(
         table,
-        "\nMemory: Sluice {} MB before and {} MB at most after a load, the extension in Go {} MB. While clusters are upgraded, in {} of 30 s, p99 is {} ms, \
-         that of the echo {} ms.",
+        "\nMemory: Sluice {} MB before and {} MB at most after a load, the extension in Go {} MB. While clusters are upgraded, {} of them within 30 s, p99 is \
+         {} ms, that of the echo {} ms.",
         shown(figures.rss_idle_mb),
         shown(figures.rss_after_mb),
         shown(figures.peer_rss_mb),
-        shown(figures.upgraded_s),
+        figures.upgraded.unwrap_or_default(),
         during("sluice"),
         during("echo")
     );

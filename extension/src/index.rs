@@ -9,7 +9,7 @@ use sluice_core::{
     decision::{Decision, Knowledge, decide},
     hold::Hold,
     hook_call::HookCall,
-    index::{self, Counting, Noted, Pace, Uncounted},
+    index::{self, Counting, Noted, Pace, Said, Uncounted},
     stuck::Standings,
     unsynced::Unsynced,
 };
@@ -37,6 +37,10 @@ struct Inner {
     /// Unset where there is no lease.
     leadership: OnceLock<Leadership>,
     noted: Mutex<Noted>,
+    /// Whether the stores are too old.
+    stale: Said,
+    /// Whether no replica leads.
+    leaderless: Said,
     /// Clusters that have changed since they were counted.
     uncounted: Arc<Mutex<Uncounted>>,
 }
@@ -52,6 +56,8 @@ impl Index {
             stores: OnceLock::new(),
             leadership: OnceLock::new(),
             noted: Mutex::default(),
+            stale: Said::default(),
+            leaderless: Said::default(),
             uncounted,
         }))
     }
@@ -108,7 +114,7 @@ impl Index {
     fn unsynced(&self, stores: &Stores) -> Option<Unsynced> {
         let ages = stores.ages();
         let unsynced = Unsynced::of(ages.map(|(_, age)| age));
-        let news = lock(&self.0.noted).stale.news(unsynced.is_some());
+        let news = self.0.stale.news(unsynced.is_some());
         match news {
             Some(true) => warn!(
                 ?ages,
@@ -123,7 +129,7 @@ impl Index {
     /// Whether no replica leads; logged when it changes.
     fn is_leaderless(&self) -> bool {
         let missing = self.0.leadership.get().is_some_and(Leadership::is_missing);
-        let news = lock(&self.0.noted).leaderless.news(missing);
+        let news = self.0.leaderless.news(missing);
         match news {
             Some(true) => warn!("No leader: the lease is not renewed, holding what records would release"),
             Some(false) => info!("A replica leads again"),

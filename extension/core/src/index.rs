@@ -84,7 +84,11 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let bootstrap_undecodable = bootstrap.is_err();
         let (cluster, bootstrap) = (cluster.ok().flatten(), bootstrap.ok().flatten());
         let record = recorded(bootstrap.as_deref());
-        let missing = self.missing(call.label, call.uid, matches!(release, Ok(Some(_))));
+        // Only where there is no record of the Cluster: nothing else asks for it.
+        let missing = match of_cluster(record, call.uid) {
+            Some(_) => None,
+            None => self.missing(call.label, call.uid, matches!(release, Ok(Some(_)))),
+        };
         // Not by the last look: the Cluster may have moved since.
         let still = pace.stuck.and_then(|stuck| {
             let standing = match of_cluster(record, call.uid) {

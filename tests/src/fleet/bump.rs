@@ -170,11 +170,16 @@ async fn install_kapp_controllers(objects: &Objects) -> Result<()> {
 }
 
 fn are_written(bed: &Bed, clusters: &[u32]) -> Result<(), wait::Unmet> {
-    let contents = bed.workloads.contents();
-    // All but kapp-controller.
-    let is_written = |number: &&u32| contents.written(&name(**number), "/packageinstalls/").len() == SET - 1;
-    match clusters.iter().filter(is_written).count() {
+    match written(bed, clusters) {
         written if written == clusters.len() => Ok(()),
         written => wait::not_yet(format!("{written} of {}", clusters.len())),
     }
+}
+
+/// Of how many of these clusters all packages are written.
+pub(super) fn written(bed: &Bed, clusters: &[u32]) -> usize {
+    let contents = bed.workloads.contents();
+    // All but kapp-controller.
+    let is_written = |number: &&u32| contents.written(&name(**number), "/packageinstalls/").len() == SET - 1;
+    clusters.iter().filter(is_written).count()
 }

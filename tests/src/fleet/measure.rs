@@ -94,10 +94,7 @@ pub(super) struct Running<'a> {
 pub(super) async fn measure<'a>(bed: &'a Bed, entry: &mut Entry, setup: &Setup) -> Result<Running<'a>> {
     let (clusters, sync_period) = (entry.clusters, setup.sync_period);
     let leases = Api::<Lease>::namespaced(bed.client(), "sluice-system");
-    // A holder that was killed would be waited for.
-    leases
-        .delete_collection(&DeleteParams::default(), &ListParams::default())
-        .await?;
+    free_lease(&leases).await?;
     let mut running = Running {
         leader: bed.replica("leader", sync_period)?,
         standby: bed.replica("standby", sync_period)?,
@@ -133,6 +130,43 @@ pub(super) async fn measure<'a>(bed: &'a Bed, entry: &mut Entry, setup: &Setup) 
     let writes = asked.filter(|asked| asked.what == What::Write).count();
     entry.writes = Some(writes);
     Ok(running)
+}
+
+/// Takes the lease from a holder that was killed, which would be waited for.
+async fn free_lease(leases: &Api<Lease>) -> Result<()> {
+    leases
+        .delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await?;
+    Ok(())
+}
+
+/// Waits until a replica with this name holds the lease.
+async fn leads(replica: &Replica, name: &str, leases: &Api<Lease>) -> Result<()> {
+    let holder = format!("{name}_{}_", replica.id().await?);
+    wait::until(format!("{name} to hold the lease"), LEADS, || async {
+        let lease = leases.get("sluice-leader").await?;
+        let held_by = lease
+            .spec
+            .and_then(|spec| spec.holder_identity)
+            .unwrap_or_default();
+        if held_by.starts_with(&holder) {
+            Ok(())
+        } else {
+            wait::not_yet(held_by)
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Starts the one replica of a bench, and waits until it leads.
+pub(super) async fn leader(bed: &Bed, name: &str, sync_period: Duration) -> Result<Replica> {
+    let leases = Api::<Lease>::namespaced(bed.client(), "sluice-system");
+    free_lease(&leases).await?;
+    let replica = bed.replica(name, sync_period)?;
+    replica.restart().await?;
+    leads(&replica, name, &leases).await?;
+    Ok(replica)
 }
 
 /// kube-apiserver has read into its caches what was written into etcd, which takes it longer than the writing.
@@ -179,20 +213,7 @@ impl Entry {
         let (discovery, ready) = join(discovery, ready).await;
         self.discovery_ms = Some(discovery);
         self.ready_s = Some(ready?);
-        let holder = format!("leader_{}_", leader.id().await?);
-        wait::until("the leader to hold the lease", LEADS, || async {
-            let lease = leases.get("sluice-leader").await?;
-            let held_by = lease
-                .spec
-                .and_then(|spec| spec.holder_identity)
-                .unwrap_or_default();
-            if held_by.starts_with(&holder) {
-                Ok(())
-            } else {
-                wait::not_yet(held_by)
-            }
-        })
-        .await?;
+        leads(leader, "leader", leases).await?;
         self.leads_s = Some(seconds());
         running.standby.restart().await?;
         say(format_args!(

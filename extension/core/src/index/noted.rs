@@ -1,6 +1,7 @@
 //! What a replica remembers for its answers beside its stores.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Answers;
 use crate::{hold::Hold, stuck::Counted};
@@ -12,10 +13,6 @@ pub struct Noted {
     pub held: Counted,
     /// What was answered last.
     pub answers: Answers,
-    /// Whether the stores are too old.
-    pub stale: Said,
-    /// Whether no replica leads.
-    pub leaderless: Said,
     /// What keeps a Cluster from having a record at all, by UID. Only the leader knows.
     holds: HashMap<String, Hold>,
 }
@@ -40,12 +37,14 @@ impl Noted {
 
 /// Whether something is so, as it was said last. At first it is not.
 #[derive(Debug, Default)]
-pub struct Said(bool);
+pub struct Said(AtomicBool);
 
 impl Said {
-    /// What has to be said now, if it is another thing than before.
-    pub fn news(&mut self, is_so: bool) -> Option<bool> {
-        (std::mem::replace(&mut self.0, is_so) != is_so).then_some(is_so)
+    /// What has to be said now, if it is another thing than before. Every call asks, and hardly ever is there any.
+    pub fn news(&self, is_so: bool) -> Option<bool> {
+        let is_new =
+            self.0.load(Ordering::Relaxed) != is_so && self.0.swap(is_so, Ordering::Relaxed) != is_so;
+        is_new.then_some(is_so)
     }
 }
 
@@ -56,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_change_is_said_once() {
-        let mut said = Said::default();
+        let said = Said::default();
         let steps = [false, true, true, false, false, true];
         let news = steps.map(|is_so| said.news(is_so));
         assert_eq!(news, [None, Some(true), None, Some(false), None, Some(true)]);

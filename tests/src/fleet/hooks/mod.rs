@@ -19,7 +19,7 @@ use super::bed::Bed;
 use super::bump;
 use super::command::say;
 use super::memory::Meminfo;
-use super::{name, seed};
+use super::{measure, name, seed};
 use rounds::{During, Rounds};
 use servers::Servers;
 
@@ -104,12 +104,11 @@ async fn measured(
     let forms = seed::grow(bed, SYNC_PERIOD).await?;
     let hot = bump::hot_numbers(clusters);
     bed.store()?.write(&forms.cold, &bed.workloads, &hot).await?;
-    let replica = bed.replica("hooks", SYNC_PERIOD)?;
-    replica.restart().await?;
+    let replica = measure::leader(bed, "hooks", SYNC_PERIOD).await?;
     let asked: Vec<String> = hot.iter().take(ASKED).map(|number| name(*number)).collect();
     let path = if arguments.busy {
         let servers = Servers::start(bed, &replica, &asked, peer).await?;
-        let during = During::measure(&servers, bump::heat(bed, &hot)).await?;
+        let during = During::measure(&servers, bump::heat(bed, &hot), || bump::written(bed, &hot)).await?;
         servers.stop().await?;
         report::add(&during)?
     } else {

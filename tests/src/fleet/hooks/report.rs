@@ -43,8 +43,8 @@ struct Figures {
     curves_during_upgrade: BTreeMap<String, Vec<(f64, f64)>>,
     /// p99 in milliseconds while clusters are upgraded, by server.
     p99_ms_during_upgrade: BTreeMap<String, f64>,
-    /// Seconds until the packages of all these clusters were written.
-    upgraded_s: Option<f64>,
+    /// Clusters whose packages were all written in that time.
+    upgraded: Option<usize>,
 }
 
 /// A ratio held against its goal.
@@ -219,7 +219,7 @@ pub(super) fn add(during: &During) -> Result<PathBuf> {
             .curves_during_upgrade
             .insert(server.to_owned(), curve.clone());
     }
-    figures.upgraded_s = Some(during.upgraded_s);
+    figures.upgraded = Some(during.upgraded);
     let ratio = during.sluice.latency.p99 / during.echo.latency.p99;
     let held = Held::of("p99_ratio_during_upgrade", &[ratio], DURING_GOAL).context("no window")?;
     say(&held);
