@@ -32,7 +32,7 @@ pub struct Arguments {
 struct Figures {
     machine: String,
     rounds: usize,
-    ratios: Vec<Ratio>,
+    ratios: Vec<Compared>,
     rss_idle_mb: Option<f64>,
     rss_after_mb: Option<f64>,
     peer_rss_mb: Option<f64>,
@@ -45,7 +45,7 @@ struct Figures {
 
 /// A ratio held against its goal.
 #[derive(Debug, Deserialize)]
-struct Ratio {
+struct Compared {
     name: String,
     ratio: f64,
     spread: (f64, f64),
@@ -116,7 +116,7 @@ fn table(figures: &Figures) -> String {
         "On {}; medians of {} rounds.\n\n| ratio | median | least to most | goal | |\n|---|---|---|---|---|\n",
         figures.machine, figures.rounds
     );
-    for Ratio {
+    for Compared {
         name,
         ratio,
         spread: (least, most),
@@ -189,7 +189,7 @@ mod tests {
         let figures = Figures {
             machine: "2 processors, of some kind".to_owned(),
             rounds: 5,
-            ratios: vec![Ratio {
+            ratios: vec![Compared {
                 name: "h2_cpu_ratio".to_owned(),
                 ratio: 0.21,
                 spread: (0.2, 0.24),

@@ -68,7 +68,7 @@ pub(super) async fn watch(arguments: &Arguments, run: &Run, has_ended: impl Fn()
             from = Looks::take(arguments.pid)?;
         }
         // Linux lists all that were closed lately, too, which are very many where each call has its own.
-        let is_worth_it = looks % 10 == 0 || now + LOOK >= run.pace.ends;
+        let is_worth_it = looks.is_multiple_of(10) || now + LOOK >= run.pace.ends;
         if arguments.pid.is_some() && is_worth_it {
             connections = Some(process::connections(port)?);
         }
