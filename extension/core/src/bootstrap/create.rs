@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
 
-use super::{Catalogue, package_not_found, packages};
+use super::{Catalogue, Source, package_not_found, packages, source};
 use crate::{
     hold::{GateReason, Hold},
     names,
@@ -117,50 +117,44 @@ pub(super) fn localize(
     package: &mut ClusterBootstrapPackage,
 ) -> Result<Option<ValuesClone>, Hold> {
     let name = package.ref_name.clone();
-    let Some(values) = package.values_from.as_mut() else {
-        return Ok(None);
+    let own = || {
+        names::clone(cluster, &name).map_err(|error| {
+            Hold::new(
+                GateReason::NameTooLong,
+                format!("values of package {name}: {error}"),
+            )
+        })
     };
-    let own = names::clone(cluster, &name).map_err(|error| {
-        Hold::new(
-            GateReason::NameTooLong,
-            format!("values of package {name}: {error}"),
-        )
-    })?;
-    match (
-        &mut values.inline,
-        &mut values.secret_ref,
-        &mut values.provider_ref,
-    ) {
-        (Some(inline), None, None) => Ok(Some(ValuesClone::Inline {
-            secret: own,
-            package: name,
+    let clone = match source(package)? {
+        Source::Defaults => return Ok(None),
+        Source::Inline(inline) => ValuesClone::Inline {
+            secret: own()?,
             values: inline.clone(),
-        })),
-        (None, Some(secret), None) => {
-            let from = std::mem::replace(secret, own.clone());
-            Ok(Some(ValuesClone::Secret {
-                from,
-                to: own,
-                package: name,
-            }))
+            package: name,
+        },
+        Source::Secret(secret) => ValuesClone::Secret {
+            from: secret.to_owned(),
+            to: own()?,
+            package: name,
+        },
+        Source::Provider(provider) => ValuesClone::Provider {
+            from: provider.clone(),
+            to: own()?,
+            package: name,
+        },
+    };
+    if let Some(from) = &mut package.values_from {
+        match &clone {
+            ValuesClone::Inline { .. } => {}
+            ValuesClone::Secret { to, .. } => from.secret_ref = Some(to.clone()),
+            ValuesClone::Provider { to, .. } => {
+                if let Some(provider) = &mut from.provider_ref {
+                    provider.name.clone_from(to);
+                }
+            }
         }
-        (None, None, Some(provider)) => {
-            let from = provider.clone();
-            provider.name.clone_from(&own);
-            Ok(Some(ValuesClone::Provider {
-                from,
-                to: own,
-                package: name,
-            }))
-        }
-        (None, None, None) => Ok(None),
-        _ => Err(Hold::new(
-            GateReason::ValuesSourceAmbiguous,
-            format!(
-                "package {name} has more than one of inline, secretRef and providerRef in valuesFrom; keep one"
-            ),
-        )),
     }
+    Ok(Some(clone))
 }
 
 fn all_mut(spec: &mut ClusterBootstrapSpec) -> impl Iterator<Item = &mut ClusterBootstrapPackage> {

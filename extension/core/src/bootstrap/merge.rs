@@ -2,12 +2,11 @@
 //!
 //! Versions follow the release; values that a user chose are never altered.
 
-use sluice_crds::{
-    labels::annotation,
-    run::{ClusterBootstrapPackage, ClusterBootstrapSpec},
-};
+use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 
-use super::{Catalogue, Draft, KeptVersions, create::localize, package_not_found, too_many};
+use super::{
+    Catalogue, Draft, KeptVersions, create::localize, package_not_found, too_many, unmanaged_conflict,
+};
 use crate::hold::{GateReason, Hold};
 
 /// One release: its name and the Package objects it lists.
@@ -80,21 +79,15 @@ pub fn merge(inputs: &Inputs<'_>) -> Result<Draft, Hold> {
         clones: Vec::new(),
     };
 
+    if let Some(hold) = unmanaged_conflict(cluster, current, unmanaged_cni) {
+        return Err(hold);
+    }
     if !unmanaged_cni {
         merged.spec.cni = match &current.cni {
             Some(cni) if inputs.keeps(cni) => Some(cni.clone()),
             Some(cni) => Some(bump_from_release(cni, release, catalogue)?),
             None => merged.adopt(inputs, new.cni.as_ref())?,
         };
-    } else if let Some(cni) = &current.cni {
-        return Err(Hold::new(
-            GateReason::UnmanagedCNIConflict,
-            format!(
-                "spec.cni of ClusterBootstrap {cluster} is {} although annotation {} is set; remove one of the two",
-                cni.ref_name,
-                annotation::UNMANAGED_CNI
-            ),
-        ));
     }
     merged.spec.kapp = merged.follow(inputs, current.kapp.as_ref(), new.kapp.as_ref())?;
     merged.spec.csi = merged.follow(inputs, current.csi.as_ref(), new.csi.as_ref())?;

@@ -2,6 +2,7 @@
 
 mod compare;
 mod create;
+mod credentials;
 mod embedded;
 mod kept;
 mod limit;
@@ -9,10 +10,13 @@ mod merge;
 mod packages;
 mod provided;
 mod resolved_release;
+mod source;
 mod twice;
+mod unmanaged;
 
 pub use compare::{below_release, is_bound};
 pub use create::{Draft, ValuesClone, clones_of, from_template};
+pub use credentials::{CREDENTIAL_TYPE, credential_of, credential_refused, is_credential};
 pub use embedded::{EmbeddedReference, embedded_references};
 pub use kept::KeptVersions;
 pub use limit::{MOST_ADDITIONAL, too_many};
@@ -20,7 +24,9 @@ pub use merge::{Inputs, Release, merge};
 pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
 pub use resolved_release::{Change, ResolvedRelease};
+pub use source::{Source, source};
 pub use twice::listed_twice;
+pub use unmanaged::unmanaged_conflict;
 
 use crate::hold::{GateReason, Hold};
 

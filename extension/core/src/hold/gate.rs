@@ -71,6 +71,9 @@ held! {
             "look at condition `Ready` of the object ([what it says](reference/providers.md)), or at the controller of that kind",
         /// More than one of `inline`, `secretRef`, `providerRef`.
         ValuesSourceAmbiguous("gate, event"): "keep one",
+        /// The Secret that a package takes its values from is a credential of Cluster API: of type `cluster.x-k8s.io/secret`, or named
+        /// `<Cluster>-kubeconfig`, `-ca`, `-etcd`, `-proxy` or `-sa` after a Cluster of the namespace. It is not copied to a workload.
+        ValuesSecretRefused("gate, event"): "name a Secret with values",
         /// A CNI is set beside the annotation `unmanaged-cni`.
         UnmanagedCNIConflict("gate, event"): "remove one of the two",
         /// The name of an object would exceed what Kubernetes takes.

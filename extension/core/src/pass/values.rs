@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use sluice_crds::{labels::name, run::ClusterBootstrapPackage};
+use sluice_crds::{foreign::Cluster, labels::name, run::ClusterBootstrapPackage};
 
 use super::{Key, Known, Server, Sight, Step, known::typed, owners::Owners, provider};
 use crate::{
-    bootstrap::{Provided, Role},
+    bootstrap::{Provided, Role, Source, credential_of, credential_refused, is_credential, source},
     build::{Values, inline_document},
     hold::{GateReason, Hold},
     names,
@@ -28,18 +28,20 @@ pub(super) fn values(
     sight: Sight,
 ) -> Step<Values> {
     let of = &package.ref_name;
-    let Some(from) = &package.values_from else {
-        return Ok(empty());
-    };
-    let provided = Provided::of(&known.facts.owner.namespace, role, package);
-    match (&from.inline, &from.secret_ref, provided) {
-        (None, None, None) => Ok(empty()),
-        (Some(inline), None, None) => Ok(inline_document(inline)),
-        (None, Some(secret), None) => {
+    match source(package)? {
+        Source::Defaults => Ok(empty()),
+        Source::Inline(inline) => Ok(inline_document(inline)),
+        Source::Secret(secret) => {
             let found = secret_of(known, secret, of, "valuesFrom.secretRef", sight)?;
             Ok(content(&found))
         }
-        (None, None, Some(asked)) => {
+        Source::Provider(by) => {
+            let asked = Provided {
+                role,
+                package: of,
+                by,
+                namespace: &known.facts.owner.namespace,
+            };
             let provider::Found { key, object: by } = provider::find(known, &asked, sight)?;
             // What Sluice computes follows from one Cluster; what others compute may be meant for several.
             if asked.is_ours()
@@ -57,13 +59,6 @@ pub(super) fn values(
             asked.check(&by, &found.metadata, &known.facts.owner.uid)?;
             Ok(content(&found))
         }
-        _ => Err(Hold::new(
-            GateReason::ValuesSourceAmbiguous,
-            format!(
-                "package {of} has more than one of inline, secretRef and providerRef in valuesFrom; keep one"
-            ),
-        )
-        .into()),
     }
 }
 
@@ -94,7 +89,24 @@ fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight:
             ),
         )
     };
-    Ok(found.ok_or_else(missing)?)
+    let found = found.ok_or_else(missing)?;
+    if is_credential(&found) || is_of_cluster(known, secret)? {
+        return Err(credential_refused(namespace, secret, package).into());
+    }
+    Ok(found)
+}
+
+/// Whether a Secret has the name of a credential of a Cluster that is there.
+fn is_of_cluster(known: &Known<'_>, secret: &str) -> Step<bool> {
+    let owner = &known.facts.owner;
+    match credential_of(secret) {
+        None => Ok(false),
+        Some(cluster) if cluster == owner.name => Ok(true),
+        Some(cluster) => {
+            let place = (Server::Management, Some(owner.namespace.as_str()));
+            Ok(known.read::<Cluster>(cluster, place, Sight::First)?.is_some())
+        }
+    }
 }
 
 /// The keys of a Secret as values. One without keys says nothing.

@@ -13,7 +13,7 @@ use crate::common::{is_held, released};
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "missing-things-release",
-        "release, template, Package or values are missing at the bump and in mid-hold, or come from two sources: held, with the reason in condition, event and hook message, and over by itself",
+        "release, template, Package or values are missing at the bump and in mid-hold, or are a credential of Cluster API: held, with the reason in condition, event and hook message, and over by itself",
         |scene| Box::pin(run(scene)),
     )
     .each_time()
@@ -148,12 +148,12 @@ fn rows(scene: &Scene, new: &Release) -> Vec<Row> {
             recovers: WATCHED,
         },
         Row {
-            what: "two sources of values",
+            what: "a credential as values",
             path: format!("{run}/namespaces/{namespace}/clusterbootstraps/one"),
             spoil: Some(
-                json!({"spec": {"cni": {"valuesFrom": {"inline": {"a": 1}, "secretRef": "one-antrea-package"}}}}),
+                json!({"spec": {"cni": {"valuesFrom": {"inline": null, "secretRef": "one-kubeconfig"}}}}),
             ),
-            reason: "ValuesSourceAmbiguous",
+            reason: "ValuesSecretRefused",
             names: scene.package("antrea", "2.0.0").name(),
             recovers: WATCHED,
         },

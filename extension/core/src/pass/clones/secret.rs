@@ -7,7 +7,7 @@ use super::{
     Change, Found, Known, Sight, Step, What, found,
 };
 use crate::{
-    bootstrap::ValuesClone,
+    bootstrap::{ValuesClone, credential_refused, is_credential},
     build,
     hold::{GateReason, Hold},
     pass::Key,
@@ -54,7 +54,11 @@ fn copied(known: &Known<'_>, clone: &ValuesClone) -> Step<Secret> {
                     format!("Secret {system}/{from} with the values of package {package} does not exist"),
                 )
             };
-            values::content(&found.ok_or_else(missing)?)
+            let found = found.ok_or_else(missing)?;
+            if is_credential(&found) {
+                return Err(credential_refused(system, from, package).into());
+            }
+            values::content(&found)
         }
         ValuesClone::Provider { .. } => build::Values::new(),
     };
