@@ -24,4 +24,8 @@ use super::ClusterBootstrapSpec;
     printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 10}"#
 )]
 #[serde(transparent)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "self == oldSelf",
+    "message": "ClusterBootstrapTemplate has immutable spec, update is not allowed",
+}]))]
 pub struct ClusterBootstrapTemplateSpec(pub ClusterBootstrapSpec);
