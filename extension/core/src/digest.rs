@@ -11,6 +11,9 @@ pub const DIGITS: usize = 20;
 /// Hexadecimal digits for the content of the Package, after a dash: 48 bits. Who can choose it owns the cluster anyway.
 pub const TEMPLATE_DIGITS: usize = 12;
 
+/// Characters of a digest.
+pub const LENGTH: usize = DIGITS + 1 + TEMPLATE_DIGITS;
+
 /// What is in a digest beside the values, and what the proof of a package rests on. When it changes, kapp-controller deploys again,
 /// although no value did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

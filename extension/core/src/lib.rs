@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, talks to a server or waits: time and observed objects are arguments, so that tables,
 //! properties and a model checker can run every function as the product runs it.
 
+pub mod admission;
 pub mod bootstrap;
 pub mod build;
 pub mod chain;

@@ -74,6 +74,18 @@ pub fn is_object_name(name: &str) -> bool {
         && ends(bytes.last().copied())
 }
 
+/// Whether a Package can have this name, `antrea.tanzu.vmware.com.1.7.1+vmware.1-tkg.1`: then it is one segment of a path.
+#[must_use]
+pub fn is_package_name(name: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'+' | b'_');
+    (1..=LONGEST_NAME).contains(&name.len())
+        && name.bytes().all(good)
+        && name
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric())
+}
+
 fn checked(name: String) -> Result<String, NameTooLong> {
     let length = name.len();
     if length > LONGEST_NAME {

@@ -1,5 +1,7 @@
 //! What tests of the parts of a pass share.
 
+mod admitted;
+
 use std::time::Instant;
 
 use jiff::Timestamp;

@@ -81,7 +81,9 @@ pub struct Key {
 }
 
 impl Key {
-    pub(crate) fn of<K: kube::Resource<DynamicType = ()>>(
+    /// An object of kind `K`.
+    #[must_use]
+    pub fn of<K: kube::Resource<DynamicType = ()>>(
         server: Server,
         namespace: Option<&str>,
         name: &str,

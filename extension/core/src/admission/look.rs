@@ -1,0 +1,103 @@
+//! What a judgement needs to know of other objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_crds::run::TypedLocalObjectReference;
+
+use crate::bootstrap::PackageFacts;
+
+/// An object that is looked up by its name. Packages are in the system namespace, all others in that of the ClusterBootstrap.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Look {
+    /// A Cluster.
+    Cluster(String),
+    /// A Package.
+    Package(String),
+    /// A Secret.
+    Secret(String),
+    /// An object that provides values.
+    Provider {
+        /// Its API group.
+        group: String,
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Look {
+    pub(super) fn provider(by: &TypedLocalObjectReference) -> Self {
+        Self::Provider {
+            group: by.api_group.clone().unwrap_or_default(),
+            kind: by.kind.clone(),
+            name: by.name.clone(),
+        }
+    }
+}
+
+/// What a look has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// A Cluster.
+    Cluster {
+        /// Whether it is being deleted.
+        deleting: bool,
+        /// Whether Cluster API leaves it alone, as it does while it is moved.
+        stopped: bool,
+    },
+    /// A Package.
+    Package(PackageFacts),
+    /// A Secret.
+    Secret {
+        /// Whether it is a credential of Cluster API by its type.
+        credential: bool,
+    },
+    /// An object that provides values.
+    Provider,
+    /// There is none, as the API server says.
+    Absent {
+        /// Plural and group of its kind, `calicoconfigs.cni.tanzu.vmware.com`.
+        resource: String,
+    },
+    /// Its kind is not served.
+    NotServed,
+    /// It could not be looked up, and why.
+    Unknown(String),
+}
+
+/// All that was looked up.
+pub type Looked = BTreeMap<Look, Seen>;
+
+/// What was looked up, and what still has to be.
+pub(super) struct Sights<'a> {
+    looked: &'a Looked,
+    needed: BTreeSet<Look>,
+}
+
+impl<'a> Sights<'a> {
+    pub(super) const fn of(looked: &'a Looked) -> Self {
+        Self {
+            looked,
+            needed: BTreeSet::new(),
+        }
+    }
+
+    /// What is known of an object. Nothing is while it has to be looked up.
+    pub(super) fn see(&mut self, look: Look) -> Option<&'a Seen> {
+        let seen = self.looked.get(&look);
+        if seen.is_none() {
+            self.needed.insert(look);
+        }
+        seen
+    }
+
+    /// `verdict`, once nothing has to be looked up any more.
+    pub(super) fn complete<T>(self, verdict: T) -> Result<T, Vec<Look>> {
+        if self.needed.is_empty() {
+            Ok(verdict)
+        } else {
+            Err(self.needed.into_iter().collect())
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The rules of one package, and of the packages that have to be there.
+
+use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
+
+use super::{Fault, Look, Review, Seen, Verdict, look::Sights};
+use crate::{
+    bootstrap::{PackageFacts, Role, Source, credential_of, credential_refused, packages, source},
+    digest, names,
+    providers::provides_values,
+};
+
+/// A package and the path of the field that lists it.
+#[derive(Debug, Clone)]
+pub(super) struct Listed<'a> {
+    pub(super) role: Role,
+    pub(super) field: String,
+    pub(super) package: &'a ClusterBootstrapPackage,
+}
+
+impl Listed<'_> {
+    pub(super) fn is_additional(&self) -> bool {
+        self.role == Role::Additional
+    }
+
+    fn fault(&self, field: &str, value: &str, text: impl Into<String>) -> Fault {
+        Fault::new(format!("{}.{field}", self.field), value, text)
+    }
+}
+
+/// All packages of a spec.
+pub(super) fn each(spec: &ClusterBootstrapSpec) -> impl Iterator<Item = Listed<'_>> {
+    let mut additional = 0;
+    packages(spec).into_iter().map(move |(role, package)| {
+        let field = if role == Role::Additional {
+            additional += 1;
+            format!("{}[{}]", role.field(), additional - 1)
+        } else {
+            role.field().to_owned()
+        };
+        Listed { role, field, package }
+    })
+}
+
+/// The packages that a cluster cannot do without, and that are not there.
+pub(super) fn missing(spec: &ClusterBootstrapSpec, unmanaged_cni: bool) -> impl Iterator<Item = Fault> {
+    let cni = (spec.cni.is_none() && !unmanaged_cni).then_some(Role::Cni);
+    let kapp = spec.kapp.is_none().then_some(Role::KappController);
+    [cni, kapp]
+        .into_iter()
+        .flatten()
+        .map(|role| Fault::nil(role.field()))
+}
+
+/// What is wrong with the source of a package's values, whatever there is in the cluster.
+pub(super) fn source_faults<'a>(listed: &Listed<'a>) -> Result<Source<'a>, Fault> {
+    let source = source(listed.package).map_err(|hold| {
+        let text = format!(
+            "valuesFrom can't have more than one non-null subfield: {}",
+            hold.message
+        );
+        listed.fault("valuesFrom", "object", text)
+    })?;
+    match source {
+        Source::Defaults | Source::Inline(_) => {}
+        Source::Secret(secret) => {
+            if !names::is_object_name(secret) {
+                return Err(listed.fault("valuesFrom.secretRef", secret, "no Secret can have this name"));
+            }
+        }
+        Source::Provider(by) => provider_faults(listed, by)?,
+    }
+    Ok(source)
+}
+
+fn provider_faults(listed: &Listed<'_>, by: &TypedLocalObjectReference) -> Result<(), Fault> {
+    let fault = |field: &str, value: &str, text: &str| {
+        Err(listed.fault(&format!("valuesFrom.providerRef.{field}"), value, text))
+    };
+    let Some(group) = &by.api_group else {
+        return fault("apiGroup", "null", "apiGroup can't be nil");
+    };
+    if !provides_values(group, &by.kind) {
+        let text = format!(
+            "{group}/{} provides no values; name a configuration of Sluice, or a kind of a project of its own",
+            by.kind
+        );
+        return fault("kind", &by.kind, &text);
+    }
+    if !names::is_object_name(&by.name) {
+        return fault("name", &by.name, "no object can have this name");
+    }
+    Ok(())
+}
+
+/// How strict a package is judged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Strictness {
+    /// Whether an object that does not exist is a warning.
+    pub(super) lenient: bool,
+    /// Whether the package is as it was before. Its provider is not looked up once more.
+    pub(super) unchanged: bool,
+}
+
+/// What packages are judged by, and what comes of it.
+pub(super) struct Rules<'a, 'l> {
+    pub(super) review: &'a Review,
+    pub(super) sights: &'a mut Sights<'l>,
+    pub(super) verdict: &'a mut Verdict,
+}
+
+impl Rules<'_, '_> {
+    /// Judges one package, and returns what its Package says of itself.
+    pub(super) fn judge(&mut self, listed: &Listed<'_>, strict: Strictness) -> Option<PackageFacts> {
+        let name = &listed.package.ref_name;
+        if !names::is_package_name(name) {
+            let text = "no Package can have this name";
+            self.verdict.faults.push(listed.fault("refName", name, text));
+            return None;
+        }
+        let facts = match self.sights.see(Look::Package(name.clone())) {
+            Some(Seen::Package(facts)) => Some(facts.clone()),
+            Some(seen) => {
+                self.absent(listed, ("refName", name), seen, strict);
+                None
+            }
+            None => None,
+        };
+        if let Some(facts) = &facts {
+            self.verdict.faults.extend(too_long(self.review, listed, facts));
+        }
+        match source_faults(listed) {
+            Ok(Source::Secret(secret)) => self.secret(listed, secret, strict),
+            Ok(Source::Provider(by)) if !strict.unchanged => self.provider(listed, by, strict),
+            Ok(_) => {}
+            Err(fault) => self.verdict.faults.push(fault),
+        }
+        facts
+    }
+
+    /// A credential is refused also where an update leaves it as it was.
+    fn secret(&mut self, listed: &Listed<'_>, secret: &str, strict: Strictness) {
+        let field = "valuesFrom.secretRef";
+        let is_of_cluster = credential_of(secret).is_some_and(|cluster| {
+            let seen = self.sights.see(Look::Cluster(cluster.to_owned()));
+            matches!(seen, Some(Seen::Cluster { .. }))
+        });
+        let seen = self.sights.see(Look::Secret(secret.to_owned()));
+        if is_of_cluster || seen == Some(&Seen::Secret { credential: true }) {
+            let package = &listed.package.ref_name;
+            let hold = credential_refused(&self.review.namespace, secret, package);
+            self.verdict
+                .faults
+                .push(listed.fault(field, secret, hold.message));
+        } else if let Some(seen) = seen {
+            self.absent(listed, (field, secret), seen, strict);
+        }
+    }
+
+    fn provider(&mut self, listed: &Listed<'_>, by: &TypedLocalObjectReference, strict: Strictness) {
+        match self.sights.see(Look::provider(by)) {
+            Some(Seen::NotServed) => {
+                let group = by.api_group.as_deref().unwrap_or_default();
+                let text = format!("unable to find server preferred resource {group}/{}", by.kind);
+                self.missing(listed.fault("valuesFrom.providerRef", &by.kind, text), strict);
+            }
+            Some(seen) => self.absent(listed, ("valuesFrom.providerRef.name", &by.name), seen, strict),
+            None => {}
+        }
+    }
+
+    /// What `seen` says against the value of a field, if it is not there.
+    fn absent(&mut self, listed: &Listed<'_>, (field, value): (&str, &str), seen: &Seen, strict: Strictness) {
+        match seen {
+            Seen::Absent { resource } => {
+                let text = format!("{resource} {value:?} not found");
+                self.missing(listed.fault(field, value, text), strict);
+            }
+            Seen::Unknown(why) => self.verdict.warnings.push(format!(
+                "{}.{field}: {value:?} was not looked up: {why}",
+                listed.field
+            )),
+            _ => {}
+        }
+    }
+
+    fn missing(&mut self, fault: Fault, strict: Strictness) {
+        if strict.lenient {
+            let warning = format!("{fault}; upgrades of the Cluster are held until it exists");
+            self.verdict.warnings.push(warning);
+        } else {
+            self.verdict.faults.push(fault);
+        }
+    }
+}
+
+/// Names of objects that are made for the package, and that Kubernetes would refuse.
+fn too_long(review: &Review, listed: &Listed<'_>, facts: &PackageFacts) -> Option<Fault> {
+    let (cluster, package) = (&review.name, &facts.ref_name);
+    let names = [
+        names::package_install(cluster, package),
+        names::values_secret(cluster, package, &"0".repeat(digest::LENGTH)),
+        names::clone(cluster, package),
+    ];
+    let error = names.into_iter().find_map(Result::err)?;
+    Some(listed.fault("refName", &listed.package.ref_name, error.to_string()))
+}

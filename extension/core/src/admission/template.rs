@@ -1,0 +1,33 @@
+//! The rules of a ClusterBootstrapTemplate. What it refers to may come later, so nothing is looked up.
+
+use super::{
+    Fault, Review, Verdict,
+    packages::{each, missing, source_faults},
+};
+
+/// What the definition of the kind says, too.
+const IMMUTABLE: &str = "ClusterBootstrapTemplate has immutable spec, update is not allowed";
+
+pub(super) fn judge(review: &Review, system_namespace: &str) -> Verdict {
+    let mut faults = Vec::new();
+    if review.namespace != system_namespace {
+        faults.push(Fault::new(
+            "metadata.namespace",
+            &review.namespace,
+            format!("ClusterBootstrapTemplates of other namespaces than {system_namespace} are not used; create it there"),
+        ));
+    }
+    if review.old.is_some() {
+        faults.push(Fault::new("spec", "object", IMMUTABLE));
+        return Verdict {
+            faults,
+            warnings: Vec::new(),
+        };
+    }
+    faults.extend(missing(&review.new.spec, false));
+    faults.extend(each(&review.new.spec).filter_map(|listed| source_faults(&listed).err()));
+    Verdict {
+        faults,
+        warnings: Vec::new(),
+    }
+}

@@ -1,0 +1,451 @@
+//! The rules by table: what is refused with which words, and what passes.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::bootstrap::PackageFacts;
+
+pub(crate) mod agreement;
+
+/// A name as users write it, for a package of version `version`.
+pub(crate) fn package(short: &str, version: &str) -> String {
+    format!("{short}.example.com.{version}")
+}
+
+/// What there is: all packages that are named after [`package`] but for `gone`, AntreaConfigs and Secrets that do not begin with `no-`.
+pub(crate) fn seen(look: &Look) -> Seen {
+    let absent = |resource: &str| Seen::Absent {
+        resource: resource.to_owned(),
+    };
+    match look {
+        Look::Cluster(name) => match name.as_str() {
+            "one" | "other" => Seen::Cluster {
+                deleting: false,
+                stopped: false,
+            },
+            "going" => Seen::Cluster {
+                deleting: true,
+                stopped: false,
+            },
+            "moving" => Seen::Cluster {
+                deleting: false,
+                stopped: true,
+            },
+            _ => absent("clusters.cluster.x-k8s.io"),
+        },
+        Look::Package(name) => match name.split_once(".example.com.") {
+            Some(("silent", _)) => Seen::Unknown("the API server does not answer".to_owned()),
+            Some((short, version)) if short != "gone" && version != "0.0.0" => Seen::Package(PackageFacts {
+                ref_name: format!("{short}.example.com"),
+                version: version.to_owned(),
+                ..PackageFacts::default()
+            }),
+            _ => absent("packages.data.packaging.carvel.dev"),
+        },
+        Look::Secret(name) if name.starts_with("no-") => absent("secrets"),
+        Look::Secret(name) => Seen::Secret {
+            credential: name.starts_with("credential"),
+        },
+        Look::Provider { kind, .. } if kind == "Unserved" => Seen::NotServed,
+        Look::Provider { name, .. } if name.starts_with("no-") => {
+            absent("calicoconfigs.cni.tanzu.vmware.com")
+        }
+        Look::Provider { .. } => Seen::Provider,
+    }
+}
+
+/// Judges with all that is asked for.
+pub(crate) fn judged(review: &Review) -> Verdict {
+    let mut looked = Looked::new();
+    loop {
+        match judge(review, "tkg-system", &looked) {
+            Ok(verdict) => return verdict,
+            Err(needed) => {
+                assert!(needed.iter().all(|look| !looked.contains_key(look)), "{needed:?}");
+                looked.extend(needed.into_iter().map(|look| (look.clone(), seen(&look))));
+            }
+        }
+    }
+}
+
+pub(crate) fn state(spec: &Value, annotations: &[(&str, &str)]) -> State {
+    let annotations = annotations
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    State {
+        spec: serde_json::from_value(spec.clone()).unwrap(),
+        annotations: annotations.collect(),
+    }
+}
+
+pub(crate) fn review(name: &str, old: Option<State>, new: State) -> Review {
+    Review {
+        kind: Kind::Bootstrap,
+        namespace: "team-a".to_owned(),
+        name: name.to_owned(),
+        owned: false,
+        spec_differs: old.as_ref() != Some(&new),
+        new,
+        old,
+    }
+}
+
+/// A ClusterBootstrap that nothing is wrong with.
+fn good() -> Value {
+    json!({
+        "kapp": {"refName": package("kapp-controller", "2.0.0")},
+        "cni": {
+            "refName": package("antrea", "2.0.0"),
+            "valuesFrom": {"providerRef": {"apiGroup": "cni.tanzu.vmware.com", "kind": "AntreaConfig", "name": "one"}},
+        },
+        "csi": {"refName": package("vsphere-csi", "2.0.0"), "valuesFrom": {"inline": {}}},
+        "additionalPackages": [
+            {"refName": package("metrics", "2.0.0"), "valuesFrom": {"secretRef": "values"}},
+            {"refName": package("foo", "2.0.0+vmware.1-tkg.2")},
+        ],
+    })
+}
+
+type Edit = fn(&mut Value);
+
+fn edited(edit: Edit) -> Value {
+    let mut spec = good();
+    edit(&mut spec);
+    spec
+}
+
+fn texts(verdict: &Verdict) -> (Vec<String>, &[String]) {
+    (
+        verdict.faults.iter().map(ToString::to_string).collect(),
+        &verdict.warnings,
+    )
+}
+
+#[rstest]
+#[case::nil_cni(|spec: &mut Value| spec["cni"] = Value::Null, r#"spec.cni: Invalid value: "null": package can't be nil"#)]
+#[case::nil_kapp(|spec: &mut Value| spec["kapp"] = Value::Null, r#"spec.kapp: Invalid value: "null": package can't be nil"#)]
+#[case::package_absent(
+    |spec: &mut Value| spec["csi"]["refName"] = "gone.example.com.1.0.0".into(),
+    r#"spec.csi.refName: Invalid value: "gone.example.com.1.0.0": packages.data.packaging.carvel.dev "gone.example.com.1.0.0" not found"#
+)]
+#[case::no_name_of_a_package(
+    |spec: &mut Value| spec["additionalPackages"][1]["refName"] = "../secrets".into(),
+    r#"spec.additionalPackages[1].refName: Invalid value: "../secrets": no Package can have this name"#
+)]
+#[case::two_sources(
+    |spec: &mut Value| spec["csi"]["valuesFrom"]["secretRef"] = "values".into(),
+    r#"spec.csi.valuesFrom: Invalid value: "object": valuesFrom can't have more than one non-null subfield"#
+)]
+#[case::no_group(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"]["apiGroup"] = Value::Null,
+    r#"spec.cni.valuesFrom.providerRef.apiGroup: Invalid value: "null": apiGroup can't be nil"#
+)]
+#[case::no_provider(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "cni.tanzu.vmware.com", "kind": "CalicoConfig", "name": "no-one"}),
+    r#"spec.cni.valuesFrom.providerRef.name: Invalid value: "no-one": calicoconfigs.cni.tanzu.vmware.com "no-one" not found"#
+)]
+#[case::kind_that_is_not_served(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "a.test", "kind": "Unserved", "name": "one"}),
+    r#"spec.cni.valuesFrom.providerRef: Invalid value: "Unserved": unable to find server preferred resource a.test/Unserved"#
+)]
+#[case::kind_without_values(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "cluster.x-k8s.io", "kind": "Cluster", "name": "one"}),
+    "spec.cni.valuesFrom.providerRef.kind: Invalid value: \"Cluster\": cluster.x-k8s.io/Cluster provides no values"
+)]
+#[case::no_name_of_a_provider(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"]["name"] = "one/status".into(),
+    "no object can have this name"
+)]
+#[case::no_secret(
+    |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "no-values".into(),
+    r#"spec.additionalPackages[0].valuesFrom.secretRef: Invalid value: "no-values": secrets "no-values" not found"#
+)]
+#[case::no_name_of_a_secret(
+    |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "a/b".into(),
+    "no Secret can have this name"
+)]
+#[case::credential_by_type(
+    |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "credential".into(),
+    "is a credential of Cluster API"
+)]
+#[case::credential_of_this_cluster(
+    |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "one-kubeconfig".into(),
+    "is a credential of Cluster API"
+)]
+#[case::credential_of_another_cluster(
+    |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "other-etcd".into(),
+    "is a credential of Cluster API"
+)]
+#[case::the_same_package_twice(
+    |spec: &mut Value| spec["additionalPackages"][1]["refName"] = package("metrics", "1.0.0").into(),
+    "spec.additionalPackages[1].refName: Invalid value: \"metrics.example.com.1.0.0\": more than one additional packages share the same refName"
+)]
+#[case::one_short_name_in_two_fields(
+    |spec: &mut Value| spec["additionalPackages"][1]["refName"] = package("vsphere-csi", "2.0.0").into(),
+    "would be one PackageInstall, vsphere-csi"
+)]
+fn a_new_one_is_refused_with_field_value_and_reason(#[case] edit: Edit, #[case] says: &str) {
+    let verdict = judged(&review("one", None, state(&edited(edit), &[])));
+    let (faults, _) = texts(&verdict);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(faults[0].contains(says), "{}", faults[0]);
+}
+
+#[rstest]
+#[case::whole(|_: &mut Value| {}, &[])]
+#[case::without_csi(|spec: &mut Value| spec["csi"] = Value::Null, &[])]
+#[case::a_secret_named_like_a_credential_of_no_cluster(
+    |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "nobody-ca".into(), &[]
+)]
+#[case::of_another_project(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"] = json!({"apiGroup": "a.test", "kind": "Foo", "name": "one"}), &[]
+)]
+#[case::not_looked_up(
+    |spec: &mut Value| spec["csi"]["refName"] = package("silent", "1.0.0").into(),
+    &["spec.csi.refName: \"silent.example.com.1.0.0\" was not looked up: the API server does not answer"]
+)]
+fn a_new_one_is_admitted(#[case] edit: Edit, #[case] warnings: &[&str]) {
+    let verdict = judged(&review("one", None, state(&edited(edit), &[])));
+    assert_eq!(
+        texts(&verdict),
+        (
+            vec![],
+            &warnings.iter().map(ToString::to_string).collect::<Vec<_>>()[..]
+        )
+    );
+}
+
+const UNMANAGED: (&str, &str) = (annotation::UNMANAGED_CNI, "");
+
+#[test]
+fn an_unmanaged_cni_is_left_out() {
+    let with = judged(&review("one", None, state(&good(), &[UNMANAGED])));
+    let (faults, _) = texts(&with);
+    let says = "Spec.CNI should be empty if the clusterbootstrap is annotated to use unmanaged CNI.";
+    assert!(faults.len() == 1 && faults[0].starts_with(says), "{faults:?}");
+    let without = edited(|spec| spec["cni"] = Value::Null);
+    assert_eq!(
+        judged(&review("one", None, state(&without, &[UNMANAGED]))),
+        Verdict::default()
+    );
+    // The annotation alone makes a difference.
+    let old = state(&good(), &[]);
+    let mut annotated = review("one", Some(old), state(&good(), &[UNMANAGED]));
+    annotated.spec_differs = false;
+    assert_eq!(judged(&annotated).faults.len(), 1);
+}
+
+#[test]
+fn a_name_that_would_be_too_long_is_named() {
+    let name = "c".repeat(240);
+    let verdict = judged(&review(&name, None, state(&good(), &[])));
+    let (faults, _) = texts(&verdict);
+    assert!(
+        faults[0].contains(&format!("name {name}-kapp-controller"))
+            && faults[0].contains("Kubernetes takes 253"),
+        "{faults:?}"
+    );
+}
+
+#[rstest]
+#[case::in_a_move("moving", false)]
+#[case::that_comes_before_its_cluster("absent", true)]
+fn what_is_missing_in_a_move_is_a_warning(#[case] name: &str, #[case] owned: bool) {
+    let spec = edited(|spec| {
+        spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "no-values".into();
+        spec["csi"]["refName"] = "gone.example.com.1.0.0".into();
+    });
+    let moved = Review {
+        owned,
+        ..review(name, None, state(&spec, &[]))
+    };
+    let verdict = judged(&moved);
+    assert_eq!(
+        (verdict.faults.len(), verdict.warnings.len()),
+        (0, 2),
+        "{verdict:?}"
+    );
+    let credential =
+        edited(|spec| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "credential".into());
+    let refused = Review {
+        new: state(&credential, &[]),
+        ..moved
+    };
+    assert_eq!(
+        judged(&refused).faults.len(),
+        1,
+        "a credential is refused all the same"
+    );
+}
+
+#[rstest]
+#[case::another_package(
+    |spec: &mut Value| spec["cni"] = json!({"refName": package("calico", "3.0.0")}),
+    r#"spec.cni.refName: Invalid value: "calico.example.com.3.0.0": new package refName and old package refName should be the same"#
+)]
+#[case::another_csi(
+    |spec: &mut Value| spec["csi"]["refName"] = package("aws-csi", "3.0.0").into(),
+    "new package refName and old package refName should be the same"
+)]
+#[case::a_lower_version(
+    |spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "1.9.0").into(),
+    "spec.kapp.refName: Invalid value: \"kapp-controller.example.com.1.9.0\": package downgrade is not allowed, original version: 2.0.0"
+)]
+#[case::a_lower_build(
+    |spec: &mut Value| spec["additionalPackages"][1]["refName"] = package("foo", "2.0.0+vmware.1-tkg.1").into(),
+    "spec.additionalPackages[1].refName: Invalid value: \"foo.example.com.2.0.0+vmware.1-tkg.1\": package downgrade is not allowed"
+)]
+#[case::a_dropped_package(
+    |spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(0); },
+    "spec.additionalPackages: Invalid value: \"metrics.example.com.2.0.0\": missing updated additional package"
+)]
+#[case::a_package_in_place_of_another(
+    |spec: &mut Value| spec["additionalPackages"][1] = json!({"refName": package("bar", "1.0.0")}),
+    "spec.additionalPackages: Invalid value: \"foo.example.com.2.0.0+vmware.1-tkg.2\": missing updated additional package"
+)]
+#[case::another_kind(
+    |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"]["kind"] = "CalicoConfig".into(),
+    "spec.cni.valuesFrom.providerRef: Invalid value: \"cni.tanzu.vmware.com/CalicoConfig\": change to Group and Kind in ProviderRef is not allowed"
+)]
+#[case::no_provider_any_more(
+    |spec: &mut Value| spec["cni"]["valuesFrom"] = json!({"inline": {}}),
+    "spec.cni.valuesFrom: Invalid value: \"inline\": change from providerRef to other types of data value representation is not allowed"
+)]
+#[case::a_secret_instead_of_a_provider(
+    |spec: &mut Value| spec["cni"]["valuesFrom"] = json!({"secretRef": "values"}),
+    "change from providerRef to other types of data value representation is not allowed"
+)]
+#[case::no_cni_any_more(|spec: &mut Value| spec["cni"] = Value::Null, "package can't be nil")]
+fn an_update_is_refused(#[case] edit: Edit, #[case] says: &str) {
+    let verdict = judged(&review(
+        "one",
+        Some(state(&good(), &[])),
+        state(&edited(edit), &[]),
+    ));
+    let (faults, _) = texts(&verdict);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(faults[0].contains(says), "{}", faults[0]);
+}
+
+const KEEP: &str = annotation::KEEP_PACKAGE_VERSIONS;
+
+#[rstest]
+#[case::higher(|spec: &mut Value| spec["cni"]["refName"] = package("antrea", "2.1.0").into(), "", 0)]
+#[case::a_higher_build(|spec: &mut Value| spec["additionalPackages"][1]["refName"] = package("foo", "2.0.0+vmware.1-tkg.10").into(), "", 0)]
+#[case::added(|spec: &mut Value| spec["additionalPackages"].as_array_mut().unwrap().insert(0, json!({"refName": package("bar", "1.0.0")})), "", 0)]
+#[case::in_another_order(|spec: &mut Value| spec["additionalPackages"].as_array_mut().unwrap().reverse(), "", 0)]
+#[case::defaults_instead_of_a_provider(|spec: &mut Value| spec["cni"]["valuesFrom"] = Value::Null, "", 0)]
+#[case::inline_instead_of_a_secret(|spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"] = json!({"inline": {}}), "", 0)]
+#[case::a_cpi(|spec: &mut Value| spec["cpi"] = json!({"refName": package("vsphere-cpi", "1.0.0")}), "", 0)]
+#[case::no_csi(|spec: &mut Value| spec["csi"] = Value::Null, "", 1)]
+#[case::no_csi_on_purpose(|spec: &mut Value| spec["csi"] = Value::Null, "vsphere-csi=none", 0)]
+#[case::kept_at_a_lower_version(|spec: &mut Value| spec["cni"]["refName"] = package("antrea", "1.0.0").into(), "antrea=1.0.0", 0)]
+#[case::left_out_on_purpose(|spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(0); }, "metrics=none", 0)]
+fn an_update_is_admitted(#[case] edit: Edit, #[case] keep: &str, #[case] warnings: usize) {
+    let new = state(&edited(edit), &[(KEEP, keep)]);
+    let verdict = judged(&review("one", Some(state(&good(), &[])), new));
+    assert_eq!(
+        (texts(&verdict).0, verdict.warnings.len()),
+        (vec![], warnings),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn an_annotation_that_cannot_be_read_keeps_nothing() {
+    let lower = edited(|spec| spec["cni"]["refName"] = package("antrea", "1.0.0").into());
+    let verdict = judged(&review(
+        "one",
+        Some(state(&good(), &[])),
+        state(&lower, &[(KEEP, "antrea")]),
+    ));
+    let (faults, _) = texts(&verdict);
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(
+        faults[0].starts_with(&format!(
+            "metadata.annotations[{KEEP}]: Invalid value: \"antrea\""
+        )),
+        "{faults:?}"
+    );
+}
+
+/// What was stored before, or whose objects are gone, does not keep a user from putting something else right.
+#[test]
+fn what_an_update_leaves_as_it_was_may_be_gone() {
+    let broken = || {
+        edited(|spec| {
+            spec["csi"]["refName"] = "gone.example.com.1.0.0".into();
+            spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "no-values".into();
+            spec["cni"]["valuesFrom"]["providerRef"]["name"] = "no-one".into();
+        })
+    };
+    let mut corrected = broken();
+    corrected["csi"]["refName"] = package("gone", "0.9.0").replace("gone", "vsphere-csi").into();
+    let verdict = judged(&review(
+        "one",
+        Some(state(&broken(), &[])),
+        state(&corrected, &[]),
+    ));
+    assert!(
+        texts(&verdict).0[0].contains("new package refName and old package refName should be the same"),
+        "its name says what it was"
+    );
+
+    let mut corrected = broken();
+    corrected["kapp"]["refName"] = package("kapp-controller", "3.0.0").into();
+    let verdict = judged(&review(
+        "one",
+        Some(state(&broken(), &[])),
+        state(&corrected, &[]),
+    ));
+    assert_eq!(texts(&verdict).0, Vec::<String>::new());
+    assert_eq!(verdict.warnings.len(), 2, "{verdict:?}");
+
+    // The Package antrea 0.0.0 is gone; its name says which one it was.
+    let old = edited(|spec| spec["cni"]["refName"] = package("antrea", "0.0.0").into());
+    let verdict = judged(&review("one", Some(state(&old, &[])), state(&good(), &[])));
+    assert_eq!(verdict, Verdict::default());
+}
+
+#[test]
+fn nothing_is_looked_up_for_what_is_not_judged() {
+    let none = &Looked::new();
+    let same = review("one", Some(state(&good(), &[])), state(&good(), &[]));
+    assert_eq!(judge(&same, "tkg-system", none), Ok(Verdict::default()));
+    let going = review("going", Some(state(&good(), &[])), state(&json!({}), &[]));
+    assert_eq!(judged(&going), Verdict::default(), "its Cluster is being deleted");
+}
+
+#[rstest]
+#[case::good("tkg-system", |_: &mut Value| {}, &[])]
+#[case::of_what_does_not_exist("tkg-system", |spec: &mut Value| spec["csi"]["refName"] = "gone.example.com.1.0.0".into(), &[])]
+#[case::in_another_namespace("team-a", |_: &mut Value| {}, &["metadata.namespace: Invalid value: \"team-a\""])]
+#[case::without_packages("tkg-system", |spec: &mut Value| { spec["cni"] = Value::Null; spec["kapp"] = Value::Null; }, &["spec.cni: Invalid value: \"null\": package can't be nil", "spec.kapp"])]
+#[case::two_sources("tkg-system", |spec: &mut Value| spec["csi"]["valuesFrom"]["secretRef"] = "a".into(), &["spec.csi.valuesFrom"])]
+#[case::no_group("tkg-system", |spec: &mut Value| spec["cni"]["valuesFrom"]["providerRef"]["apiGroup"] = Value::Null, &["spec.cni.valuesFrom.providerRef.apiGroup"])]
+fn a_template_is_judged_by_itself(#[case] namespace: &str, #[case] edit: Edit, #[case] says: &[&str]) {
+    let template = Review {
+        kind: Kind::Template,
+        namespace: namespace.to_owned(),
+        ..review("v1.36.3---sluice.1", None, state(&edited(edit), &[]))
+    };
+    let verdict = judge(&template, "tkg-system", &Looked::new()).unwrap();
+    let (faults, _) = texts(&verdict);
+    assert_eq!(faults.len(), says.len(), "{faults:?}");
+    assert!(
+        faults.iter().zip(says).all(|(fault, says)| fault.contains(says)),
+        "{faults:?}"
+    );
+
+    let update = Review {
+        namespace: "tkg-system".to_owned(),
+        spec_differs: true,
+        old: Some(template.new.clone()),
+        ..template
+    };
+    let verdict = judge(&update, "tkg-system", &Looked::new()).unwrap();
+    assert!(
+        texts(&verdict).0[0].contains("ClusterBootstrapTemplate has immutable spec, update is not allowed")
+    );
+}

@@ -1,0 +1,128 @@
+//! What admission admits a pass does not hold for any rule that admission has.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_crds::{
+    labels::{annotation, label},
+    run::ClusterBootstrapSpec,
+};
+
+use super::{super::plan::plan, *};
+use crate::{
+    admission::{
+        Look, Seen, State,
+        tests::{
+            agreement::{annotations, catalogue, spec},
+            judged, review, seen, state,
+        },
+    },
+    bootstrap::{CREDENTIAL_TYPE, KeptVersions, packages, unmanaged_conflict},
+    digest::DigestInputs,
+    hold::GateReason,
+    names::parse_string_for_label,
+};
+
+/// The reasons of rules that admission has.
+const RULES: [GateReason; 9] = [
+    GateReason::PackageNotFound,
+    GateReason::PackageDuplicated,
+    GateReason::PackagesTooMany,
+    GateReason::ValuesNotFound,
+    GateReason::ValuesSourceAmbiguous,
+    GateReason::ValuesSecretRefused,
+    GateReason::UnmanagedCNIConflict,
+    GateReason::NameTooLong,
+    GateReason::KeptVersionsInvalid,
+];
+
+/// What the API server answers, by the same world that admission was told of.
+fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> Answer {
+    let look = match ask {
+        Ask::Object(key, _) => match key.resource.kind.as_ref() {
+            "Secret" => Look::Secret(key.name.clone()),
+            "Cluster" => Look::Cluster(key.name.clone()),
+            kind => Look::Provider {
+                group: key.resource.group.to_string(),
+                kind: kind.to_owned(),
+                name: key.name.clone(),
+            },
+        },
+        Ask::Served { group, kind } if kind != "Unserved" => {
+            return Answer::Served(Resource {
+                group: group.clone().into(),
+                version: "v1".into(),
+                kind: kind.clone().into(),
+                plural: format!("{}s", kind.to_lowercase()).into(),
+            });
+        }
+        Ask::Served { .. } => return Answer::Absent,
+        other => panic!("{other:?} is asked for"),
+    };
+    let cni = spec.cni.as_ref().map_or("", |cni| cni.ref_name.as_str());
+    let metadata = json!({"name": "any", "namespace": "team-a", "uid": "any", "labels": {
+        label::PACKAGE_NAME: parse_string_for_label(cni),
+    }});
+    let found = |rest: serde_json::Value| {
+        let mut object = json!({"metadata": metadata});
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
+        Answer::Found(Object(object))
+    };
+    match seen(&look) {
+        Seen::Secret { credential: true } => found(json!({"type": CREDENTIAL_TYPE})),
+        Seen::Secret { .. } => found(json!({"type": "Opaque"})),
+        Seen::Cluster { .. } => found(json!({"spec": {}})),
+        Seen::Provider => found(json!({"kind": "Foo", "status": {"secretRef": "values"}})),
+        _ => Answer::Absent,
+    }
+}
+
+/// The first thing that a pass finds wrong with `state`.
+fn held(state: &State) -> Option<Hold> {
+    let unmanaged = state.annotations.contains_key(annotation::UNMANAGED_CNI);
+    if let Some(hold) = unmanaged_conflict("one", &state.spec, unmanaged) {
+        return Some(hold);
+    }
+    let kept = state.annotations.get(annotation::KEEP_PACKAGE_VERSIONS);
+    if let Err(hold) = KeptVersions::parse(kept.map_or("", String::as_str)) {
+        return Some(hold);
+    }
+    let names: Vec<String> = packages(&state.spec)
+        .into_iter()
+        .map(|(_, package)| package.ref_name.clone())
+        .collect();
+    let facts = Facts {
+        catalogue: Arc::new(catalogue(&names)),
+        ..facts()
+    };
+    let memory = Memory::default();
+    let mut known = Known::new(&facts, &memory, clock());
+    loop {
+        match plan(&known, &state.spec, DigestInputs::default()) {
+            Ok(plan) => return plan.problem,
+            Err(Stop::Need(asks)) => {
+                for ask in asks {
+                    let answer = answer(&ask, &state.spec);
+                    known.record_answer(ask, answer);
+                }
+            }
+            Err(stop) => return stop.held().ok(),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 100_000, ..ProptestConfig::with_cases(2_000) })]
+
+    #[test]
+    fn what_is_admitted_is_held_for_no_rule_of_admission(spec in spec(), annotations in annotations()) {
+        let state = state(&spec, &annotations);
+        let verdict = judged(&review("one", None, state.clone()));
+        prop_assume!(verdict.faults.is_empty());
+        prop_assert_eq!(held(&state).filter(|hold| RULES.contains(&hold.reason)), None);
+    }
+}
