@@ -83,6 +83,10 @@ pub struct Args {
     #[command(flatten)]
     pub webhook: WebhookArgs,
 
+    /// Where reviews of the admission webhooks are answered.
+    #[command(flatten)]
+    pub admission: AdmissionArgs,
+
     /// Leader election.
     #[command(flatten)]
     pub leader: LeaderArgs,
@@ -113,18 +117,28 @@ impl Args {
     pub fn check(&self) -> Result<(), String> {
         self.leader.check()?;
         let hooks = SocketAddr::new(self.webhook.webhook_host, self.webhook.webhook_port);
-        let probes = self.health_addr;
-        let everywhere = hooks.ip().is_unspecified() || probes.ip().is_unspecified();
-        // Port 0 is any that is free.
-        if hooks.port() != 0 && hooks.port() == probes.port() && (everywhere || hooks.ip() == probes.ip()) {
-            return Err(format!(
-                "--health-addr {probes} takes the port of --webhook-host {} --webhook-port {}",
-                hooks.ip(),
-                hooks.port()
-            ));
+        let reviews = SocketAddr::new(self.webhook.webhook_host, self.admission.admission_port);
+        let hooks_flag = format!("--webhook-host {} --webhook-port {}", hooks.ip(), hooks.port());
+        let reviews_flag = format!("--admission-port {}", reviews.port());
+        let probes_flag = format!("--health-addr {}", self.health_addr);
+        let pairs = [
+            ((self.health_addr, &probes_flag), (hooks, &hooks_flag)),
+            ((reviews, &reviews_flag), (hooks, &hooks_flag)),
+            ((self.health_addr, &probes_flag), (reviews, &reviews_flag)),
+        ];
+        for ((one, flag), (other, taken)) in pairs {
+            if meet(one, other) {
+                return Err(format!("{flag} takes the port of {taken}"));
+            }
         }
         Ok(())
     }
+}
+
+/// Whether two listeners cannot both be bound. Port 0 is any that is free.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && (everywhere || one.ip() == other.ip())
 }
 
 /// The listener for hooks.
@@ -167,6 +181,23 @@ pub struct WebhookArgs {
         value_parser = file
     )]
     pub webhook_key_name: String,
+}
+
+/// The listener for admission webhooks. Its address and its certificate are those of hooks.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct AdmissionArgs {
+    /// Port that reviews of the admission webhooks are answered on.
+    #[arg(
+        long,
+        env = "SLUICE_ADMISSION_PORT",
+        default_value_t = 9444,
+        value_name = "PORT"
+    )]
+    pub admission_port: u16,
+    /// PEM file with the authorities of the certificates that API servers present to webhooks; without it everyone who reaches the port
+    /// is answered.
+    #[arg(long, env = "SLUICE_ADMISSION_CLIENT_CA", value_name = "FILE")]
+    pub admission_client_ca: Option<PathBuf>,
 }
 
 /// Leader election with client-go's terms.

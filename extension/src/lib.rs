@@ -1,5 +1,6 @@
 //! Sluice: the binary crate as a library, so that its parts can be tested.
 
+pub mod admission;
 pub mod bounded;
 pub mod cli;
 pub mod contract;

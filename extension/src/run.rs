@@ -22,8 +22,9 @@ use tracing::info;
 
 use self::serving::Serving;
 use crate::{
+    admission::{Admission, AdmissionMetrics, World},
     bounded::{Bounds, bounded, paced},
-    cli::{Args, WebhookArgs},
+    cli::{AdmissionArgs, Args, WebhookArgs},
     clock::clock,
     contract::Contract,
     control_plane::ControlPlanes,
@@ -94,13 +95,14 @@ pub fn main(args: Args, log: &Log) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let serving = Serving::start()?;
-    let outcome = runtime.block_on(run(args, log, &serving));
+    let (serving, admitting) = (Serving::start()?, Serving::of_admission()?);
+    let outcome = runtime.block_on(run(args, log, &serving, &admitting));
     serving.end();
+    admitting.end();
     outcome
 }
 
-async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
+async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
     let news = news(&args);
@@ -132,12 +134,16 @@ async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
         }
     });
     let _heart = beat(&health);
+    let admission_metrics = AdmissionMetrics::default();
+    admission_metrics.register(&mut registry);
+    let admission = Admission::new(args.system_namespace.clone(), admission_metrics);
     let probes_at = serving
         .bind(plain(args.health_addr), serve::Metrics::default())
         .await?;
     let drained = CancellationToken::new();
     let router = sluice_hooks::router(index.clone(), hook_metrics);
     let hooks = serving.run(hooks, router, &drained);
+    let reviews = admitting.run_once_bound(reviews_at(&args), admission.router(), &drained);
     let probes = health::router(health.clone(), Arc::new(registry));
     let probes = serving.run(probes_at, probes, &drained);
 
@@ -146,6 +152,7 @@ async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
     let signals = tokio::spawn(until_signal(stop.clone()));
     let parts = Parts {
         index,
+        admission,
         configurations,
         passes,
         health: health.clone(),
@@ -161,7 +168,7 @@ async fn run(args: Args, log: &Log, serving: &Serving) -> anyhow::Result<()> {
         tokio::time::sleep(ENDPOINT_PROPAGATION).await;
     }
     drained.cancel();
-    let _drained = tokio::join!(hooks, probes);
+    let _drained = tokio::join!(hooks, reviews, probes);
     outcome
 }
 
@@ -182,6 +189,7 @@ fn beat(health: &Health) -> AbortOnDrop {
 /// What hooks and probes show of what goes on behind them.
 struct Parts {
     index: Index,
+    admission: Admission,
     configurations: providers::Configurations,
     passes: PassMetrics,
     health: Health,
@@ -208,6 +216,15 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     let mut answering = AbortOnDrop(tokio::spawn({
         let (index, stores) = (index.clone(), stores.clone());
         async move { index.follow(stores).await }
+    }));
+    let _admitting = AbortOnDrop(tokio::spawn({
+        let (admission, stores) = (parts.admission.clone(), stores.clone());
+        // Every replica reads for reviews, whether it leads or not.
+        let client = bounded(unbounded.clone(), REQUEST);
+        async move {
+            stores.synced().await;
+            admission.knows(World { stores, client });
+        }
     }));
     let edits = news.edits.clone();
     let watching = edits.run(client.clone(), news.triggers.clone(), stores.clusters.clone());
@@ -380,6 +397,36 @@ fn settings(args: &Args) -> Settings {
     }
 }
 
+/// The listener of the admission webhooks. It serves the certificate of hooks, whose health is checked there.
+fn reviews_at(args: &Args) -> serve::Config {
+    let AdmissionArgs {
+        admission_port,
+        admission_client_ca,
+    } = &args.admission;
+    let tls = TlsConfig {
+        client_ca: admission_client_ca.clone(),
+        ..TlsConfig::new(certificate(&args.webhook))
+    };
+    serve::Config {
+        serves: "admission",
+        address: SocketAddr::new(args.webhook.webhook_host, *admission_port),
+        tls: Some(tls),
+        // API servers are few, and each keeps a connection or two.
+        limits: Limits {
+            connections: 128,
+            ..Limits::default()
+        },
+    }
+}
+
+fn certificate(args: &WebhookArgs) -> CertificateFiles {
+    CertificateFiles {
+        dir: args.webhook_cert_dir.clone(),
+        cert_name: args.webhook_cert_name.clone(),
+        key_name: args.webhook_key_name.clone(),
+    }
+}
+
 async fn hooks(
     args: &WebhookArgs,
     serving: &Serving,
@@ -388,14 +435,10 @@ async fn hooks(
 ) -> anyhow::Result<Server> {
     let metrics = serve::Metrics::default();
     metrics.register(registry);
-    let files = CertificateFiles {
-        dir: args.webhook_cert_dir.clone(),
-        cert_name: args.webhook_cert_name.clone(),
-        key_name: args.webhook_key_name.clone(),
-    };
     let config = serve::Config {
+        serves: "hooks",
         address: SocketAddr::new(args.webhook_host, args.webhook_port),
-        tls: Some(TlsConfig::new(files)),
+        tls: Some(TlsConfig::new(certificate(args))),
         limits: Limits::default(),
     };
     let server = serving.bind(config, metrics).await?;
@@ -407,6 +450,7 @@ async fn hooks(
 
 fn plain(address: SocketAddr) -> serve::Config {
     serve::Config {
+        serves: "probes",
         address,
         tls: None,
         limits: Limits::default(),

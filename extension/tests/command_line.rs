@@ -89,6 +89,8 @@ fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
         ("--health-addr", ":9443"),
         ("--health-addr", "127.0.0.1:9443"),
         ("--webhook-port", "9440"),
+        ("--admission-port", "9443"),
+        ("--admission-port", "9440"),
     ] {
         let output = sluice(&[&format!("{flag}={value}")])?;
         let stderr = text(&output.stderr);

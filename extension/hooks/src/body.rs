@@ -36,7 +36,7 @@ const LARGE_KIB_OF_PEER: usize = MAX_BODY / 1024;
 
 /// The memory for bodies, counted from the head of their request.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Parts);
+pub struct Budget(Parts);
 
 impl Default for Budget {
     fn default() -> Self {
@@ -167,11 +167,14 @@ impl<'a> Share<'a> {
 
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub enum Unread {
+    /// It has more bytes than are read.
     TooLarge,
+    /// It did not arrive in time.
     Late,
     /// Other bodies have all the memory.
     Busy,
+    /// The connection failed.
     Broken(String),
 }
 
@@ -179,7 +182,7 @@ pub(crate) enum Unread {
 ///
 /// In HTTP/1.1 a peer that is still sending hears of a closed connection before it hears an answer, so that what follows of a refused body
 /// is read first. In HTTP/2 a refusal ends its stream only.
-pub(crate) async fn with_body<T>(
+pub async fn with_body<T>(
     body: Body,
     version: Version,
     all: &Budget,

@@ -1,31 +1,45 @@
-//! The runtime of hooks and probes: they are answered however busy the rest is.
+//! The runtimes of listeners: hooks and probes are answered however busy the rest is, and whatever is sent to the admission webhooks.
+
+use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
-use tokio::{runtime::Runtime, task::JoinHandle};
+use sluice_core::chain::chain;
+use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use crate::serve::{Config, Drained, Metrics, Server};
 
-/// Threads that answer hooks and probes.
-const THREADS: usize = 2;
+/// How soon a listener is bound again that could not be.
+const BIND_AGAIN: Duration = Duration::from_secs(5);
 
-/// A runtime that does nothing else. Listeners are bound and run on it only.
+/// A runtime that does nothing else. Its listeners are bound and run on it only.
 pub(super) struct Serving(Runtime);
 
 impl Serving {
+    /// The runtime of hooks and probes.
     pub(super) fn start() -> anyhow::Result<Self> {
+        Self::with(2, "serving").context("start the runtime of hooks")
+    }
+
+    /// The runtime of the admission webhooks.
+    pub(super) fn of_admission() -> anyhow::Result<Self> {
+        Self::with(1, "admission").context("start the runtime of the admission webhooks")
+    }
+
+    fn with(threads: usize, name: &str) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("serving")
+            .worker_threads(threads)
+            .thread_name(name)
             .enable_all()
             .build();
-        Ok(Self(runtime.context("start the runtime of hooks")?))
+        runtime.map(Self)
     }
 
     pub(super) async fn bind(&self, config: Config, metrics: Metrics) -> anyhow::Result<Server> {
         let bound = self.0.spawn(Server::bind(config, metrics)).await;
-        Ok(bound.context("bind on the runtime of hooks")??)
+        Ok(bound.context("bind a listener")??)
     }
 
     /// Answers until `drained`.
@@ -36,6 +50,28 @@ impl Serving {
         drained: &CancellationToken,
     ) -> JoinHandle<Drained> {
         self.0.spawn(server.run(router, drained.clone()))
+    }
+
+    /// Binds a listener, tries again while that fails, and answers until `drained`. Hooks are answered whether it can be bound or not.
+    pub(super) fn run_once_bound(
+        &self,
+        config: Config,
+        router: Router,
+        drained: &CancellationToken,
+    ) -> JoinHandle<Option<Drained>> {
+        let drained = drained.clone();
+        self.0.spawn(async move {
+            loop {
+                match Server::bind(config.clone(), Metrics::default()).await {
+                    Ok(server) => return Some(server.run(router, drained).await),
+                    Err(problem) => error!(serves = config.serves, error = chain(&problem), "Cannot listen"),
+                }
+                tokio::select! {
+                    () = drained.cancelled() => return None,
+                    () = sleep(BIND_AGAIN) => {}
+                }
+            }
+        })
     }
 
     /// Ends it without waiting for anything.

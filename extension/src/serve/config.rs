@@ -8,6 +8,8 @@ use std::time::Duration;
 /// One listener.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// What it serves, for the log.
+    pub serves: &'static str,
     /// Where to listen.
     pub address: SocketAddr,
     /// Absent for plain HTTP.

@@ -23,6 +23,7 @@ use super::{Config, Error, Limits, Metrics, TlsConfig, reload};
 /// A bound listener. Peers that connect wait in its backlog until [`Server::run`].
 #[derive(Debug)]
 pub struct Server {
+    serves: &'static str,
     listener: TcpListener,
     address: SocketAddr,
     limits: Limits,
@@ -46,12 +47,18 @@ pub struct Drained {
 impl Server {
     /// Reads the certificate, then binds the socket.
     pub async fn bind(config: Config, metrics: Metrics) -> Result<Self, Error> {
-        let Config { address, tls, limits } = config;
+        let Config {
+            serves,
+            address,
+            tls,
+            limits,
+        } = config;
         let tls = tls.map(|config| Tls::load(config, &metrics)).transpose()?;
         let refused = |reason| Error::Bind { address, reason };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         Ok(Self {
+            serves,
             listener,
             address,
             limits,
@@ -78,13 +85,14 @@ impl Server {
     /// GOAWAY, HTTP/1.1 peers `connection: close`. What is left after [`Limits::drain`] is cut.
     pub async fn run(self, router: Router, shutdown: CancellationToken) -> Drained {
         let Self {
+            serves,
             listener,
             address,
             limits,
             metrics,
             tls,
         } = self;
-        info!(%address, tls = tls.is_some(), "Listening");
+        info!(%address, serves, tls = tls.is_some(), "Listening");
         let serving = tls.as_ref().map(|tls| tls.serving.subscribe());
         let stop_reload = CancellationToken::new();
         let tasks = TaskTracker::new();
@@ -114,7 +122,7 @@ impl Server {
             shared.abort.cancel();
             tasks.wait().await;
         }
-        info!(%address, "Closed");
+        info!(%address, serves, "Closed");
         Drained { cut }
     }
 }

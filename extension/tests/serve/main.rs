@@ -7,6 +7,7 @@
     reason = "clippy knows test functions, not the helpers that they fail in"
 )]
 
+mod admission;
 mod authority;
 mod bodies;
 mod certificates;

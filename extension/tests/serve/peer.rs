@@ -93,6 +93,7 @@ pub(crate) fn tls(mount: &Mount) -> TlsConfig {
 
 pub(crate) fn loopback(tls: Option<TlsConfig>, limits: Limits) -> Config {
     Config {
+        serves: "a test",
         address: (Ipv4Addr::LOCALHOST, 0).into(),
         tls,
         limits,

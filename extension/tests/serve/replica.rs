@@ -43,6 +43,7 @@ pub(crate) struct Replica {
     process: Process,
     pub(crate) started: Instant,
     hooks: SocketAddr,
+    reviews: SocketAddr,
     probes: SocketAddr,
     peer: Peer,
     lines: Lines,
@@ -94,7 +95,14 @@ impl Replica {
         std::fs::write(&kubeconfig, self::kubeconfig(server)).unwrap();
         let started = Instant::now();
         let child = Command::new(env!("CARGO_BIN_EXE_sluice"))
-            .args(["--webhook-host", "127.0.0.1", "--webhook-port", "0"])
+            .args([
+                "--webhook-host",
+                "127.0.0.1",
+                "--webhook-port",
+                "0",
+                "--admission-port",
+                "0",
+            ])
             .args(["--health-addr", "127.0.0.1:0", "--logging-format", "json"])
             .arg("--webhook-cert-dir")
             .arg(mount.path())
@@ -112,7 +120,7 @@ impl Replica {
         };
         let (sender, addresses) = mpsc::channel();
         let reading = tokio::task::spawn_blocking(move || {
-            for _ in 0..2 {
+            for _ in 0..3 {
                 let line = lines.find(|line| line["message"] == "Listening");
                 sender
                     .send(line.unwrap_or_else(|| panic!("{:?}", lines.read)))
@@ -120,20 +128,18 @@ impl Replica {
             }
             lines
         });
-        let lines = soon("both listeners", reading).await.unwrap();
-        let listening: Vec<(bool, SocketAddr)> = addresses
-            .iter()
-            .map(|line| {
-                let address = line["address"].as_str().unwrap().parse().unwrap();
-                (line["tls"].as_bool().unwrap(), address)
-            })
-            .collect();
-        let of = |tls| listening.iter().find(|(is, _)| *is == tls).unwrap().1;
+        let lines = soon("all listeners", reading).await.unwrap();
+        let listening: Vec<Value> = addresses.iter().collect();
+        let of = |serves: &str| -> SocketAddr {
+            let line = listening.iter().find(|line| line["serves"] == serves);
+            line.unwrap()["address"].as_str().unwrap().parse().unwrap()
+        };
         Self {
             process,
             started,
-            hooks: of(true),
-            probes: of(false),
+            hooks: of("hooks"),
+            reviews: of("admission"),
+            probes: of("probes"),
             peer: Peer::trusting(&authority).offering(&["h2"]),
             lines,
             _files: (mount, files),
@@ -167,6 +173,13 @@ impl Replica {
         soon("the hook port", self.peer.connect(self.hooks))
             .await
             .unwrap()
+    }
+
+    /// A connection to the port of the admission webhooks.
+    pub(crate) async fn connect_for_reviews(&self) -> Option<Connection> {
+        soon("the admission port", self.peer.connect(self.reviews))
+            .await
+            .ok()
     }
 
     /// A TLS connection to the hook port, on which nothing was sent.

@@ -100,6 +100,7 @@ impl Loopback {
                 args.cluster_delete_timeout,
                 news.uncounted.clone(),
             ),
+            admission: Admission::new(args.system_namespace.clone(), AdmissionMetrics::default()),
             configurations: providers::Configurations::default(),
             passes: PassMetrics::default(),
             health: Health::default(),

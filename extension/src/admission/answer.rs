@@ -1,0 +1,82 @@
+//! The answers to reviews, in the wire format of `admission.k8s.io/v1`.
+
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+use sluice_core::admission::{Fault, Kind, Verdict};
+
+/// The longest warning of which API servers show all.
+const LONGEST_WARNING: usize = 250;
+
+/// So many warnings; API servers show 4 KiB of them.
+const MOST_WARNINGS: usize = 15;
+
+/// A text, for a caller that is no API server or is told to come again.
+pub(super) fn plain(status: StatusCode, text: &str) -> Response {
+    (status, text.to_owned()).into_response()
+}
+
+/// The answer to the review `uid` of the object `name`.
+pub(super) fn reviewed(uid: &str, kind: Kind, name: &str, verdict: &Verdict) -> Response {
+    let mut response = json!({"uid": uid, "allowed": verdict.faults.is_empty()});
+    if !verdict.warnings.is_empty() {
+        response["warnings"] = warnings(&verdict.warnings).into();
+    }
+    if !verdict.faults.is_empty() {
+        response["status"] = status(kind, name, &verdict.faults);
+    }
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": response,
+    });
+    let mut answer = Response::new(Body::from(review.to_string()));
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
+}
+
+/// As an API server says that an object is invalid: one line, and each field by itself.
+fn status(kind: Kind, name: &str, faults: &[Fault]) -> Value {
+    let kind = kind.as_str();
+    let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let all = match texts.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    let causes: Vec<Value> = faults
+        .iter()
+        .map(|fault| {
+            let message = format!("Invalid value: {:?}: {}", fault.value, fault.text);
+            json!({"reason": "FieldValueInvalid", "field": fault.field, "message": message})
+        })
+        .collect();
+    json!({
+        "status": "Failure",
+        "code": 422,
+        "reason": "Invalid",
+        "message": format!("{kind}.run.tanzu.vmware.com {name:?} is invalid: {all}"),
+        "details": {"group": "run.tanzu.vmware.com", "kind": kind, "name": name, "causes": causes},
+    })
+}
+
+fn warnings(all: &[String]) -> Vec<String> {
+    let mut shown: Vec<String> = all.iter().take(MOST_WARNINGS).map(|each| cut(each)).collect();
+    if all.len() > MOST_WARNINGS {
+        shown.push(format!(
+            "{} more warnings are left out",
+            all.len() - MOST_WARNINGS
+        ));
+    }
+    shown
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_WARNING) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

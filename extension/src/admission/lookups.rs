@@ -1,0 +1,209 @@
+//! Looks up what a judgement needs: in memory, and otherwise by one GET of an object that the review names.
+
+use std::{fmt, time::Duration};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use sluice_core::{
+    admission::{Look, Looked, Review, Seen, Verdict, judge},
+    bootstrap::{CREDENTIAL_TYPE, PackageFacts},
+    cluster::is_stopped,
+    providers::own_resource,
+    step::{Failure, Key, Resource, Server},
+    stores::Stores as _,
+};
+use sluice_crds::foreign::{Cluster, Package};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    runner::reads::{failure, served},
+    stores::Stores,
+};
+
+/// GETs of one review at once.
+const AT_ONCE: usize = 8;
+
+/// Where objects are looked up.
+#[derive(Clone)]
+pub struct World {
+    /// Memory.
+    pub stores: Stores,
+    /// The management API server.
+    pub client: Client,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+/// All that is read of a Secret. Its data is skipped.
+#[derive(Debug, Deserialize)]
+struct SecretType {
+    #[serde(rename = "type")]
+    type_: Option<String>,
+}
+
+impl World {
+    /// Judges `review`. What is not looked up within `patience`, or while `slots` are taken, is unknown.
+    pub(super) async fn judge(
+        &self,
+        review: &Review,
+        system_namespace: &str,
+        slots: &Semaphore,
+        patience: Duration,
+    ) -> Verdict {
+        let until = Instant::now() + patience;
+        let places = Places {
+            own: &review.namespace,
+            system: system_namespace,
+        };
+        let mut looked = Looked::new();
+        loop {
+            let needed = match judge(review, system_namespace, &looked) {
+                Ok(verdict) => return verdict,
+                Err(needed) => needed,
+            };
+            let (known, asked): (Vec<_>, Vec<_>) = needed
+                .into_iter()
+                .map(|look| (self.remembered(&look, places), look))
+                .partition(|(seen, _)| seen.is_some());
+            looked.extend(known.into_iter().filter_map(|(seen, look)| Some((look, seen?))));
+            let asked: Vec<Look> = asked.into_iter().map(|(_, look)| look).collect();
+            if asked.is_empty() {
+                continue;
+            }
+            // Reviews that wait for others would pile up when there are many.
+            let Ok(_slot) = slots.try_acquire() else {
+                let busy = || Seen::Unknown("too many reviews at once".to_owned());
+                looked.extend(asked.into_iter().map(|look| (look, busy())));
+                continue;
+            };
+            self.ask(asked, places, until, &mut looked).await;
+        }
+    }
+
+    /// Asks the API server for all of `asked`.
+    async fn ask(&self, asked: Vec<Look>, places: Places<'_>, until: Instant, looked: &mut Looked) {
+        let late = || Seen::Unknown("the API server did not answer in time".to_owned());
+        let mut waiting = asked.into_iter();
+        let mut asking = FuturesUnordered::new();
+        loop {
+            while asking.len() < AT_ONCE
+                && let Some(look) = waiting.next()
+            {
+                asking.push(async move {
+                    let seen = timeout_at(until, self.get(&look, places)).await;
+                    (look, seen.unwrap_or_else(|_elapsed| late()))
+                });
+            }
+            match asking.next().await {
+                Some((look, seen)) => looked.insert(look, seen),
+                None => return,
+            };
+        }
+    }
+
+    /// What memory has of an object: all of Clusters, and what is there of Packages.
+    fn remembered(&self, look: &Look, places: Places<'_>) -> Option<Seen> {
+        match look {
+            Look::Cluster(name) => Some(self.cluster(places.own, name)),
+            Look::Package(name) => self.stores.catalogue().get(name).cloned().map(Seen::Package),
+            Look::Secret(_) | Look::Provider { .. } => None,
+        }
+    }
+
+    fn cluster(&self, namespace: &str, name: &str) -> Seen {
+        match self.stores.clusters.found(Some(namespace), name) {
+            Ok(Some(cluster)) => Seen::Cluster {
+                deleting: cluster.metadata.deletion_timestamp.is_some(),
+                stopped: is_stopped(&cluster),
+            },
+            Ok(None) => absent(&Key::of::<Cluster>(Server::Management, None, "").resource),
+            Err(undecodable) => Seen::Cluster {
+                deleting: undecodable.metadata.deletion_timestamp.is_some(),
+                stopped: false,
+            },
+        }
+    }
+
+    async fn get(&self, look: &Look, places: Places<'_>) -> Seen {
+        let own = Some(places.own);
+        match look {
+            Look::Cluster(name) => self.cluster(places.own, name),
+            Look::Package(name) => {
+                let key = Key::of::<Package>(Server::Management, Some(places.system), name);
+                self.object::<Package>(&key, |package| Seen::Package(PackageFacts::of(&package)))
+                    .await
+            }
+            Look::Secret(name) => {
+                let key = Key::of::<Secret>(Server::Management, own, name);
+                self.object::<SecretType>(&key, |secret| Seen::Secret {
+                    credential: secret.type_.as_deref() == Some(CREDENTIAL_TYPE),
+                })
+                .await
+            }
+            Look::Provider { group, kind, name } => {
+                let resource = match own_resource(group, kind) {
+                    Some(ours) => ours,
+                    None => match served(&self.client, group, kind).await {
+                        Ok(Some(served)) => served,
+                        Ok(None) => return Seen::NotServed,
+                        Err(error) => return unknown(&failure(Server::Management, &error)),
+                    },
+                };
+                let key = Key {
+                    server: Server::Management,
+                    resource: Resource::from(&resource),
+                    namespace: own.map(str::to_owned),
+                    name: name.clone(),
+                };
+                self.object::<Value>(&key, |_| Seen::Provider).await
+            }
+        }
+    }
+
+    async fn object<T: DeserializeOwned>(&self, key: &Key, seen: impl FnOnce(T) -> Seen) -> Seen {
+        let request = match key.request() {
+            Ok(request) => request,
+            Err(failure) => return unknown(&failure),
+        };
+        match self.client.request::<T>(request).await {
+            Ok(object) => seen(object),
+            Err(kube::Error::Api(status)) if status.code == 404 => absent(&key.resource),
+            Err(error) => unknown(&failure(Server::Management, &error)),
+        }
+    }
+}
+
+/// The namespaces that objects are in.
+#[derive(Debug, Clone, Copy)]
+struct Places<'a> {
+    own: &'a str,
+    system: &'a str,
+}
+
+fn absent(resource: &Resource) -> Seen {
+    let Resource { group, plural, .. } = resource;
+    let resource = if group.is_empty() {
+        plural.to_string()
+    } else {
+        format!("{plural}.{group}")
+    };
+    Seen::Absent { resource }
+}
+
+fn unknown(failure: &Failure) -> Seen {
+    Seen::Unknown(match failure.code {
+        Some(403) => "Sluice may not read it".to_owned(),
+        Some(code) => format!("the API server answers with {code}"),
+        None => "the API server does not answer".to_owned(),
+    })
+}

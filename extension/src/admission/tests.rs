@@ -1,0 +1,234 @@
+//! Reviews from their bytes to their answers, over an API server in memory.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request as HttpRequest;
+use http_body_util::BodyExt as _;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::time::Instant as Later;
+
+use super::*;
+use crate::{freshness::tests::Frozen, news::News, stores::Stores};
+
+/// A review of a ClusterBootstrap `new` that was `old`.
+fn body(new: &Value, old: Option<&Value>) -> Value {
+    let object = |spec: &Value| json!({"metadata": {"name": "one", "namespace": "team-a"}, "spec": spec});
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "f3c1",
+            "kind": {"group": "run.tanzu.vmware.com", "version": "v1alpha3", "kind": "ClusterBootstrap"},
+            "name": "one",
+            "namespace": "team-a",
+            "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
+            "object": object(new),
+            "oldObject": old.map(object),
+        },
+    })
+}
+
+fn spec() -> Value {
+    json!({
+        "kapp": {"refName": "kapp-controller.x.1.0.0"},
+        "cni": {"refName": "antrea.x.1.0.0", "valuesFrom": {"secretRef": "values"}},
+    })
+}
+
+fn package(name: &str, version: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("{name}.x.{version}"), "namespace": "system"},
+        "spec": {"refName": format!("{name}.x"), "version": version, "template": {}},
+    })
+}
+
+/// Webhooks that know the packages of [`spec`]. Memory is kept for as long as the handle.
+async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>) {
+    let client = network.client(|path| {
+        if path.ends_with("/packages") {
+            vec![
+                package("kapp-controller", "1.0.0"),
+                package("antrea", "1.0.0"),
+                package("antrea", "0.9.0"),
+            ]
+        } else {
+            Vec::new()
+        }
+    });
+    let (stores, following) = Stores::open(&client, "system", &News::default());
+    let following = tokio::spawn(following);
+    stores.synced().await;
+    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    admission.knows(World { stores, client });
+    (admission, following)
+}
+
+async fn ask(admission: &Admission, body: impl Into<Body>) -> (StatusCode, String) {
+    let request = HttpRequest::post(path(Kind::Bootstrap))
+        .body(body.into())
+        .unwrap();
+    let answer = admission.answer(Kind::Bootstrap, request).await;
+    let status = answer.status();
+    let text = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(text.to_vec()).unwrap())
+}
+
+async fn response(admission: &Admission, body: &Value) -> Value {
+    let (status, text) = ask(admission, body.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["response"]["uid"], "f3c1");
+    answer["response"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_are_answered_as_the_api_server_reads_them() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let good = response(&admission, &body(&spec(), None)).await;
+    assert_eq!(good, json!({"uid": "f3c1", "allowed": true}));
+
+    let mut lower = spec();
+    lower["cni"]["refName"] = json!("antrea.x.0.9.0");
+    let refused = response(&admission, &body(&lower, Some(&spec()))).await;
+    assert_eq!(refused["allowed"], false);
+    let status = &refused["status"];
+    assert_eq!(
+        (&status["code"], &status["reason"]),
+        (&json!(422), &json!("Invalid"))
+    );
+    let cause = &status["details"]["causes"][0];
+    assert_eq!(cause["field"], "spec.cni.refName");
+    assert!(
+        cause["message"]
+            .as_str()
+            .unwrap()
+            .contains("package downgrade is not allowed"),
+        "{cause}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_judged_before_memory_is_filled() {
+    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let (status, text) = ask(&admission, body(&spec(), None).to_string()).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+}
+
+/// An API server that does not answer keeps the write of what has to be looked up for two seconds, and no other.
+#[tokio::test(start_paused = true)]
+async fn a_silent_api_server_is_a_warning_after_two_seconds() {
+    let network = Frozen::of("/secrets/values");
+    let (admission, _following) = admission(&network).await;
+    network.set(true);
+    let began = Later::now();
+    let slow = tokio::spawn({
+        let admission = admission.clone();
+        async move { response(&admission, &body(&spec(), None)).await }
+    });
+    tokio::task::yield_now().await;
+    let mut plain = spec();
+    plain["cni"]["valuesFrom"] = Value::Null;
+    let other = response(&admission, &body(&plain, None)).await;
+    assert_eq!(
+        (other["allowed"].clone(), began.elapsed()),
+        (json!(true), Duration::ZERO)
+    );
+
+    let warned = slow.await.unwrap();
+    assert_eq!(began.elapsed(), PATIENCE);
+    assert_eq!(warned["allowed"], true);
+    let says =
+        "spec.cni.valuesFrom.secretRef: \"values\" was not looked up: the API server did not answer in time";
+    assert_eq!(warned["warnings"], json!([says]));
+}
+
+/// Reviews beyond those for which something is looked up do not wait for them.
+#[tokio::test(start_paused = true)]
+async fn many_reviews_do_not_pile_up() {
+    let network = Frozen::of("/secrets/values");
+    let (admission, _following) = admission(&network).await;
+    network.set(true);
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..LOOKUPS {
+        let admission = admission.clone();
+        asking.spawn(async move { response(&admission, &body(&spec(), None)).await });
+    }
+    tokio::time::sleep(PATIENCE / 2).await;
+    let began = Later::now();
+    let beyond = response(&admission, &body(&spec(), None)).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let says = "spec.cni.valuesFrom.secretRef: \"values\" was not looked up: too many reviews at once";
+    assert_eq!(beyond["warnings"], json!([says]));
+    asking.join_all().await;
+    network.set(false);
+    assert_eq!(
+        response(&admission, &body(&spec(), None)).await["warnings"],
+        Value::Null
+    );
+}
+
+type Edit = fn(&mut Value);
+
+#[rstest]
+#[case::another_api(|body: &mut Value| body["apiVersion"] = json!("admission.k8s.io/v1beta1"), "apiVersion is \"admission.k8s.io/v1beta1\"")]
+#[case::no_request(|body: &mut Value| body["request"] = Value::Null, "it has no request")]
+#[case::another_kind(|body: &mut Value| body["request"]["kind"]["kind"] = json!("Cluster"), "request.kind.kind is \"Cluster\"")]
+#[case::another_version(|body: &mut Value| body["request"]["kind"]["version"] = json!("v1beta2"), "request.kind.version is \"v1beta2\"")]
+#[case::no_object(|body: &mut Value| body["request"]["object"] = Value::Null, "request.object is missing")]
+#[case::no_old_object(|body: &mut Value| body["request"]["operation"] = json!("UPDATE"), "request.oldObject is missing")]
+#[case::a_spec_of_another_type(|body: &mut Value| body["request"]["object"]["spec"] = json!([1]), "invalid")]
+#[tokio::test(start_paused = true)]
+async fn a_malformed_review_is_refused_with_its_reason(#[case] edit: Edit, #[case] says: &str) {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let mut review = body(&spec(), None);
+    edit(&mut review);
+    let (status, text) = ask(&admission, review.to_string()).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
+    assert!(text.contains(says), "{text}");
+}
+
+#[rstest]
+#[case::a_deletion(|body: &mut Value| body["request"]["operation"] = json!("DELETE"))]
+#[case::a_status(|body: &mut Value| body["request"]["subResource"] = json!("status"))]
+#[case::an_object_that_goes(|body: &mut Value| body["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"))]
+#[tokio::test(start_paused = true)]
+async fn what_is_no_rules_matter_is_admitted(#[case] edit: Edit) {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let mut review = body(&json!({}), None);
+    edit(&mut review);
+    assert_eq!(response(&admission, &review).await["allowed"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_and_odd_objects_are_read() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    // Values of 1 MB, old and new, which differ in nothing else, and fields that no definition has.
+    let with = |values: &str| {
+        let mut spec = spec();
+        spec["cni"]["valuesFrom"] = json!({"inline": {"text": values.repeat(1 << 20)}});
+        spec["cni"]["odd"] = json!({"a": [1, 2]});
+        spec
+    };
+    let update = body(&with("b"), Some(&with("a")));
+    assert_eq!(
+        response(&admission, &update).await,
+        json!({"uid": "f3c1", "allowed": true})
+    );
+
+    // What is kept of a body is bounded, whatever its lists and names.
+    let mut many = spec();
+    many["additionalPackages"] = json!(vec![json!({"refName": "antrea.x.1.0.0"}); 10_000]);
+    let refused = response(&admission, &body(&many, None)).await;
+    let message = refused["status"]["message"].to_string();
+    assert!(message.contains("lists more than 128 packages"), "{message}");
+    let mut long = spec();
+    long["cni"]["refName"] = json!("n".repeat(1 << 20));
+    let refused = response(&admission, &body(&long, None)).await.to_string();
+    assert!(
+        refused.contains("no Package can have this name") && refused.len() < 4096,
+        "{}",
+        refused.len()
+    );
+}

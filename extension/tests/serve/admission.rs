@@ -1,0 +1,112 @@
+//! The listener of the admission webhooks, beside that of hooks.
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::peer::{Connection, soon};
+use crate::replica::{Api, Replica};
+
+const PATH: &str = "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap";
+
+/// More than the listener takes.
+const CONNECTIONS: usize = 200;
+
+async fn post(connection: &mut Connection, path: &str, body: impl Into<Bytes>) -> (StatusCode, String) {
+    let request = Request::post(format!("https://localhost{path}")).header("host", "localhost");
+    let sent = connection.send(request.body(Full::new(body.into())).unwrap());
+    let answer = soon("an answer", sent).await.unwrap();
+    let status = answer.status();
+    let text = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8_lossy(&text).into_owned())
+}
+
+fn review() -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "1",
+            "kind": {"group": "run.tanzu.vmware.com", "version": "v1alpha3", "kind": "ClusterBootstrap"},
+            "name": "one", "namespace": "team-a", "operation": "CREATE",
+            "object": {"metadata": {"name": "one", "namespace": "team-a"}, "spec": {}},
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_flood_of_reviews_takes_nothing_from_hooks() {
+    let replica = Replica::start(Api::Empty, &[]).await;
+    replica.until("/readyz", 200).await;
+    let mut flood = JoinSet::new();
+    let mut refused = 0;
+    for _ in 0..CONNECTIONS {
+        let Some(mut connection) = replica.connect_for_reviews().await else {
+            refused += 1;
+            continue;
+        };
+        flood.spawn(async move {
+            loop {
+                // It ends with the process.
+                let body = Full::new(Bytes::from_static(&[b'['; 4096]));
+                let request = Request::post(format!("https://localhost{PATH}"))
+                    .body(body)
+                    .unwrap();
+                let Ok(answer) = connection.send(request).await else {
+                    return;
+                };
+                assert_ne!(answer.status(), StatusCode::OK);
+                let _ = answer.into_body().collect().await;
+            }
+        });
+    }
+    assert!(refused > 0, "an address has its share of the connections");
+    for call in 0..50 {
+        let answer = replica.ask(&format!("one-{call}")).await;
+        assert_eq!(answer["status"], "Success", "{answer}");
+    }
+    flood.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_refused_with_its_reason() {
+    let replica = Replica::start(Api::Empty, &[]).await;
+    replica.until("/livez/reconciler", 200).await;
+    let mut connection = replica.connect_for_reviews().await.unwrap();
+
+    let (status, answer) = post(&mut connection, PATH, review().to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let response = &answer["response"];
+    assert_eq!(
+        (&response["uid"], &response["allowed"]),
+        (&json!("1"), &json!(false))
+    );
+    let message = response["status"]["message"].as_str().unwrap();
+    let says = "ClusterBootstrap.run.tanzu.vmware.com \"one\" is invalid: [spec.cni: Invalid value: \"null\": package can't be nil";
+    assert!(message.starts_with(says), "{message}");
+
+    let large = "x".repeat(8 * 1024 * 1024 + 1);
+    for (path, body, status, says) in [
+        (
+            PATH,
+            "{".to_owned(),
+            StatusCode::BAD_REQUEST,
+            "no AdmissionReview",
+        ),
+        (PATH, large, StatusCode::PAYLOAD_TOO_LARGE, "8 MiB"),
+        ("/validate", review().to_string(), StatusCode::NOT_FOUND, ""),
+    ] {
+        let (answered, text) = post(&mut connection, path, body).await;
+        assert_eq!(answered, status, "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+    let metrics = replica.probe("/metrics").await.1;
+    for outcome in ["Refused", "Malformed", "TooLarge"] {
+        let counted =
+            format!("sluice_admission_reviews_total{{webhook=\"clusterbootstrap\",outcome=\"{outcome}\"}} 1");
+        assert!(metrics.contains(&counted), "no {counted}");
+    }
+}
