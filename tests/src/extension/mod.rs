@@ -1,5 +1,6 @@
 //! The extension under test: two replicas of the release binary, of which one leads, at one address.
 
+pub mod admission;
 mod ask;
 mod front;
 pub(crate) mod hook_call;
@@ -47,6 +48,8 @@ pub struct Extension {
     ca_bundle: String,
     replicas: Vec<Replica>,
     front: Front,
+    /// The same for reviews.
+    admission: Front,
 }
 
 impl Extension {
@@ -65,6 +68,7 @@ impl Extension {
             leases: Api::namespaced(stack.client(), NAMESPACE),
             ca_bundle: pki.ca_bundle(),
             front: Front::start(pki, replicas.iter().map(Replica::hook_url)).await?,
+            admission: Front::start(pki, replicas.iter().map(Replica::admission_url)).await?,
             replicas,
         })
     }
@@ -178,6 +182,18 @@ impl Extension {
     /// be restarted.
     pub async fn unregister(&self, name: &str) -> Result<()> {
         registration::unregister(&self.client, name).await
+    }
+
+    /// Has the API server ask it about writes in `namespaces`; see [`admission`].
+    pub async fn admit(&self, name: &str, namespaces: &[&str]) -> Result<()> {
+        admission::register(
+            &self.client,
+            name,
+            self.admission.url(),
+            &self.ca_bundle,
+            namespaces,
+        )
+        .await
     }
 
     /// All replicas.

@@ -73,6 +73,7 @@ pub struct Replica {
     directory: PathBuf,
     pub(super) ca_bundle: String,
     pub(super) hook_port: Port,
+    admission_port: Port,
     health_port: Port,
     process: Mutex<Option<Process>>,
 }
@@ -126,6 +127,7 @@ impl Replica {
             directory,
             ca_bundle: pki.ca_bundle(),
             hook_port: Port::reserve()?,
+            admission_port: Port::reserve()?,
             health_port: Port::reserve()?,
             process: Mutex::new(None),
         })
@@ -209,6 +211,12 @@ impl Replica {
         format!("https://127.0.0.1:{}", self.hook_port.number())
     }
 
+    /// Where reviews are answered: `https://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn admission_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.admission_port.number())
+    }
+
     /// Where health and metrics are served: `127.0.0.1:<port>`.
     #[must_use]
     pub fn health_address(&self) -> String {
@@ -253,6 +261,7 @@ impl Replica {
             .arg(self.directory.join("kubeconfig"))
             .args(["--webhook-host", "127.0.0.1"])
             .args(["--webhook-port", &self.hook_port.number().to_string()])
+            .args(["--admission-port", &self.admission_port.number().to_string()])
             .arg("--webhook-cert-dir")
             .arg(&self.directory)
             .args(["--health-addr", &self.health_address()])

@@ -27,8 +27,8 @@ struct Dependent {
 }
 
 impl Cluster {
-    /// Pauses the Cluster, takes it and its ClusterBootstrap away, makes them again without status, gives everything that they
-    /// owned back to them, and lets them go on. Nothing but them is touched, and nothing is collected as garbage meanwhile.
+    /// Pauses the Cluster, takes it, its ClusterBootstrap and the Secrets away that this names, makes them again in this order without
+    /// status, gives everything that they owned back to them, and lets them go on. Nothing is collected as garbage meanwhile.
     pub async fn relocate(&self) -> Result<()> {
         let client = self.scene().client();
         merge(&client, &self.path(), &json!({"spec": {"paused": true}})).await?;
@@ -39,6 +39,13 @@ impl Cluster {
             merge(&client, path, &json!({"metadata": {"ownerReferences": null}})).await?;
         }
         let bootstrap = self.bootstrap().await?;
+        let mut secrets = Vec::new();
+        for name in secrets_of(&bootstrap) {
+            let path = format!("/api/v1/namespaces/{}/secrets/{name}", self.scene().namespace());
+            let secret = edit::get(&client, &path).await?;
+            secrets.push((path.clone(), secret.context("a Secret that is named")?));
+            edit::delete_by_force(&client, &path).await?;
+        }
         edit::delete_by_force(&client, &self.bootstrap_path()).await?;
         edit::delete_by_force(&client, &self.path()).await?;
 
@@ -49,6 +56,11 @@ impl Cluster {
         let mut again = without_status(bootstrap.clone());
         again["metadata"]["ownerReferences"] = moved(&bootstrap["metadata"]["ownerReferences"])?;
         create(&client, &self.bootstrap_path(), &again).await?;
+        for (path, secret) in secrets {
+            let mut again = without_status(secret);
+            again["metadata"]["ownerReferences"] = json!([]);
+            create(&client, &path, &again).await?;
+        }
         for Dependent { path, owners } in &dependents {
             let owners = moved(&json!(owners))?;
             merge(&client, path, &json!({"metadata": {"ownerReferences": owners}})).await?;
@@ -81,6 +93,15 @@ impl Cluster {
         }
         Ok(dependents)
     }
+}
+
+/// The Secrets that packages take their values from.
+fn secrets_of(bootstrap: &Value) -> Vec<String> {
+    let spec = &bootstrap["spec"];
+    let core = ["kapp", "cni", "cpi", "csi"].map(|field| &spec[field]);
+    let additional = spec["additionalPackages"].as_array().into_iter().flatten();
+    let named = |package: &Value| package["valuesFrom"]["secretRef"].as_str().map(str::to_owned);
+    core.into_iter().chain(additional).filter_map(named).collect()
 }
 
 fn uid(object: &Value) -> Result<String> {

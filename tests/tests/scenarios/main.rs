@@ -1,5 +1,6 @@
 //! Scenarios on the real stack: real Cluster API, real API servers, real kapp-controllers, the release binary of Sluice.
 
+mod admission;
 mod applied;
 mod back_and_forth;
 mod bootstrap_edited;
@@ -64,6 +65,9 @@ fn main() -> ExitCode {
         provided::embedded(),
         day2_values::scenario(),
         minor_upgrade::scenario(),
+        admission::bootstrap(),
+        admission::template(),
+        admission::down(),
         broken_package::scenario(),
         removed_api::scenario(),
         order_of_edits::scenario(),

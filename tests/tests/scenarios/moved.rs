@@ -1,21 +1,32 @@
 //! A Cluster is moved as `clusterctl move` does it.
 
 use anyhow::{Result, ensure};
+use serde_json::json;
+use sluice_tests::extension::admission::unregister;
+use sluice_tests::objects::{Release, Values};
 use sluice_tests::scenario::verdict::{differs, same_objects};
-use sluice_tests::scenario::{Cluster, Identity, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, Identity, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
 
-use crate::common::{held, is_held, record_says, released, releases};
+use crate::common::{held, is_held, record_says, release, released};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "moved",
-        "UIDs and status are lost as in a move, at rest and in mid-hold: all PackageInstalls and Apps stay the very same objects, no early release",
+        "UIDs and status are lost as in a move, at rest and in mid-hold, and a ClusterBootstrap comes before the Secrets that it names: the webhooks take it, all PackageInstalls and Apps stay the very same objects, no early release",
         |scene| Box::pin(run(scene)),
     )
 }
 
 async fn run(scene: Scene) -> Result<()> {
-    let (old, new) = releases(&scene).await?;
+    let webhooks = format!("sluice-{}", scene.namespace());
+    let extension = scene.world().extension()?;
+    extension.admit(&webhooks, &[scene.namespace()]).await?;
+    let values = |release: Release| release.values("metrics", Values::Secret(json!({"replicas": 1})));
+    let old = values(release(&scene, VERSIONS[1], "1.0.0", Delay::NONE)?);
+    let new = values(release(&scene, VERSIONS[2], "2.0.0", Delay::Never)?);
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
     let cluster = scene.cluster("one").create_settled(&old).await?;
     let installs = cluster.installs().await?;
     relocate(&cluster).await?;
@@ -26,12 +37,23 @@ async fn run(scene: Scene) -> Result<()> {
     relocate(&cluster).await?;
     is_held(&cluster, &new, before).await?;
     released(&cluster, &new, before).await?;
-    same_objects(&installs, &cluster.installs().await?)
+    same_objects(&installs, &cluster.installs().await?)?;
+    let metrics = extension.metrics().await?;
+    ensure!(
+        metrics.contains(r#"sluice_admission_reviews_total{webhook="clusterbootstrap",outcome="Warned"}"#),
+        "no ClusterBootstrap came before a Secret that it names"
+    );
+    unregister(&scene.client(), &webhooks).await
 }
 
 /// Moves the Cluster and returns once its record is written again, for the Cluster that it is now.
 async fn relocate(cluster: &Cluster) -> Result<()> {
     let installs = cluster.installs().await?;
+    let named = cluster.bootstrap().await?.to_string();
+    ensure!(
+        named.contains(r#""secretRef":"one-metrics-package""#),
+        "no Secret is named by {named}"
+    );
     let (was, had) = (
         identity(cluster).await?,
         Identity::of(&cluster.bootstrap().await?),
