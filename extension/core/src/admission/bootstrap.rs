@@ -5,12 +5,11 @@ use sluice_crds::labels::annotation;
 use super::{
     Fault, Look, Looked, Review, Seen, Verdict,
     look::Sights,
-    packages::{Listed, Rules, Strictness, each, missing},
+    packages::{Listed, Rules, each, missing},
     update,
 };
-use crate::{
-    bootstrap::{Catalogue, KeptVersions, listed_twice, too_many, unmanaged_conflict},
-    names::short,
+use crate::bootstrap::{
+    Catalogue, KeptVersions, listed_twice, places_of_twins, too_many, unmanaged_conflict,
 };
 
 pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Look>> {
@@ -42,31 +41,35 @@ pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Loo
     }
     let kept = kept(review, &mut verdict);
 
-    // `clusterctl move` creates objects in any order, and pauses the Cluster meanwhile.
-    let lenient = stopped || (old.is_none() && review.owned);
     let before = old
         .as_ref()
         .map_or_else(Vec::new, |old| each(&old.spec).collect());
     let mut catalogue = Catalogue::new();
     let mut rules = Rules {
         review,
+        // `clusterctl move` creates objects in any order, and pauses the Cluster meanwhile.
+        lenient: stopped,
         sights: &mut sights,
         verdict: &mut verdict,
     };
     for listed in each(&new.spec) {
         let is_same = |old: &Listed<'_>| old.role == listed.role && old.package == listed.package;
-        let unchanged = before.iter().any(is_same);
-        let strict = Strictness {
-            lenient: lenient || unchanged,
-            unchanged,
+        let facts = if before.iter().any(is_same) {
+            rules.known(&listed.package.ref_name)
+        } else {
+            rules.judge(&listed)
         };
-        let facts = rules.judge(&listed, strict);
         catalogue.extend(facts.map(|facts| (listed.package.ref_name.clone(), facts)));
     }
     if let Some(old) = old {
-        update::judge(review, old, &kept, &mut catalogue, &mut sights, &mut verdict);
+        update::judge(review, old, &kept, &catalogue, &mut sights, &mut verdict);
     }
     twice(review, &catalogue, &mut verdict);
+    // It was stored before, where it is moved from or restored from: a gate holds for what is wrong, a refusal would stop the move half-way.
+    if old.is_none() && review.owned {
+        let faults = std::mem::take(&mut verdict.faults);
+        verdict.warnings.extend(faults.iter().map(ToString::to_string));
+    }
     sights.complete(verdict)
 }
 
@@ -85,27 +88,20 @@ fn kept(review: &Review, verdict: &mut Verdict) -> KeptVersions {
 
 /// Packages that would be one PackageInstall.
 fn twice(review: &Review, catalogue: &Catalogue, verdict: &mut Verdict) {
-    let Some(hold) = listed_twice(&review.new.spec, catalogue) else {
+    let spec = &review.new.spec;
+    let (Some((first, second)), Some(hold)) =
+        (places_of_twins(spec, catalogue), listed_twice(spec, catalogue))
+    else {
         return;
     };
+    let all: Vec<_> = each(spec).collect();
+    let (first, second) = (&all[first], &all[second]);
     let ref_name = |listed: &Listed<'_>| {
         catalogue
             .get(&listed.package.ref_name)
-            .map(|facts| facts.ref_name.as_str())
+            .map(|facts| &facts.ref_name)
     };
-    let all: Vec<_> = each(&review.new.spec).collect();
-    let again = all.iter().enumerate().find(|(at, listed)| {
-        let short_name = ref_name(listed).map(short);
-        short_name.is_some()
-            && all[..*at]
-                .iter()
-                .any(|first| ref_name(first).map(short) == short_name)
-    });
-    let Some((at, listed)) = again else { return };
-    let both_additional = all[..at]
-        .iter()
-        .any(|first| first.is_additional() && listed.is_additional() && ref_name(first) == ref_name(listed));
-    let message = if both_additional {
+    let text = if first.is_additional() && second.is_additional() && ref_name(first) == ref_name(second) {
         format!(
             "more than one additional packages share the same refName: {}",
             hold.message
@@ -113,9 +109,7 @@ fn twice(review: &Review, catalogue: &Catalogue, verdict: &mut Verdict) {
     } else {
         hold.message
     };
-    verdict.faults.push(Fault::new(
-        format!("{}.refName", listed.field),
-        &listed.package.ref_name,
-        message,
-    ));
+    verdict
+        .faults
+        .push(second.fault("refName", &second.package.ref_name, text));
 }

@@ -18,6 +18,9 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 pub use fault::Fault;
 pub use look::{Look, Looked, Seen};
 
+/// The annotations that rules are about.
+pub const ANNOTATIONS: [&str; 2] = [annotation::KEEP_PACKAGE_VERSIONS, annotation::UNMANAGED_CNI];
+
 /// The kinds that are reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -43,7 +46,7 @@ impl Kind {
 pub struct State {
     /// Its spec.
     pub spec: ClusterBootstrapSpec,
-    /// The annotations that rules are about, by key.
+    /// Those of [`ANNOTATIONS`] that are there.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -73,7 +76,7 @@ pub struct Review {
 }
 
 impl Review {
-    /// Whether there is anything to judge: status, labels and other annotations are nobody's rule.
+    /// Whether there is anything to judge: no rule is about status, labels and other annotations.
     fn changes_something(&self) -> bool {
         self.spec_differs
             || self

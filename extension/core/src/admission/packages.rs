@@ -22,7 +22,7 @@ impl Listed<'_> {
         self.role == Role::Additional
     }
 
-    fn fault(&self, field: &str, value: &str, text: impl Into<String>) -> Fault {
+    pub(super) fn fault(&self, field: &str, value: &str, text: impl Into<String>) -> Fault {
         Fault::new(format!("{}.{field}", self.field), value, text)
     }
 }
@@ -92,25 +92,18 @@ fn provider_faults(listed: &Listed<'_>, by: &TypedLocalObjectReference) -> Resul
     Ok(())
 }
 
-/// How strict a package is judged.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Strictness {
-    /// Whether an object that does not exist is a warning.
-    pub(super) lenient: bool,
-    /// Whether the package is as it was before. Its provider is not looked up once more.
-    pub(super) unchanged: bool,
-}
-
 /// What packages are judged by, and what comes of it.
 pub(super) struct Rules<'a, 'l> {
     pub(super) review: &'a Review,
+    /// Whether an object that does not exist is a warning.
+    pub(super) lenient: bool,
     pub(super) sights: &'a mut Sights<'l>,
     pub(super) verdict: &'a mut Verdict,
 }
 
 impl Rules<'_, '_> {
     /// Judges one package, and returns what its Package says of itself.
-    pub(super) fn judge(&mut self, listed: &Listed<'_>, strict: Strictness) -> Option<PackageFacts> {
+    pub(super) fn judge(&mut self, listed: &Listed<'_>) -> Option<PackageFacts> {
         let name = &listed.package.ref_name;
         if !names::is_package_name(name) {
             let text = "no Package can have this name";
@@ -120,7 +113,7 @@ impl Rules<'_, '_> {
         let facts = match self.sights.see(Look::Package(name.clone())) {
             Some(Seen::Package(facts)) => Some(facts.clone()),
             Some(seen) => {
-                self.absent(listed, ("refName", name), seen, strict);
+                self.absent(listed, ("refName", name), seen);
                 None
             }
             None => None,
@@ -129,18 +122,25 @@ impl Rules<'_, '_> {
             self.verdict.faults.extend(too_long(self.review, listed, facts));
         }
         match source_faults(listed) {
-            Ok(Source::Secret(secret)) => self.secret(listed, secret, strict),
-            Ok(Source::Provider(by)) if !strict.unchanged => self.provider(listed, by, strict),
-            Ok(_) => {}
+            Ok(Source::Secret(secret)) => self.secret(listed, secret),
+            Ok(Source::Provider(by)) => self.provider(listed, by),
+            Ok(Source::Defaults | Source::Inline(_)) => {}
             Err(fault) => self.verdict.faults.push(fault),
         }
         facts
     }
 
-    /// A credential is refused also where an update leaves it as it was.
-    fn secret(&mut self, listed: &Listed<'_>, secret: &str, strict: Strictness) {
+    /// What the Package of this name says of itself. One that an update leaves as it was is not judged once more.
+    pub(super) fn known(&mut self, name: &str) -> Option<PackageFacts> {
+        match self.sights.see(Look::Package(name.to_owned())) {
+            Some(Seen::Package(facts)) => Some(facts.clone()),
+            _ => None,
+        }
+    }
+
+    fn secret(&mut self, listed: &Listed<'_>, secret: &str) {
         let field = "valuesFrom.secretRef";
-        let is_of_cluster = credential_of(secret).is_some_and(|cluster| {
+        let is_of_cluster = credential_of(secret).any(|cluster| {
             let seen = self.sights.see(Look::Cluster(cluster.to_owned()));
             matches!(seen, Some(Seen::Cluster { .. }))
         });
@@ -152,28 +152,28 @@ impl Rules<'_, '_> {
                 .faults
                 .push(listed.fault(field, secret, hold.message));
         } else if let Some(seen) = seen {
-            self.absent(listed, (field, secret), seen, strict);
+            self.absent(listed, (field, secret), seen);
         }
     }
 
-    fn provider(&mut self, listed: &Listed<'_>, by: &TypedLocalObjectReference, strict: Strictness) {
+    fn provider(&mut self, listed: &Listed<'_>, by: &TypedLocalObjectReference) {
         match self.sights.see(Look::provider(by)) {
             Some(Seen::NotServed) => {
                 let group = by.api_group.as_deref().unwrap_or_default();
                 let text = format!("unable to find server preferred resource {group}/{}", by.kind);
-                self.missing(listed.fault("valuesFrom.providerRef", &by.kind, text), strict);
+                self.missing(listed.fault("valuesFrom.providerRef", &by.kind, text));
             }
-            Some(seen) => self.absent(listed, ("valuesFrom.providerRef.name", &by.name), seen, strict),
+            Some(seen) => self.absent(listed, ("valuesFrom.providerRef.name", &by.name), seen),
             None => {}
         }
     }
 
     /// What `seen` says against the value of a field, if it is not there.
-    fn absent(&mut self, listed: &Listed<'_>, (field, value): (&str, &str), seen: &Seen, strict: Strictness) {
+    fn absent(&mut self, listed: &Listed<'_>, (field, value): (&str, &str), seen: &Seen) {
         match seen {
             Seen::Absent { resource } => {
                 let text = format!("{resource} {value:?} not found");
-                self.missing(listed.fault(field, value, text), strict);
+                self.missing(listed.fault(field, value, text));
             }
             Seen::Unknown(why) => self.verdict.warnings.push(format!(
                 "{}.{field}: {value:?} was not looked up: {why}",
@@ -183,8 +183,8 @@ impl Rules<'_, '_> {
         }
     }
 
-    fn missing(&mut self, fault: Fault, strict: Strictness) {
-        if strict.lenient {
+    fn missing(&mut self, fault: Fault) {
+        if self.lenient {
             let warning = format!("{fault}; upgrades of the Cluster are held until it exists");
             self.verdict.warnings.push(warning);
         } else {

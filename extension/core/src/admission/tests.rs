@@ -248,34 +248,39 @@ fn a_name_that_would_be_too_long_is_named() {
     );
 }
 
-#[rstest]
-#[case::in_a_move("moving", false)]
-#[case::that_comes_before_its_cluster("absent", true)]
-fn what_is_missing_in_a_move_is_a_warning(#[case] name: &str, #[case] owned: bool) {
-    let spec = edited(|spec| {
+/// A Cluster that is moved is paused, and what names it as its owner was stored before.
+#[test]
+fn what_is_wrong_in_a_move_is_a_warning() {
+    let absent = edited(|spec| {
         spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "no-values".into();
         spec["csi"]["refName"] = "gone.example.com.1.0.0".into();
     });
-    let moved = Review {
-        owned,
-        ..review(name, None, state(&spec, &[]))
-    };
-    let verdict = judged(&moved);
-    assert_eq!(
-        (verdict.faults.len(), verdict.warnings.len()),
-        (0, 2),
-        "{verdict:?}"
-    );
     let credential =
         edited(|spec| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "credential".into());
-    let refused = Review {
-        new: state(&credential, &[]),
-        ..moved
-    };
+    for (name, owned, spec, faults, warnings) in [
+        ("one", false, &absent, 2, 0),
+        ("moving", false, &absent, 0, 2),
+        ("absent", true, &absent, 0, 2),
+        ("moving", false, &credential, 1, 0),
+        ("absent", true, &credential, 0, 1),
+    ] {
+        let moved = Review {
+            owned,
+            ..review(name, None, state(spec, &[]))
+        };
+        let verdict = judged(&moved);
+        assert_eq!(
+            (verdict.faults.len(), verdict.warnings.len()),
+            (faults, warnings),
+            "{name}: {verdict:?}"
+        );
+    }
+    let mut update = review("one", Some(state(&good(), &[])), state(&credential, &[]));
+    update.owned = true;
     assert_eq!(
-        judged(&refused).faults.len(),
+        judged(&update).faults.len(),
         1,
-        "a credential is refused all the same"
+        "an owner says nothing about an edit"
     );
 }
 
@@ -370,42 +375,95 @@ fn an_annotation_that_cannot_be_read_keeps_nothing() {
     );
 }
 
+/// A ClusterBootstrap of which much is gone.
+fn broken() -> Value {
+    edited(|spec| {
+        spec["csi"]["refName"] = "gone.example.com.1.0.0".into();
+        spec["additionalPackages"][0] =
+            json!({"refName": "lost.example.com.0.0.0", "valuesFrom": {"secretRef": "no-values"}});
+        spec["cni"]["valuesFrom"]["providerRef"]["name"] = "no-one".into();
+    })
+}
+
 /// What was stored before, or whose objects are gone, does not keep a user from putting something else right.
-#[test]
-fn what_an_update_leaves_as_it_was_may_be_gone() {
-    let broken = || {
-        edited(|spec| {
-            spec["csi"]["refName"] = "gone.example.com.1.0.0".into();
-            spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "no-values".into();
-            spec["cni"]["valuesFrom"]["providerRef"]["name"] = "no-one".into();
-        })
-    };
-    let mut corrected = broken();
-    corrected["csi"]["refName"] = package("gone", "0.9.0").replace("gone", "vsphere-csi").into();
+#[rstest]
+#[case::another_field(|spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "3.0.0").into(), "", &[])]
+#[case::another_field_wrongly(|spec: &mut Value| spec["kapp"]["refName"] = package("kapp-controller", "1.0.0").into(), "", &["downgrade"])]
+#[case::what_is_gone(|spec: &mut Value| spec["csi"]["refName"] = "gone.example.com.1.1.0".into(), "", &["not found"])]
+#[case::another_package(|spec: &mut Value| spec["csi"]["refName"] = package("vsphere-csi", "1.0.0").into(), "", &["say \"gone=none\" in annotation"])]
+#[case::another_package_on_purpose(|spec: &mut Value| spec["csi"]["refName"] = package("vsphere-csi", "1.0.0").into(), "gone=none", &[])]
+#[case::dropped(|spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(0); }, "", &["say \"lost=none\" in annotation"])]
+#[case::dropped_on_purpose(|spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(0); }, "lost=none", &[])]
+#[case::another_dropped_beside_it(|spec: &mut Value| { spec["additionalPackages"].as_array_mut().unwrap().remove(1); }, "", &["missing updated additional package"])]
+fn what_an_update_leaves_as_it_was_may_be_gone(
+    #[case] edit: Edit,
+    #[case] keep: &str,
+    #[case] says: &[&str],
+) {
+    let mut spec = broken();
+    edit(&mut spec);
     let verdict = judged(&review(
         "one",
         Some(state(&broken(), &[])),
-        state(&corrected, &[]),
+        state(&spec, &[(KEEP, keep)]),
     ));
+    let (faults, _) = texts(&verdict);
+    assert_eq!(faults.len(), says.len(), "{faults:?}");
     assert!(
-        texts(&verdict).0[0].contains("new package refName and old package refName should be the same"),
-        "its name says what it was"
+        faults.iter().zip(says).all(|(fault, says)| fault.contains(says)),
+        "{faults:?}"
     );
+}
 
-    let mut corrected = broken();
-    corrected["kapp"]["refName"] = package("kapp-controller", "3.0.0").into();
-    let verdict = judged(&review(
-        "one",
-        Some(state(&broken(), &[])),
-        state(&corrected, &[]),
-    ));
-    assert_eq!(texts(&verdict).0, Vec::<String>::new());
-    assert_eq!(verdict.warnings.len(), 2, "{verdict:?}");
-
-    // The Package antrea 0.0.0 is gone; its name says which one it was.
+/// A Package that is not there is told apart by its name.
+#[test]
+fn a_name_says_which_package_it_is_of() {
     let old = edited(|spec| spec["cni"]["refName"] = package("antrea", "0.0.0").into());
     let verdict = judged(&review("one", Some(state(&old, &[])), state(&good(), &[])));
-    assert_eq!(verdict, Verdict::default());
+    assert_eq!(verdict, Verdict::default(), "the old one is gone");
+    for (name, refused) in [
+        ("antrea.example.com.0.0.0", false),
+        ("gone.example.com.9.0.0", true),
+    ] {
+        let mut new = good();
+        new["cni"] = json!({"refName": name});
+        let verdict = judged(&review(
+            "moving",
+            Some(state(&good(), &[])),
+            state(&new, &[(KEEP, "antrea=0.0.0")]),
+        ));
+        let swapped = texts(&verdict)
+            .0
+            .iter()
+            .any(|fault| fault.contains("should be the same"));
+        assert_eq!(
+            swapped, refused,
+            "{name} while the Cluster is paused: {verdict:?}"
+        );
+    }
+}
+
+/// A release may have a package in another field than the one before.
+#[test]
+fn a_package_may_move_to_another_field() {
+    let moved = edited(|spec| {
+        let metrics = spec["additionalPackages"].as_array_mut().unwrap().remove(0);
+        spec["cpi"] = metrics;
+    });
+    let verdict = judged(&review("one", Some(state(&good(), &[])), state(&moved, &[])));
+    let says =
+        "spec.cpi: upgrades are held while the release has metrics.example.com in spec.additionalPackages";
+    assert_eq!(texts(&verdict), (vec![], &[says.to_owned()][..]));
+    let lower = {
+        let mut lower = moved;
+        lower["cpi"]["refName"] = package("metrics", "1.0.0").into();
+        lower
+    };
+    let verdict = judged(&review("one", Some(state(&good(), &[])), state(&lower, &[])));
+    assert!(
+        texts(&verdict).0[0].starts_with("spec.cpi.refName"),
+        "{verdict:?}"
+    );
 }
 
 #[test]

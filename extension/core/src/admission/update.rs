@@ -18,31 +18,35 @@ use crate::{
     version::order,
 };
 
-/// Judges the change from `old`. `catalogue` has the Packages of the new spec and gets those of the old one.
+/// Judges the change from `old`. `catalogue` has the Packages of the new spec.
 pub(super) fn judge(
     review: &Review,
     old: &State,
     kept: &KeptVersions,
-    catalogue: &mut Catalogue,
+    catalogue: &Catalogue,
     sights: &mut Sights<'_>,
     verdict: &mut Verdict,
 ) {
     let new: Vec<_> = each(&review.new.spec).collect();
+    let mut change = Change {
+        kept,
+        catalogue,
+        sights,
+        verdict,
+    };
     for before in each(&old.spec) {
-        let after: Vec<_> = new.iter().filter(|after| after.role == before.role).collect();
+        let in_its_field = |after: &&Listed<'_>| after.role == before.role;
         // What stays as it was cannot be wrong.
-        if after.iter().any(|after| after.package == before.package) {
+        if new
+            .iter()
+            .filter(in_its_field)
+            .any(|after| after.package == before.package)
+        {
             continue;
         }
-        let mut change = Change {
-            kept,
-            catalogue,
-            sights,
-            verdict,
-        };
         if before.is_additional() {
-            change.additional(&before, &after);
-        } else if let Some(after) = after.first() {
+            change.additional(&before, &new);
+        } else if let Some(after) = new.iter().find(in_its_field) {
             change.core(&before, after);
         } else {
             change.removed(&before);
@@ -53,50 +57,76 @@ pub(super) fn judge(
 /// One package that is not as it was.
 struct Change<'a, 'b> {
     kept: &'a KeptVersions,
-    catalogue: &'a mut Catalogue,
+    catalogue: &'a Catalogue,
     sights: &'a mut Sights<'b>,
     verdict: &'a mut Verdict,
 }
 
+/// What two names of Packages say of each other.
+enum Pair {
+    /// They are of one package, at these versions.
+    Same(PackageFacts, PackageFacts),
+    /// They are of two packages.
+    Another,
+    /// It could not be looked up.
+    Unknown,
+}
+
 impl Change<'_, '_> {
-    /// What the Package of an old entry says of itself. One that is gone is told by its name, which kapp-controller makes of the refName
-    /// and the version: it is of the package `like` if it begins so.
-    fn of_old(&mut self, name: &str, like: Option<&PackageFacts>) -> Option<PackageFacts> {
+    /// Compares the Packages of an old entry and a new one. kapp-controller makes the name of a Package of its refName and its version, so
+    /// that the name of one that is not there says whether it is of the package of the other one.
+    fn pair(&mut self, was: &str, is: &str) -> Pair {
+        let (old, new) = (self.of_old(was), self.catalogue.get(is).cloned());
+        let (old, new) = match (old, new) {
+            (Some(old), Some(new)) => (Some(old), Some(new)),
+            (Some(old), None) => (Some(old.clone()), by_name(is, &old)),
+            (None, Some(new)) => (by_name(was, &new), Some(new)),
+            (None, None) => return Pair::Unknown,
+        };
+        match (old, new) {
+            (Some(old), Some(new)) if old.ref_name == new.ref_name => Pair::Same(old, new),
+            _ => Pair::Another,
+        }
+    }
+
+    /// What the Package of an old entry says of itself.
+    fn of_old(&mut self, name: &str) -> Option<PackageFacts> {
         if let Some(facts) = self.catalogue.get(name) {
             return Some(facts.clone());
         }
-        if let Some(Seen::Package(facts)) = self.sights.see(Look::Package(name.to_owned())) {
-            self.catalogue.insert(name.to_owned(), facts.clone());
-            return Some(facts.clone());
+        match self.sights.see(Look::Package(name.to_owned())) {
+            Some(Seen::Package(facts)) => Some(facts.clone()),
+            _ => None,
         }
-        let like = like?;
-        let version = name.strip_prefix(like.ref_name.as_str())?.strip_prefix('.')?;
-        Some(PackageFacts {
-            ref_name: like.ref_name.clone(),
-            version: version.to_owned(),
-            ..PackageFacts::default()
-        })
+    }
+
+    /// Whether the annotation leaves out the package of an old entry, which may be gone.
+    fn leaves_out(&mut self, name: &str) -> bool {
+        let old = self.of_old(name);
+        self.kept.leaves_out(name) || old.is_some_and(|old| self.kept.leaves_out(&old.ref_name))
     }
 
     /// A package of a field that holds one.
     fn core(&mut self, before: &Listed<'_>, after: &Listed<'_>) {
         let (was, is) = (&before.package.ref_name, &after.package.ref_name);
-        if let Some(new) = self.catalogue.get(is).cloned() {
-            match self.of_old(was, Some(&new)) {
-                Some(old) if old.ref_name == new.ref_name => self.not_lower(&old, &new, after),
-                None if !self.is_gone(was) => self.verdict.warnings.push(format!(
-                    "{}.refName: Package {was} could not be looked up, so that {is} was not compared with it",
-                    after.field
-                )),
-                // The name of one that is gone says that it is of another package.
-                _ => self.refuse(
-                    after,
-                    "refName",
-                    is,
-                    format!(
-                        "new package refName and old package refName should be the same, the old one is {was}"
-                    ),
-                ),
+        match self.pair(was, is) {
+            Pair::Same(old, new) => self.not_lower(&old, &new, after),
+            Pair::Unknown => self.verdict.warnings.push(format!(
+                "{}.refName: neither Package {was} nor {is} was found, so that they were not compared",
+                after.field
+            )),
+            // A name that never was one of a Package has to be corrected some day.
+            Pair::Another if self.is_gone(was) && self.leaves_out(was) => {}
+            Pair::Another => {
+                let way_out = if self.is_gone(was) {
+                    format!(", which does not exist; if it never did, say {}", none(was))
+                } else {
+                    String::new()
+                };
+                let text = format!(
+                    "new package refName and old package refName should be the same, the old one is {was}{way_out}"
+                );
+                self.refuse(after, "refName", is, text);
             }
         }
         self.source(before.package, after);
@@ -107,44 +137,44 @@ impl Change<'_, '_> {
         matches!(seen, Some(Seen::Absent { .. }))
     }
 
-    /// A package of the list.
-    fn additional(&mut self, before: &Listed<'_>, after: &[&Listed<'_>]) {
-        let mut name = before.package.ref_name.clone();
-        for each in after {
-            let Some(new) = self.catalogue.get(&each.package.ref_name).cloned() else {
-                continue;
-            };
-            let Some(old) = self.of_old(&before.package.ref_name, Some(&new)) else {
-                continue;
-            };
-            if old.ref_name == new.ref_name {
-                self.not_lower(&old, &new, each);
-                return self.source(before.package, each);
+    /// A package of the list. It may move to another field, as the next release may have it.
+    fn additional(&mut self, before: &Listed<'_>, new: &[Listed<'_>]) {
+        let was = &before.package.ref_name;
+        let mut unknown = false;
+        for after in new {
+            match self.pair(was, &after.package.ref_name) {
+                Pair::Same(old, new) => {
+                    self.not_lower(&old, &new, after);
+                    if !after.is_additional() {
+                        let (to, from) = (&after.field, before.role.field());
+                        self.verdict.warnings.push(format!(
+                            "{to}: upgrades are held while the release has {} in {from}",
+                            new.ref_name
+                        ));
+                    }
+                    return self.source(before.package, after);
+                }
+                Pair::Another => {}
+                Pair::Unknown => unknown = true,
             }
         }
-        if let Some(old) = self.of_old(&before.package.ref_name, None) {
-            if self.kept.leaves_out(&old.ref_name) {
-                return;
-            }
-            name = old.ref_name;
-        }
-        // Nothing can be said while the new ones, or this one, are not known.
-        let all_known = after
-            .iter()
-            .all(|each| self.catalogue.contains_key(&each.package.ref_name));
-        let unknown = matches!(
-            self.sights.see(Look::Package(before.package.ref_name.clone())),
-            None | Some(Seen::Unknown(_))
-        );
-        if !all_known || unknown {
+        if self.leaves_out(was) {
             return;
         }
-        let (key, short) = (annotation::KEEP_PACKAGE_VERSIONS, short(&name));
+        // A name that is not found is no package that could be missed, but its own may be listed under another one that is not found.
+        if unknown && self.of_old(was).is_none() && !self.is_gone(was) {
+            let field = before.role.field();
+            self.verdict.warnings.push(format!(
+                "{field}: Package {was} was not looked up, so that it is not known whether it is still listed"
+            ));
+            return;
+        }
         self.verdict.faults.push(Fault::new(
             before.role.field(),
-            &before.package.ref_name,
+            was,
             format!(
-                "missing updated additional package; to leave it out say \"{short}=none\" in annotation {key}"
+                "missing updated additional package; to leave it out say {}",
+                none(was)
             ),
         ));
     }
@@ -154,17 +184,12 @@ impl Change<'_, '_> {
         if !matches!(before.role, Role::Cpi | Role::Csi) {
             return;
         }
-        let Some(old) = self.of_old(&before.package.ref_name, None) else {
-            return;
-        };
-        if !self.kept.leaves_out(&old.ref_name) {
-            let (field, key, short) = (
-                before.role.field(),
-                annotation::KEEP_PACKAGE_VERSIONS,
-                short(&old.ref_name),
-            );
+        let was = &before.package.ref_name;
+        if !self.leaves_out(was) {
+            let (field, short) = (before.role.field(), short(was));
             self.verdict.warnings.push(format!(
-                "{field}: the next release adds {short} again; to leave it out say \"{short}=none\" in annotation {key}"
+                "{field}: the next release adds {short} again; to leave it out say {}",
+                none(was)
             ));
         }
     }
@@ -225,6 +250,22 @@ impl Change<'_, '_> {
         let field = format!("{}.{field}", after.field);
         self.verdict.faults.push(Fault::new(field, value, text));
     }
+}
+
+/// What leaves the package out that a Package of this name is of.
+fn none(package: &str) -> String {
+    let (key, short) = (annotation::KEEP_PACKAGE_VERSIONS, short(package));
+    format!("\"{short}=none\" in annotation {key}")
+}
+
+/// What the name of a Package that is not there says, if it is one of the package `like`.
+fn by_name(name: &str, like: &PackageFacts) -> Option<PackageFacts> {
+    let version = name.strip_prefix(like.ref_name.as_str())?.strip_prefix('.')?;
+    Some(PackageFacts {
+        ref_name: like.ref_name.clone(),
+        version: version.to_owned(),
+        ..PackageFacts::default()
+    })
 }
 
 fn is_same_kind(old: &TypedLocalObjectReference, new: &TypedLocalObjectReference) -> bool {

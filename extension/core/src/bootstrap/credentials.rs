@@ -8,14 +8,21 @@ use crate::hold::{GateReason, Hold};
 /// The type of the Secrets that Cluster API makes.
 pub const CREDENTIAL_TYPE: &str = "cluster.x-k8s.io/secret";
 
-/// What it adds to the name of a Cluster for each of them (`util/secret/consts.go`). Some providers give theirs no type.
-const SUFFIXES: [&str; 5] = ["-kubeconfig", "-ca", "-etcd", "-proxy", "-sa"];
+/// What Cluster API and its providers add to the name of a Cluster for each of them. Some are given no type.
+const SUFFIXES: [&str; 7] = [
+    "-kubeconfig",
+    "-user-kubeconfig",
+    "-ca",
+    "-etcd",
+    "-apiserver-etcd-client",
+    "-proxy",
+    "-sa",
+];
 
-/// The Cluster whose credential a Secret of this name is, if there is such a Cluster in its namespace.
-#[must_use]
-pub fn credential_of(secret: &str) -> Option<&str> {
-    let mut clusters = SUFFIXES.iter().filter_map(|suffix| secret.strip_suffix(suffix));
-    clusters.next().filter(|cluster| !cluster.is_empty())
+/// The Clusters whose credential a Secret of this name is, if there is one of them in its namespace.
+pub fn credential_of(secret: &str) -> impl Iterator<Item = &str> {
+    let clusters = SUFFIXES.iter().filter_map(|suffix| secret.strip_suffix(suffix));
+    clusters.filter(|cluster| !cluster.is_empty())
 }
 
 /// Whether a Secret is a credential by its type.
@@ -31,7 +38,7 @@ pub fn credential_refused(namespace: &str, secret: &str, package: &str) -> Hold 
         GateReason::ValuesSecretRefused,
         format!(
             "Secret {namespace}/{secret}, named for the values of package {package}, is a credential of Cluster API (type \
-             {CREDENTIAL_TYPE}, or <Cluster>-kubeconfig, -ca, -etcd, -proxy, -sa); name a Secret with values"
+             {CREDENTIAL_TYPE}, or named after a Cluster: -kubeconfig, -ca, -etcd, -proxy, -sa …); name a Secret with values"
         ),
     )
 }
@@ -43,13 +50,15 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case("one-kubeconfig", Some("one"))]
-    #[case("one-ca-ca", Some("one-ca"))]
-    #[case("one-sa", Some("one"))]
-    #[case("one-antrea-package", None)]
-    #[case("-etcd", None)]
-    #[case("proxy", None)]
-    fn credentials_are_named_after_their_cluster(#[case] secret: &str, #[case] cluster: Option<&str>) {
-        assert_eq!(credential_of(secret), cluster);
+    #[case("one-kubeconfig", &["one"])]
+    #[case("one-user-kubeconfig", &["one-user", "one"])]
+    #[case("one-apiserver-etcd-client", &["one"])]
+    #[case("one-ca-ca", &["one-ca"])]
+    #[case("one-sa", &["one"])]
+    #[case("one-antrea-package", &[])]
+    #[case("-etcd", &[])]
+    #[case("proxy", &[])]
+    fn credentials_are_named_after_their_cluster(#[case] secret: &str, #[case] clusters: &[&str]) {
+        assert_eq!(credential_of(secret).collect::<Vec<_>>(), clusters);
     }
 }

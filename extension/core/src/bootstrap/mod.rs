@@ -25,7 +25,7 @@ pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
 pub use resolved_release::{Change, ResolvedRelease};
 pub use source::{Source, source};
-pub use twice::listed_twice;
+pub use twice::{listed_twice, places_of_twins};
 pub use unmanaged::unmanaged_conflict;
 
 use crate::hold::{GateReason, Hold};

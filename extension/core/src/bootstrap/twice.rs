@@ -8,26 +8,38 @@ use super::{Catalogue, packages};
 use crate::hold::{GateReason, Hold};
 use crate::names;
 
-/// The first two packages of `spec` whose PackageInstalls have one name. Packages that do not exist have none.
+/// The first two packages of `spec` whose PackageInstalls have one name, by their places among all packages. Packages that do not exist
+/// have none.
+#[must_use]
+pub fn places_of_twins(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<(usize, usize)> {
+    let mut seen = BTreeMap::new();
+    packages(spec)
+        .into_iter()
+        .enumerate()
+        .find_map(|(place, (_, package))| {
+            let facts = catalogue.get(&package.ref_name)?;
+            let first = seen.insert(names::short(&facts.ref_name), place)?;
+            Some((first, place))
+        })
+}
+
+/// Why a ClusterBootstrap with two such packages is refused.
 #[must_use]
 pub fn listed_twice(spec: &ClusterBootstrapSpec, catalogue: &Catalogue) -> Option<Hold> {
-    let mut seen = BTreeMap::new();
-    for (role, package) in packages(spec) {
-        let Some(facts) = catalogue.get(&package.ref_name) else {
-            continue;
-        };
-        let (short, this) = (names::short(&facts.ref_name), (role.field(), &package.ref_name));
-        if let Some((field, name)) = seen.insert(short, this) {
-            return Some(Hold::new(
-                GateReason::PackageDuplicated,
-                format!(
-                    "Packages {name} ({field}) and {} ({}) would be one PackageInstall, {short}; keep the one in the field where the release has it",
-                    this.1, this.0
-                ),
-            ));
-        }
-    }
-    None
+    let (first, second) = places_of_twins(spec, catalogue)?;
+    let all = packages(spec);
+    let ((field, one), (other_field, other)) = (all[first], all[second]);
+    let short = names::short(&catalogue.get(&other.ref_name)?.ref_name);
+    Some(Hold::new(
+        GateReason::PackageDuplicated,
+        format!(
+            "Packages {} ({}) and {} ({}) would be one PackageInstall, {short}; keep the one in the field where the release has it",
+            one.ref_name,
+            field.field(),
+            other.ref_name,
+            other_field.field()
+        ),
+    ))
 }
 
 #[cfg(test)]

@@ -50,7 +50,8 @@ held! {
              not have it",
         /// A ClusterBootstrap, or the ClusterBootstrapTemplate of a release, lists more than 128 additional packages: it was stored
         /// before the definitions refused that. Nothing is read or written for such a ClusterBootstrap.
-        PackagesTooMany("gate, event"): "remove some of them from the object that the message names",
+        PackagesTooMany("gate, event"):
+            "remove some of them from the ClusterBootstrap that the message names; delete a template and create it again with fewer",
         /// A part of the annotation `lifecycle.sluice.dev/keep-package-versions` is not `<package>=<version>` or `<package>=none`.
         KeptVersionsInvalid("gate, event"): "correct the part that the message names, or remove the annotation",
         /// A values Secret or provider object does not exist, or one that the template names, or one that this refers to under a key
@@ -72,7 +73,8 @@ held! {
         /// More than one of `inline`, `secretRef`, `providerRef`.
         ValuesSourceAmbiguous("gate, event"): "keep one",
         /// The Secret that a package takes its values from is a credential of Cluster API: of type `cluster.x-k8s.io/secret`, or named
-        /// `<Cluster>-kubeconfig`, `-ca`, `-etcd`, `-proxy` or `-sa` after a Cluster of the namespace. It is not copied to a workload.
+        /// `<Cluster>-kubeconfig`, `-ca`, `-etcd`, `-proxy`, `-sa` or the like after a Cluster of the namespace. It is not copied to a
+        /// workload. Where that Cluster is gone, the gate opens at the next periodic look.
         ValuesSecretRefused("gate, event"): "name a Secret with values",
         /// A CNI is set beside the annotation `unmanaged-cni`.
         UnmanagedCNIConflict("gate, event"): "remove one of the two",

@@ -90,23 +90,23 @@ fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight:
         )
     };
     let found = found.ok_or_else(missing)?;
-    if is_credential(&found) || is_of_cluster(known, secret)? {
+    if is_credential(&found) || is_of_cluster(known, namespace, secret)? {
         return Err(credential_refused(namespace, secret, package).into());
     }
     Ok(found)
 }
 
 /// Whether a Secret has the name of a credential of a Cluster that is there.
-fn is_of_cluster(known: &Known<'_>, secret: &str) -> Step<bool> {
+pub(super) fn is_of_cluster(known: &Known<'_>, namespace: &str, secret: &str) -> Step<bool> {
     let owner = &known.facts.owner;
-    match credential_of(secret) {
-        None => Ok(false),
-        Some(cluster) if cluster == owner.name => Ok(true),
-        Some(cluster) => {
-            let place = (Server::Management, Some(owner.namespace.as_str()));
-            Ok(known.read::<Cluster>(cluster, place, Sight::First)?.is_some())
+    let place = (Server::Management, Some(namespace));
+    for cluster in credential_of(secret) {
+        let is_own = (namespace, cluster) == (&*owner.namespace, &*owner.name);
+        if is_own || known.read::<Cluster>(cluster, place, Sight::First)?.is_some() {
+            return Ok(true);
         }
     }
+    Ok(false)
 }
 
 /// The keys of a Secret as values. One without keys says nothing.

@@ -55,7 +55,7 @@ fn copied(known: &Known<'_>, clone: &ValuesClone) -> Step<Secret> {
                 )
             };
             let found = found.ok_or_else(missing)?;
-            if is_credential(&found) {
+            if is_credential(&found) || values::is_of_cluster(known, system, from)? {
                 return Err(credential_refused(system, from, package).into());
             }
             values::content(&found)

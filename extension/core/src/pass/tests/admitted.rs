@@ -15,10 +15,10 @@ use crate::{
         Look, Seen, State,
         tests::{
             agreement::{annotations, catalogue, spec},
-            judged, review, seen, state,
+            judged, package, review, seen, state,
         },
     },
-    bootstrap::{CREDENTIAL_TYPE, KeptVersions, packages, unmanaged_conflict},
+    bootstrap::{CREDENTIAL_TYPE, KeptVersions, packages, too_many, unmanaged_conflict},
     digest::DigestInputs,
     hold::GateReason,
     names::parse_string_for_label,
@@ -81,8 +81,11 @@ fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> Answer {
     }
 }
 
-/// The first thing that a pass finds wrong with `state`.
-fn held(state: &State) -> Option<Hold> {
+/// The first thing that a pass finds wrong with `state` of the Cluster `name`.
+fn held(name: &str, state: &State) -> Option<Hold> {
+    if let Some(hold) = too_many(&state.spec, "ClusterBootstrap") {
+        return Some(hold);
+    }
     let unmanaged = state.annotations.contains_key(annotation::UNMANAGED_CNI);
     if let Some(hold) = unmanaged_conflict("one", &state.spec, unmanaged) {
         return Some(hold);
@@ -97,6 +100,10 @@ fn held(state: &State) -> Option<Hold> {
         .collect();
     let facts = Facts {
         catalogue: Arc::new(catalogue(&names)),
+        owner: Owner {
+            name: name.to_owned(),
+            ..facts().owner
+        },
         ..facts()
     };
     let memory = Memory::default();
@@ -119,10 +126,18 @@ proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 100_000, ..ProptestConfig::with_cases(2_000) })]
 
     #[test]
-    fn what_is_admitted_is_held_for_no_rule_of_admission(spec in spec(), annotations in annotations()) {
+    fn what_is_admitted_is_held_for_no_rule_of_admission(
+        mut spec in spec(),
+        annotations in annotations(),
+        length in prop_oneof![4 => Just(3_usize), 1 => 195_usize..235],
+        more in prop_oneof![9 => Just(0), 1 => 120..140],
+    ) {
+        let name = "c".repeat(length);
+        let added = (0..more).map(|number| json!({"refName": package(&format!("many-{number}"), "1.0.0")}));
+        spec["additionalPackages"].as_array_mut().unwrap().extend(added);
         let state = state(&spec, &annotations);
-        let verdict = judged(&review("one", None, state.clone()));
+        let verdict = judged(&review(&name, None, state.clone()));
         prop_assume!(verdict.faults.is_empty());
-        prop_assert_eq!(held(&state).filter(|hold| RULES.contains(&hold.reason)), None);
+        prop_assert_eq!(held(&name, &state).filter(|hold| RULES.contains(&hold.reason)), None);
     }
 }
