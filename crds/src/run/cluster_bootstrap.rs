@@ -72,17 +72,6 @@ pub struct ClusterBootstrapPackage {
 /// The source of a package's values: one of the three.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [
-    {
-        "rule": "[has(self.inline), has(self.secretRef), has(self.providerRef)].filter(given, given).size() <= 1",
-        "message": "valuesFrom can't have more than one non-null subfield",
-    },
-    {
-        "rule": "!has(self.providerRef) || has(self.providerRef.apiGroup)",
-        "fieldPath": ".providerRef",
-        "message": "apiGroup can't be nil",
-    },
-]))]
 pub struct ValuesFrom {
     /// The values themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
