@@ -194,8 +194,8 @@ pub struct AdmissionArgs {
         value_name = "PORT"
     )]
     pub admission_port: u16,
-    /// PEM file with the authorities of the certificates that API servers present to webhooks; without it everyone who reaches the port
-    /// is answered.
+    /// PEM file with the authorities of the certificates that API servers present to webhooks; without it all that reach the port
+    /// are answered.
     #[arg(long, env = "SLUICE_ADMISSION_CLIENT_CA", value_name = "FILE")]
     pub admission_client_ca: Option<PathBuf>,
 }

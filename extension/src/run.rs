@@ -143,7 +143,9 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
     let drained = CancellationToken::new();
     let router = sluice_hooks::router(index.clone(), hook_metrics);
     let hooks = serving.run(hooks, router, &drained);
-    let reviews = admitting.run_once_bound(reviews_at(&args), admission.router(), &drained);
+    let reviews = admitting
+        .run_once_bound(reviews_at(&args), admission.router(), &drained)
+        .await?;
     let probes = health::router(health.clone(), Arc::new(registry));
     let probes = serving.run(probes_at, probes, &drained);
 
@@ -220,10 +222,11 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     let _admitting = AbortOnDrop(tokio::spawn({
         let (admission, stores) = (parts.admission.clone(), stores.clone());
         // Every replica reads for reviews, whether it leads or not.
-        let client = bounded(unbounded.clone(), REQUEST);
+        let client = unbounded.clone();
         async move {
-            stores.synced().await;
-            admission.knows(World { stores, client });
+            // A Package that is not in memory yet is read when it is asked about.
+            stores.clusters.filled().await;
+            admission.knows(World::new(stores, client));
         }
     }));
     let edits = news.edits.clone();

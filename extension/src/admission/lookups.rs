@@ -1,12 +1,14 @@
 //! Looks up what a judgement needs: in memory, and otherwise by one GET of an object that the review names.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use sluice_core::{
     admission::{Look, Looked, Review, Seen, Verdict, judge},
     bootstrap::{CREDENTIAL_TYPE, PackageFacts},
@@ -22,20 +24,24 @@ use tokio::{
 };
 
 use crate::{
+    bounded::{Bounds, bounded},
+    run::REQUEST,
     runner::reads::{failure, served},
     stores::Stores,
 };
 
-/// GETs of one review at once.
-const AT_ONCE: usize = 8;
+/// GETs at once, of all reviews. Each answer is in memory while it is read, and API servers give each client a share of what they can do.
+const GETS: usize = 8;
+
+/// The largest object that is read: what etcd takes, as JSON with all that is escaped.
+const LARGEST: usize = 4 * 1024 * 1024;
 
 /// Where objects are looked up.
 #[derive(Clone)]
 pub struct World {
-    /// Memory.
-    pub stores: Stores,
-    /// The management API server.
-    pub client: Client,
+    stores: Stores,
+    client: Client,
+    gets: Arc<Semaphore>,
 }
 
 impl fmt::Debug for World {
@@ -52,6 +58,20 @@ struct SecretType {
 }
 
 impl World {
+    /// Memory, and the management API server, which `client` asks without bounds.
+    #[must_use]
+    pub fn new(stores: Stores, client: Client) -> Self {
+        let bounds = Bounds {
+            answer: LARGEST,
+            ..REQUEST
+        };
+        Self {
+            stores,
+            client: bounded(client, bounds),
+            gets: Arc::new(Semaphore::new(GETS)),
+        }
+    }
+
     /// Judges `review`. What is not looked up within `patience`, or while `slots` are taken, is unknown.
     pub(super) async fn judge(
         &self,
@@ -96,7 +116,7 @@ impl World {
         let mut waiting = asked.into_iter();
         let mut asking = FuturesUnordered::new();
         loop {
-            while asking.len() < AT_ONCE
+            while asking.len() < GETS
                 && let Some(look) = waiting.next()
             {
                 asking.push(async move {
@@ -135,6 +155,7 @@ impl World {
     }
 
     async fn get(&self, look: &Look, places: Places<'_>) -> Seen {
+        let _one_of_all = self.gets.acquire().await;
         let own = Some(places.own);
         match look {
             Look::Cluster(name) => self.cluster(places.own, name),
@@ -165,7 +186,7 @@ impl World {
                     namespace: own.map(str::to_owned),
                     name: name.clone(),
                 };
-                self.object::<Value>(&key, |_| Seen::Provider).await
+                self.object::<IgnoredAny>(&key, |_content| Seen::Provider).await
             }
         }
     }

@@ -4,6 +4,7 @@
 //! admitted with a warning.
 
 mod answer;
+mod kept;
 mod lookups;
 mod metrics;
 mod wire;
@@ -22,7 +23,7 @@ use axum::{
 };
 use futures::FutureExt as _;
 use http::StatusCode;
-use sluice_core::admission::{Kind, Verdict};
+use sluice_core::admission::{Kind, Looked, Verdict, judge};
 use sluice_hooks::{Budget, Peer, Repeats, Unread, with_body};
 use tokio::sync::Semaphore;
 use tracing::{debug, error, info};
@@ -52,7 +53,7 @@ pub struct Admission(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     system_namespace: String,
-    /// Unset until memory is filled.
+    /// Unset until all Clusters are in memory.
     world: OnceLock<World>,
     bodies: Budget,
     lookups: Semaphore,
@@ -61,7 +62,7 @@ struct Inner {
 }
 
 impl Admission {
-    /// Reviews that are answered with 503 until [`Admission::knows`].
+    /// Reviews for which something is looked up are answered with 503 until [`Admission::knows`].
     #[must_use]
     pub fn new(system_namespace: String, metrics: AdmissionMetrics) -> Self {
         Self(Arc::new(Inner {
@@ -116,10 +117,6 @@ impl Admission {
     }
 
     async fn review(&self, kind: Kind, request: Request, peer: Peer) -> (Outcome, Response) {
-        let Some(world) = self.0.world.get() else {
-            let text = "Sluice has just started and does not know the cluster yet; try again";
-            return (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text));
-        };
         let (head, body) = request.into_parts();
         let version = head.version;
         drop(head);
@@ -137,13 +134,19 @@ impl Admission {
             }
             Err(why) => return unread(&why),
         };
-        // Another operation, a subresource or an object that goes is nobody's rule.
+        // No rule is about another operation, a subresource or an object that goes.
         let Some(review) = review else {
             return (Outcome::Admitted, reviewed(&uid, kind, "", &Verdict::default()));
         };
-        let verdict = world
-            .judge(&review, &self.0.system_namespace, &self.0.lookups, PATIENCE)
-            .await;
+        let system = &self.0.system_namespace;
+        let verdict = match (judge(&review, system, &Looked::new()), self.0.world.get()) {
+            (Ok(verdict), _) => verdict,
+            (Err(_), Some(world)) => world.judge(&review, system, &self.0.lookups, PATIENCE).await,
+            (Err(_), None) => {
+                let text = "Sluice has just started and does not know all Clusters yet; try again";
+                return (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text));
+            }
+        };
         let outcome = Outcome::of(&verdict);
         debug!(
             webhook = webhook(kind),

@@ -61,7 +61,7 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
     let following = tokio::spawn(following);
     stores.synced().await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
-    admission.knows(World { stores, client });
+    admission.knows(World::new(stores, client));
     (admission, following)
 }
 
@@ -194,7 +194,7 @@ async fn a_malformed_review_is_refused_with_its_reason(#[case] edit: Edit, #[cas
 #[case::a_status(|body: &mut Value| body["request"]["subResource"] = json!("status"))]
 #[case::an_object_that_goes(|body: &mut Value| body["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"))]
 #[tokio::test(start_paused = true)]
-async fn what_is_no_rules_matter_is_admitted(#[case] edit: Edit) {
+async fn what_no_rule_is_about_is_admitted(#[case] edit: Edit) {
     let (admission, _following) = admission(&Frozen::new()).await;
     let mut review = body(&json!({}), None);
     edit(&mut review);

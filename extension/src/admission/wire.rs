@@ -1,27 +1,15 @@
 //! Reads an AdmissionReview of `admission.k8s.io/v1`, as far as rules are about it.
 //!
-//! Whoever reaches the listener may send anything. So nothing is kept of what no rule needs, no text is longer than a name, and no list
-//! longer than a definition allows: what is kept of a body is a small part of it.
+//! Any Pod may send any body. So nothing is kept of what no rule needs, and what is kept is bounded.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, value::RawValue};
-use sluice_core::{
-    admission::{Kind, Review, State},
-    bootstrap::MOST_ADDITIONAL,
-    names::LONGEST_NAME,
-};
-use sluice_crds::{
-    labels::annotation,
-    run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom},
+use sluice_core::admission::{Kind, Review, State};
+use sluice_crds::run::{
+    ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom,
 };
 
-/// The longest text of an annotation that is read; one that is longer is cut, and so cannot be read by its rule.
-const LONGEST_ANNOTATION: usize = 16 * 1024;
+use super::kept::{Annotations, Bounded, Owned, Text};
 
 /// Why a body is no review.
 #[derive(Debug, PartialEq, Eq)]
@@ -225,133 +213,5 @@ impl From<Package> for ClusterBootstrapPackage {
                 }),
             }),
         }
-    }
-}
-
-/// A text that is cut where it is longer than any name, so that no name is what is left of it.
-#[derive(Debug, Default)]
-struct Text(String);
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        Ok(Self(cut(&text, LONGEST_NAME + 1)))
-    }
-}
-
-fn cut(text: &str, most: usize) -> String {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].to_owned()
-}
-
-/// A list of which one more is kept than may be there.
-struct Bounded<T>(Vec<T>);
-
-impl<T> Default for Bounded<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Bounded<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List<T>(PhantomData<T>);
-        impl<'de, T: DeserializeOwned> Visitor<'de> for List<T> {
-            type Value = Bounded<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Bounded::default())
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-                let mut kept = Vec::new();
-                while kept.len() <= MOST_ADDITIONAL
-                    && let Some(item) = list.next_element()?
-                {
-                    kept.push(item);
-                }
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Bounded(kept))
-            }
-        }
-        deserializer.deserialize_any(List(PhantomData))
-    }
-}
-
-/// The annotations that rules are about.
-#[derive(Debug, Default)]
-struct Annotations(BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Annotations {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct All;
-        impl<'de> Visitor<'de> for All {
-            type Value = Annotations;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("annotations")
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Annotations::default())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut kept = BTreeMap::new();
-                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                    let wanted = [annotation::KEEP_PACKAGE_VERSIONS, annotation::UNMANAGED_CNI];
-                    if wanted.contains(&key.as_ref()) {
-                        let text: Cow<'de, str> = map.next_value()?;
-                        kept.insert(key.into_owned(), cut(&text, LONGEST_ANNOTATION));
-                    } else {
-                        map.next_value::<IgnoredAny>()?;
-                    }
-                }
-                Ok(Annotations(kept))
-            }
-        }
-        deserializer.deserialize_any(All)
-    }
-}
-
-/// Whether one of the owners is a Cluster.
-#[derive(Debug, Default)]
-struct Owned(bool);
-
-impl<'de> Deserialize<'de> for Owned {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Owner {
-            #[serde(default)]
-            kind: Text,
-        }
-        struct Owners;
-        impl<'de> Visitor<'de> for Owners {
-            type Value = Owned;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("owners")
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Owned(false))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-                let mut owned = false;
-                while let Some(owner) = list.next_element::<Owner>()? {
-                    owned |= owner.kind.0 == "Cluster";
-                }
-                Ok(Owned(owned))
-            }
-        }
-        deserializer.deserialize_any(Owners)
     }
 }

@@ -9,7 +9,7 @@ use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use crate::serve::{Config, Drained, Metrics, Server};
+use crate::serve::{Config, Drained, Error, Metrics, Server};
 
 /// How soon a listener is bound again that could not be.
 const BIND_AGAIN: Duration = Duration::from_secs(5);
@@ -52,26 +52,40 @@ impl Serving {
         self.0.spawn(server.run(router, drained.clone()))
     }
 
-    /// Binds a listener, tries again while that fails, and answers until `drained`. Hooks are answered whether it can be bound or not.
-    pub(super) fn run_once_bound(
+    /// Binds a listener, tries again for as long as its address is taken, and answers until `drained`. Hooks are answered whether it can
+    /// be bound or not.
+    ///
+    /// # Errors
+    /// Its files cannot be used.
+    pub(super) async fn run_once_bound(
         &self,
         config: Config,
         router: Router,
         drained: &CancellationToken,
-    ) -> JoinHandle<Option<Drained>> {
+    ) -> anyhow::Result<JoinHandle<Option<Drained>>> {
+        let mut bound = self
+            .0
+            .spawn(Server::bind(config.clone(), Metrics::default()))
+            .await?;
+        if !matches!(bound, Ok(_) | Err(Error::Bind { .. })) {
+            bound = Ok(bound?);
+        }
         let drained = drained.clone();
-        self.0.spawn(async move {
+        Ok(self.0.spawn(async move {
             loop {
-                match Server::bind(config.clone(), Metrics::default()).await {
+                match bound {
                     Ok(server) => return Some(server.run(router, drained).await),
-                    Err(problem) => error!(serves = config.serves, error = chain(&problem), "Cannot listen"),
+                    Err(problem) => {
+                        error!(serves = config.serves, error = chain(&problem), "Cannot listen");
+                    }
                 }
                 tokio::select! {
                     () = drained.cancelled() => return None,
                     () = sleep(BIND_AGAIN) => {}
                 }
+                bound = Server::bind(config.clone(), Metrics::default()).await;
             }
-        })
+        }))
     }
 
     /// Ends it without waiting for anything.

@@ -6,6 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::authority::Authority;
 use crate::peer::{Connection, soon};
 use crate::replica::{Api, Replica};
 
@@ -109,4 +110,22 @@ async fn what_is_no_review_is_refused_with_its_reason() {
             format!("sluice_admission_reviews_total{{webhook=\"clusterbootstrap\",outcome=\"{outcome}\"}} 1");
         assert!(metrics.contains(&counted), "no {counted}");
     }
+}
+
+#[tokio::test]
+async fn without_a_certificate_of_the_authorities_that_are_asked_for_nothing_is_answered() {
+    let files = tempfile::tempdir().unwrap();
+    let path = files.path().join("ca.crt");
+    std::fs::write(&path, Authority::new().pem()).unwrap();
+    let replica = Replica::start(Api::Empty, &["--admission-client-ca", path.to_str().unwrap()]).await;
+    replica.until("/livez/reconciler", 200).await;
+    let answered = async {
+        let mut connection = replica.connect_for_reviews().await?;
+        let request = Request::post(format!("https://localhost{PATH}")).header("host", "localhost");
+        let sent = connection.send(request.body(Full::new(review().to_string().into())).unwrap());
+        soon("an end", sent).await.ok()
+    };
+    assert!(answered.await.is_none());
+    let hook = replica.ask("one").await;
+    assert_eq!(hook["status"], "Success", "hooks have no such rule");
 }

@@ -1,0 +1,139 @@
+//! What is kept of a body: no text is longer than a name, no list longer than a definition allows.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use sluice_core::{admission::ANNOTATIONS, bootstrap::MOST_ADDITIONAL, names::LONGEST_NAME};
+
+/// The longest text of an annotation that is read; one that is longer is cut, and so cannot be read by its rule.
+const LONGEST_ANNOTATION: usize = 16 * 1024;
+
+/// A text that is cut where it is longer than any name, so that no name is what is left of it.
+#[derive(Debug, Default)]
+pub(super) struct Text(pub(super) String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Ok(Self(cut(&text, LONGEST_NAME + 1)))
+    }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+/// A list of which one more is kept than may be there.
+pub(super) struct Bounded<T>(pub(super) Vec<T>);
+
+impl<T> Default for Bounded<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Bounded<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List<T>(PhantomData<T>);
+        impl<'de, T: DeserializeOwned> Visitor<'de> for List<T> {
+            type Value = Bounded<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Bounded::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut kept = Vec::new();
+                while kept.len() <= MOST_ADDITIONAL
+                    && let Some(item) = list.next_element()?
+                {
+                    kept.push(item);
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Bounded(kept))
+            }
+        }
+        deserializer.deserialize_any(List(PhantomData))
+    }
+}
+
+/// The annotations that rules are about.
+#[derive(Debug, Default)]
+pub(super) struct Annotations(pub(super) BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Annotations;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("annotations")
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Annotations::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut kept = BTreeMap::new();
+                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                    if ANNOTATIONS.contains(&key.as_ref()) {
+                        let text: Cow<'de, str> = map.next_value()?;
+                        kept.insert(key.into_owned(), cut(&text, LONGEST_ANNOTATION));
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Annotations(kept))
+            }
+        }
+        deserializer.deserialize_any(All)
+    }
+}
+
+/// Whether one of the owners is a Cluster.
+#[derive(Debug, Default)]
+pub(super) struct Owned(pub(super) bool);
+
+impl<'de> Deserialize<'de> for Owned {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Owner {
+            #[serde(default)]
+            kind: Text,
+        }
+        struct Owners;
+        impl<'de> Visitor<'de> for Owners {
+            type Value = Owned;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("owners")
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Owned(false))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut owned = false;
+                while let Some(owner) = list.next_element::<Owner>()? {
+                    owned |= owner.kind.0 == "Cluster";
+                }
+                Ok(Owned(owned))
+            }
+        }
+        deserializer.deserialize_any(Owners)
+    }
+}
