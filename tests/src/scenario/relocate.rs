@@ -1,7 +1,8 @@
 //! `clusterctl move`, as its target sees it: the same Cluster and ClusterBootstrap with new UIDs, generations that begin again
 //! and no status.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use axum::body::Body;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -28,8 +29,9 @@ struct Dependent {
 
 impl Cluster {
     /// Pauses the Cluster, takes it, its ClusterBootstrap and the Secrets away that this names, makes them again in this order without
-    /// status, gives everything that they owned back to them, and lets them go on. Nothing is collected as garbage meanwhile.
-    pub async fn relocate(&self) -> Result<()> {
+    /// status, gives everything that they owned back to them, and lets them go on. Nothing is collected as garbage meanwhile. Returns what
+    /// the API server warned of as it took the ClusterBootstrap.
+    pub async fn relocate(&self) -> Result<Vec<String>> {
         let client = self.scene().client();
         merge(&client, &self.path(), &json!({"spec": {"paused": true}})).await?;
         let cluster = self.object().await?;
@@ -49,13 +51,14 @@ impl Cluster {
         edit::delete_by_force(&client, &self.bootstrap_path()).await?;
         edit::delete_by_force(&client, &self.path()).await?;
 
-        let new = uid(&create(&client, &self.path(), &without_status(cluster)).await?)?;
+        let (created, _) = create(&client, &self.path(), &without_status(cluster)).await?;
+        let new = uid(&created)?;
         let moved = |owners: &Value| -> Result<Value> {
             Ok(serde_json::from_str(&owners.to_string().replace(&old, &new))?)
         };
         let mut again = without_status(bootstrap.clone());
         again["metadata"]["ownerReferences"] = moved(&bootstrap["metadata"]["ownerReferences"])?;
-        create(&client, &self.bootstrap_path(), &again).await?;
+        let (_, warnings) = create(&client, &self.bootstrap_path(), &again).await?;
         for (path, secret) in secrets {
             let mut again = without_status(secret);
             again["metadata"]["ownerReferences"] = json!([]);
@@ -65,7 +68,8 @@ impl Cluster {
             let owners = moved(&json!(owners))?;
             merge(&client, path, &json!({"metadata": {"ownerReferences": owners}})).await?;
         }
-        merge(&client, &self.path(), &json!({"spec": {"paused": null}})).await
+        merge(&client, &self.path(), &json!({"spec": {"paused": null}})).await?;
+        Ok(warnings)
     }
 
     async fn dependents(&self, owner: &str) -> Result<Vec<Dependent>> {
@@ -124,11 +128,23 @@ fn without_status(mut object: Value) -> Value {
     object
 }
 
-/// Creates an object at the path of which it was read.
-async fn create(client: &Client, path: &str, object: &Value) -> Result<Value> {
+/// Creates an object at the path of which it was read. Returns it, and what the API server warned of.
+async fn create(client: &Client, path: &str, object: &Value) -> Result<(Value, Vec<String>)> {
     let collection = path.rsplit_once('/').context("the path of an object")?.0;
     let request = http::Request::post(collection)
         .header("content-type", "application/json")
-        .body(serde_json::to_vec(object)?)?;
-    Ok(client.request(request).await?)
+        .body(serde_json::to_vec(object)?.into())?;
+    let answer = client.send(request).await?;
+    let warnings = answer.headers().get_all(http::header::WARNING).iter();
+    let warnings: Vec<String> = warnings
+        .filter_map(|warning| warning.to_str().ok().map(str::to_owned))
+        .collect();
+    let status = answer.status();
+    let body = axum::body::to_bytes(Body::new(answer.into_body()), usize::MAX).await?;
+    ensure!(
+        status.is_success(),
+        "create {path}: {}",
+        String::from_utf8_lossy(&body)
+    );
+    Ok((serde_json::from_slice(&body)?, warnings))
 }

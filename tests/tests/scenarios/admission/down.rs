@@ -1,9 +1,10 @@
 //! No replica answers.
 
 use anyhow::Result;
-use serde_json::json;
-use sluice_tests::extension::admission::unregister;
+use serde_json::{Value, json};
+use sluice_tests::extension::admission::{TEMPLATES, unregister};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
@@ -87,8 +88,7 @@ async fn run(scene: Scene) -> Result<()> {
     let status = json!({"status": {"resolvedTKR": release.name()}});
     let written = bench.patch(&format!("{path}/status"), &status).await;
     admitted("the status of a ClusterBootstrap", json!({})).check(written)?;
-    let written = bench.create(bench.good("new"), &json!({})).await;
-    refused("a new ClusterBootstrap", json!({}), nobody).check(written)?;
+    created(&bench, &cluster.object().await?, &topology).await?;
     // The ClusterBootstrap goes while nobody answers.
     scene.objects().delete(&path).await?;
     let gone = format!("{path} to be gone");
@@ -103,6 +103,31 @@ async fn run(scene: Scene) -> Result<()> {
     extension.restart().await?;
     let written = bench.create(bench.good("new"), &json!({})).await;
     admitted("a new ClusterBootstrap, with Sluice", json!({})).check(written)?;
+    let login = json!({"spec": {"additionalPackages": [{
+        "refName": bench.package("metrics", "2.0.0"), "valuesFrom": {"secretRef": "one-kubeconfig"},
+    }]}});
+    let written = bench.create(bench.good("new"), &login).await;
+    let says = "is a credential of Cluster API";
+    refused("the kubeconfig of a Cluster as values", json!({}), says).check(written)?;
     cluster.is_available(PATIENCE).await?;
     unregister(&scene.client(), &webhooks).await
+}
+
+/// New objects, of which `cluster` at `path` is an example.
+async fn created(bench: &Bench, cluster: &Value, path: &str) -> Result<()> {
+    let nobody = "failed calling webhook";
+    let written = bench.create(bench.good("new"), &json!({})).await;
+    refused("a new ClusterBootstrap", json!({}), nobody).check(written)?;
+    let mut template = bench.good(&format!("{TEMPLATES}new"));
+    template["kind"] = json!("ClusterBootstrapTemplate");
+    template["metadata"]["namespace"] = json!(SYSTEM_NAMESPACE);
+    let written = bench.create(template, &json!({})).await;
+    refused("a new template", json!({}), nobody).check(written)?;
+    let mut another = cluster.clone();
+    another["metadata"] = json!({"name": "two", "namespace": bench.scene.namespace()});
+    let clusters = path.trim_end_matches("/one");
+    let request = http::Request::post(format!("{clusters}?dryRun=All"));
+    let written = bench.write(request, "application/json", &another).await;
+    admitted("a new Cluster", json!({})).check(written)?;
+    Ok(())
 }
