@@ -3,30 +3,19 @@
 //! hyper and rustls are set up as little as they can be. What an extension takes beyond this is its own.
 
 use std::convert::Infallible;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use bytes::Bytes;
 use clap::Args;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 use sluice_hooks::{DiscoveryResponse, Profile};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
 
-const H2: &[u8] = b"h2";
+use crate::listen;
 
 /// Answers every hook with the same hold, as a floor to compare extensions with.
 #[derive(Clone, Debug, Args)]
@@ -47,46 +36,18 @@ pub struct Arguments {
 
 /// Serves until the process ends.
 pub fn serve(arguments: &Arguments) -> Result<()> {
-    let config = Arc::new(tls(arguments)?);
-    let answer = json!({"status": "Success", "message": arguments.message, "retryAfterSeconds": 1});
-    let answer = Bytes::from(answer.to_string());
+    let Arguments {
+        address,
+        cert,
+        key,
+        message,
+    } = arguments;
+    let hold = json!({"status": "Success", "message": message, "retryAfterSeconds": 1});
+    let hold = Bytes::from(hold.to_string());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let address = arguments.address;
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("listen on {address}"))?;
-        loop {
-            let Ok((tcp, _)) = listener.accept().await else {
-                continue;
-            };
-            tokio::spawn(connection(
-                tcp,
-                TlsAcceptor::from(Arc::clone(&config)),
-                answer.clone(),
-            ));
-        }
-    })
-}
-
-async fn connection(tcp: TcpStream, acceptor: TlsAcceptor, hold: Bytes) {
-    if tcp.set_nodelay(true).is_err() {
-        return;
-    }
-    let Ok(tls) = acceptor.accept(tcp).await else {
-        return;
-    };
-    let is_h2 = tls.get_ref().1.alpn_protocol() == Some(H2);
-    let service = service_fn(|request| answer(request, hold.clone()));
-    let io = TokioIo::new(tls);
-    // How a connection ends is the business of the peer.
-    let _ended = if is_h2 {
-        http2::Builder::new(TokioExecutor::new())
-            .serve_connection(io, service)
-            .await
-    } else {
-        http1::Builder::new().serve_connection(io, service).await
-    };
+    runtime.block_on(listen::serve(*address, cert, key, move |request| {
+        answer(request, hold.clone())
+    }))
 }
 
 async fn answer(request: Request<Incoming>, hold: Bytes) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -98,20 +59,4 @@ async fn answer(request: Request<Incoming>, hold: Bytes) -> Result<Response<Full
         hold
     };
     Ok(Response::new(Full::new(answer)))
-}
-
-fn tls(arguments: &Arguments) -> Result<ServerConfig> {
-    let read = |path: &PathBuf| fs::read(path).with_context(|| format!("read {}", path.display()));
-    let chain = CertificateDer::pem_slice_iter(&read(&arguments.cert)?)
-        .collect::<Result<Vec<_>, _>>()
-        .with_context(|| format!("read --cert {}", arguments.cert.display()))?;
-    let key = PrivateKeyDer::from_pem_slice(&read(&arguments.key)?)
-        .with_context(|| format!("read --key {}", arguments.key.display()))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .context("--cert and --key")?;
-    config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
 }
