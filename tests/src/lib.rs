@@ -5,6 +5,7 @@ pub mod components;
 pub mod demo;
 pub mod extension;
 pub mod fault_server;
+mod figures;
 pub mod fleet;
 pub mod objects;
 pub mod observer;

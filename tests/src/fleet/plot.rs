@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::report::{Entry, table};
+use crate::figures::with_table;
 
 /// What the table stands between.
 const BEGIN: &str = "<!-- begin of the table -->\n";
@@ -56,7 +57,7 @@ const fn line(name: &'static str, of: fn(&Entry) -> Option<f64>) -> Line {
 pub(super) fn draw(entries: &[Entry], docs: &Path) -> Result<()> {
     let page = docs.join("performance.md");
     let text = fs::read_to_string(&page).with_context(|| format!("read {}", page.display()))?;
-    let text = with_table(&text, &table(entries))
+    let text = with_table(&text, (BEGIN, END), &table(entries))
         .with_context(|| format!("{} has no place for a table", page.display()))?;
     fs::write(&page, text).with_context(|| format!("write {}", page.display()))?;
     let directory = &docs.join("performance");
@@ -74,13 +75,6 @@ pub(super) fn draw(entries: &[Entry], docs: &Path) -> Result<()> {
             .with_context(|| format!("write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// The page with this table in place of the one that it has.
-fn with_table(page: &str, table: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
 fn picture(title: &str, entries: &[Entry], lines: &[Line]) -> String {
@@ -195,14 +189,6 @@ mod tests {
         let with_zero = Axis::of([0.0, 7.0].into_iter(), 0.0, 1.0);
         assert_eq!((with_zero.low, with_zero.high), (-2, 1));
         assert!(with_zero.at(0.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_page_has_one_table() {
-        let page = format!("a\n{BEGIN}old\n{END}b\n");
-        let with = with_table(&page, "new\n").unwrap();
-        assert_eq!(with, format!("a\n{BEGIN}new\n{END}b\n"));
-        assert_eq!(with_table("a", "new\n"), None);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::bump::Figures;
-use crate::processes::run_directory::target_directory;
 
 /// What was measured with so many clusters. What was not is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -155,10 +154,7 @@ fn estimate(entries: &[Entry], of: Figure) -> Option<f64> {
 
 /// Where the file is.
 pub(super) fn path() -> PathBuf {
-    target_directory()
-        .unwrap_or_else(|| PathBuf::from("target"))
-        .join("bench")
-        .join("fleet.json")
+    crate::figures::directory().join("fleet.json")
 }
 
 /// Writes the file, and says where.

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
-use std::thread;
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::driver::{Latency, Load, Sample};
 use super::rounds::{During, Rounds};
+use crate::figures::{commit, machine, median};
 use crate::fleet::command::say;
 
 /// Ratios are of Sluice to the peer, an extension in Go, unless they say another one.
@@ -252,26 +251,10 @@ impl Figures {
     }
 }
 
-fn median(figures: &[f64]) -> Option<f64> {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied()
-}
-
 /// The file, if it is of this commit and this machine.
 fn read() -> Option<Figures> {
     let figures: Figures = serde_json::from_str(&fs::read_to_string(path()).ok()?).ok()?;
     (figures.commit == commit() && figures.machine == machine()).then_some(figures)
-}
-
-/// The commit of this checkout; empty without git.
-fn commit() -> String {
-    let output = Command::new("git")
-        .args(["rev-parse", "HEAD"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output();
-    let commit = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    commit.unwrap_or_default()
 }
 
 fn store(figures: &Figures) -> Result<PathBuf> {
@@ -282,19 +265,6 @@ fn store(figures: &Figures) -> Result<PathBuf> {
     let text = format!("{}\n", serde_json::to_string_pretty(figures)?);
     fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
     Ok(path)
-}
-
-/// The processors that there are, and their model.
-fn machine() -> String {
-    let processors = thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    format!(
-        "{processors} processors, {}",
-        model.map_or("of an unknown model", |(_, model)| model)
-    )
 }
 
 #[cfg(test)]
