@@ -37,8 +37,13 @@ pub struct World {
 impl World {
     /// Starts everything. `name` serves to name kept logs.
     pub async fn start(name: &str, hooks: &Hooks) -> Result<Arc<Self>> {
+        Self::start_with(Options::new(name), hooks).await
+    }
+
+    /// [`Self::start`] with options of the stack.
+    pub async fn start_with(options: Options, hooks: &Hooks) -> Result<Arc<Self>> {
         let definitions = sluice_definitions()?;
-        let options = Options::new(name).crds(provider::definitions()).crds(definitions);
+        let options = options.crds(provider::definitions()).crds(definitions);
         let stack = Stack::start(options).await?;
         stack.core().directory().guard([
             Secret::new("the values of a package", canary::VALUES),

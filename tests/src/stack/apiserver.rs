@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use http::header::{HeaderValue, USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use nix::sys::signal::Signal;
@@ -14,9 +15,13 @@ use crate::processes::probe::Probe;
 use crate::processes::process::{Launch, Process};
 use crate::requests::once_more;
 use crate::stack::StackCore;
+use crate::stack::audit::{self, Log};
 use crate::stack::pki::ClusterPki;
 
 const READY: Duration = Duration::from_mins(3);
+
+/// User agent of the harness.
+const NAME: &str = "sluice-harness";
 
 /// One kube-apiserver: a port, a prefix in etcd and an authority for its whole life, and a process that may
 /// be replaced.
@@ -56,6 +61,9 @@ impl ApiServer {
         let kubeconfig = pki.admin_kubeconfig(&url(&port));
         core.directory().guard(Secret::of_kubeconfig(&name, &kubeconfig)?);
         let client = client(&kubeconfig).await?;
+        if let Some(audited) = core.audited() {
+            audited.write_policy(pki.directory())?;
+        }
         let server = Self {
             core: core.clone(),
             name,
@@ -162,6 +170,12 @@ impl ApiServer {
         self.port.number()
     }
 
+    /// Requests that it has answered, where its stack writes them down.
+    #[must_use]
+    pub fn audit(&self) -> Log {
+        Log::of(self.core.directory().log_path(&audit_log(&self.name)))
+    }
+
     /// `https://127.0.0.1:<port>`.
     #[must_use]
     pub fn url(&self) -> String {
@@ -231,6 +245,11 @@ impl ApiServer {
         ]);
         let environment = self.environment.lock().unwrap_or_else(PoisonError::into_inner);
         let variables = environment.iter();
+        let audit = self.core.audited().map(|_| {
+            let log = self.core.directory().log_path(&audit_log(&self.name));
+            audit::arguments(self.pki.directory(), &log)
+        });
+        let launch = launch.args(audit.into_iter().flatten());
         variables.fold(launch.args(more), |launch, (name, value)| {
             launch.env(*name, *value)
         })
@@ -243,7 +262,13 @@ pub async fn client(kubeconfig: &str) -> Result<Client> {
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     // Everything is on loopback, whatever the environment of the tests says about proxies.
     config.proxy_url = None;
+    // Told apart from the extension under test, which has the same credentials on workload clusters.
+    config.headers.push((USER_AGENT, HeaderValue::from_static(NAME)));
     once_more::client(config).context("make a client")
+}
+
+fn audit_log(server: &str) -> String {
+    format!("audit-{server}")
 }
 
 fn running(process: Option<&Process>) -> Result<&Process> {

@@ -1,6 +1,7 @@
 //! The management plane, started as a whole, and the API servers of workload clusters.
 
 pub mod apiserver;
+pub mod audit;
 pub mod capi;
 pub mod complaints;
 pub mod controller_manager;
@@ -22,6 +23,7 @@ use crate::components::{Binaries, MANAGEMENT_VERSION};
 use crate::processes::run_directory::RunDirectory;
 use crate::requests::apply;
 use crate::stack::apiserver::ApiServer;
+use crate::stack::audit::Audited;
 use crate::stack::capi::ClusterApi;
 use crate::stack::complaints::Complaints;
 use crate::stack::controller_manager::ControllerManager;
@@ -36,6 +38,8 @@ pub const SYSTEM_NAMESPACE: &str = "tkg-system";
 pub struct StackCore {
     binaries: Arc<Binaries>,
     etcd: Etcd,
+    /// Users whose requests API servers write down; none are written down where it is absent.
+    audited: Option<Audited>,
     // Last, so that the processes above are killed before the directory is removed.
     directory: Arc<RunDirectory>,
 }
@@ -43,12 +47,18 @@ pub struct StackCore {
 impl StackCore {
     /// Builds what is missing, makes a directory and starts etcd. `name` serves to name kept logs.
     pub async fn start(name: &str) -> Result<Arc<Self>> {
+        Self::start_with(name, None).await
+    }
+
+    /// [`Self::start`] with API servers that write down the requests of these users.
+    pub async fn start_with(name: &str, audited: Option<Audited>) -> Result<Arc<Self>> {
         let binaries = Binaries::ready().await?;
         let directory = Arc::new(RunDirectory::create(name)?);
         let etcd = Etcd::start(&binaries, &directory).await?;
         Ok(Arc::new(Self {
             binaries,
             etcd,
+            audited,
             directory,
         }))
     }
@@ -65,6 +75,12 @@ impl StackCore {
         &self.directory
     }
 
+    /// Users whose requests API servers write down.
+    #[must_use]
+    pub fn audited(&self) -> Option<&Audited> {
+        self.audited.as_ref()
+    }
+
     /// The one etcd.
     #[must_use]
     pub fn etcd(&self) -> &Etcd {
@@ -77,6 +93,7 @@ impl StackCore {
 pub struct Options {
     name: String,
     crds: Vec<Value>,
+    audited: Option<Audited>,
 }
 
 impl Options {
@@ -86,7 +103,15 @@ impl Options {
         Self {
             name: name.into(),
             crds: Vec::new(),
+            audited: None,
         }
+    }
+
+    /// API servers that write down the requests of these users, those of workload clusters too.
+    #[must_use]
+    pub fn audited(mut self, audited: Audited) -> Self {
+        self.audited = Some(audited);
+        self
     }
 
     /// CustomResourceDefinitions that are there before Cluster API starts, as those of its providers are.
@@ -111,11 +136,11 @@ pub struct Stack {
 impl Stack {
     /// Starts everything and waits until all of it is ready. When that fails, the error names the kept logs.
     pub async fn start(options: Options) -> Result<Self> {
-        let Options { name, crds } = options;
+        let Options { name, crds, audited } = options;
         // Not in the measured time: the first call on a machine builds for minutes.
         Binaries::ready().await?;
         let began = Instant::now();
-        let core = StackCore::start(&name).await?;
+        let core = StackCore::start_with(&name, audited).await?;
         match Self::start_on(core.clone(), &crds, began).await {
             Ok(stack) => Ok(stack),
             Err(error) => {

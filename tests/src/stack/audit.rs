@@ -1,0 +1,237 @@
+//! Requests to API servers, by their audit logs.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Users whose requests are written down, without their bodies.
+#[derive(Debug, Clone)]
+pub struct Audited(Vec<String>);
+
+/// One request that was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// When it was received.
+    pub at: Timestamp,
+    /// Its user.
+    pub user: String,
+    /// Its user agent; empty for a program that sends none.
+    pub agent: String,
+    /// Path and query.
+    pub uri: String,
+    /// `get`, `patch`.
+    pub verb: String,
+    /// What it is about, `clusterbootstraps/status`; empty for a request about no object.
+    pub resource: String,
+    /// What it asks for.
+    pub what: What,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Which groups and kinds there are, or the version of the server.
+    Discovery,
+    /// Objects, a watch of them included.
+    Read,
+    /// A change of an object.
+    Write,
+    /// The lease of an election, whatever is done with it.
+    Lease,
+}
+
+/// The log of one server, as far as it was read.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    read: u64,
+    requests: Vec<Request>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    verb: String,
+    stage: String,
+    #[serde(rename = "requestURI")]
+    uri: String,
+    user: User,
+    #[serde(default)]
+    user_agent: String,
+    request_received_timestamp: Timestamp,
+    object_ref: Option<Object>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    #[serde(default)]
+    resource: String,
+    subresource: Option<String>,
+}
+
+impl Audited {
+    /// Requests of these users.
+    #[must_use]
+    pub fn users(users: &[&str]) -> Self {
+        Self(users.iter().map(|user| (*user).to_owned()).collect())
+    }
+
+    pub(super) fn write_policy(&self, directory: &Path) -> Result<()> {
+        let policy = json!({
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [{"level": "Metadata", "users": self.0}, {"level": "None"}],
+        });
+        let path = policy_in(directory);
+        fs::write(&path, policy.to_string()).with_context(|| format!("write {}", path.display()))
+    }
+}
+
+fn policy_in(directory: &Path) -> PathBuf {
+    directory.join("audit-policy.json")
+}
+
+/// The arguments of a server that writes `log`. Each request is in it before it is answered, so that a server that is killed loses none.
+pub(super) fn arguments(directory: &Path, log: &Path) -> [String; 4] {
+    [
+        format!("--audit-policy-file={}", policy_in(directory).display()),
+        format!("--audit-log-path={}", log.display()),
+        "--audit-log-mode=blocking".to_owned(),
+        // Otherwise another file is begun after 100 MB.
+        "--audit-log-maxsize=10000".to_owned(),
+    ]
+}
+
+impl Log {
+    pub(super) fn of(path: PathBuf) -> Self {
+        Self {
+            path,
+            read: 0,
+            requests: Vec::new(),
+        }
+    }
+
+    /// All requests until now; none where the server does not write them down.
+    pub fn requests(&mut self) -> Result<&[Request]> {
+        let Ok(mut file) = File::open(&self.path) else {
+            return Ok(&self.requests);
+        };
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut reader = BufReader::new(file);
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let length = reader
+                .read_line(&mut line)
+                .with_context(|| format!("read {}", self.path.display()))?;
+            // The last one may be half written.
+            if !line.ends_with('\n') {
+                return Ok(&self.requests);
+            }
+            self.read += length as u64;
+            self.requests
+                .extend(serde_json::from_str(&line).ok().and_then(request));
+        }
+    }
+}
+
+fn request(line: Line) -> Option<Request> {
+    // A watch is written down when it begins, and again when it ends.
+    if line.verb == "watch" && line.stage != "ResponseStarted" {
+        return None;
+    }
+    let resource = line.object_ref.map(|object| match object.subresource {
+        Some(part) => format!("{}/{part}", object.resource),
+        None => object.resource,
+    });
+    let what = match (resource.as_deref(), line.verb.as_str()) {
+        (None, _) => What::Discovery,
+        (Some("leases"), _) => What::Lease,
+        (Some(_), "get" | "list" | "watch") => What::Read,
+        (Some(_), _) => What::Write,
+    };
+    Some(Request {
+        at: line.request_received_timestamp,
+        user: line.user.username,
+        agent: line.user_agent,
+        uri: line.uri,
+        verb: line.verb,
+        resource: resource.unwrap_or_default(),
+        what,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(verb: &str, uri: &str, resource: Option<&str>, stage: &str) -> Option<Request> {
+        let mut line = json!({
+            "verb": verb, "stage": stage, "requestURI": uri, "requestReceivedTimestamp": "2026-11-23T10:00:00.123456Z",
+            "user": {"username": "admin"}, "userAgent": "pause-flow",
+        });
+        if let Some(resource) = resource {
+            line["objectRef"] = json!({"resource": resource});
+        }
+        request(serde_json::from_value(line).unwrap())
+    }
+
+    #[test]
+    fn requests_are_told_apart() {
+        let what = |verb, uri, resource| {
+            let request = of(verb, uri, resource, "ResponseComplete");
+            request.map(|request| request.what)
+        };
+        assert_eq!(what("get", "/apis", None), Some(What::Discovery));
+        assert_eq!(
+            what("get", "/api/v1/namespaces/a/secrets/b", Some("secrets")),
+            Some(What::Read)
+        );
+        assert_eq!(
+            what("patch", "/apis/g/v1/namespaces/a/apps/b", Some("apps")),
+            Some(What::Write)
+        );
+        assert_eq!(
+            what("update", "/apis/coordination.k8s.io/v1/leases", Some("leases")),
+            Some(What::Lease)
+        );
+        assert_eq!(what("watch", "/api/v1/secrets?watch=true", Some("secrets")), None);
+        let begun = of(
+            "watch",
+            "/api/v1/secrets?watch=true",
+            Some("secrets"),
+            "ResponseStarted",
+        );
+        assert_eq!(begun.map(|begun| begun.what), Some(What::Read));
+    }
+
+    #[test]
+    fn a_line_that_is_half_written_is_read_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let line = json!({
+            "verb": "get", "stage": "ResponseComplete", "requestURI": "/apis", "user": {},
+            "requestReceivedTimestamp": "2026-11-23T10:00:00Z",
+        })
+        .to_string();
+        let (first, rest) = line.split_at(20);
+        let mut log = Log::of(path.clone());
+        assert_eq!(log.requests().unwrap(), []);
+        fs::write(&path, first).unwrap();
+        assert_eq!(log.requests().unwrap(), []);
+        fs::write(&path, format!("{first}{rest}\n")).unwrap();
+        assert_eq!(log.requests().unwrap().len(), 1);
+    }
+}
