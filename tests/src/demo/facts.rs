@@ -2,45 +2,57 @@
 
 use jiff::Timestamp;
 
+use crate::objects::Release;
 use crate::observer::{Event, Milestone, Violation};
 use crate::scenario::HookAnswer;
 
 /// The observer's milestones, the extension's answers, and what was asked for.
 #[derive(Debug, Clone)]
-pub(super) struct Facts {
-    pub(super) from: String,
-    pub(super) to: String,
-    pub(super) packages: Vec<PackageChange>,
+pub(crate) struct Facts {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) packages: Vec<PackageChange>,
     /// Since the change of version.
-    pub(super) milestones: Vec<Milestone>,
-    pub(super) violations: Vec<Violation>,
+    pub(crate) milestones: Vec<Milestone>,
+    pub(crate) violations: Vec<Violation>,
     /// Since the change of version.
-    pub(super) answers: Vec<HookAnswer>,
-    pub(super) began: Timestamp,
-    pub(super) ended: Timestamp,
+    pub(crate) answers: Vec<HookAnswer>,
+    pub(crate) began: Timestamp,
+    pub(crate) ended: Timestamp,
 }
 
 /// A package that the upgrade moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PackageChange {
-    pub(super) ref_name: String,
-    pub(super) from: String,
-    pub(super) to: String,
+pub(crate) struct PackageChange {
+    pub(crate) ref_name: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
 }
 
 impl PackageChange {
-    pub(super) fn short(&self) -> &str {
+    /// The packages that an upgrade from one release to another moves.
+    pub(crate) fn between(old: &Release, new: &Release) -> Vec<Self> {
+        let both = old.packages().zip(new.packages());
+        both.map(|(old, new)| Self {
+            ref_name: new.ref_name().to_owned(),
+            from: old.version().to_owned(),
+            to: new.version().to_owned(),
+        })
+        .collect()
+    }
+
+    pub(crate) fn short(&self) -> &str {
         self.ref_name.split('.').next().unwrap_or_default()
     }
 }
 
 impl Facts {
-    pub(super) fn find(&self, wanted: impl Fn(&Event) -> bool) -> Option<&Milestone> {
+    pub(crate) fn find(&self, wanted: impl Fn(&Event) -> bool) -> Option<&Milestone> {
         self.milestones.iter().find(|milestone| wanted(&milestone.event))
     }
 
     /// The first proof of a package.
-    pub(super) fn proof(&self, of: &str, at: &str) -> Option<&Milestone> {
+    pub(crate) fn proof(&self, of: &str, at: &str) -> Option<&Milestone> {
         self.find(|event| {
             matches!(event, Event::PackageProven { ref_name, version } if ref_name == of && version == at)
         })

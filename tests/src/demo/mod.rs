@@ -1,9 +1,9 @@
 //! The demo: one Cluster, one upgrade, shown as it happens, and a report that a program can read.
 
 mod command;
-mod facts;
+pub(crate) mod facts;
 mod repeat;
-mod report;
+pub(crate) mod report;
 mod standing;
 mod story;
 mod terminal;

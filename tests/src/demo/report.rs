@@ -83,7 +83,7 @@ pub struct PackageReport {
 impl Report {
     /// The figures of an upgrade that is over.
     #[must_use]
-    pub(super) fn of(facts: &Facts) -> Self {
+    pub(crate) fn of(facts: &Facts) -> Self {
         let last = last_proof(facts);
         let written = facts
             .find(|event| matches!(event, Event::ControlPlaneWritten { version } if *version == facts.to));

@@ -94,7 +94,7 @@ pub(super) async fn run(
     let facts = Facts {
         from: old.kubernetes().to_owned(),
         to: new.kubernetes().to_owned(),
-        packages: changes(old, new),
+        packages: PackageChange::between(old, new),
         milestones: cluster
             .milestones()
             .into_iter()
@@ -119,17 +119,6 @@ fn violations(cluster: &Cluster) -> Vec<crate::observer::Violation> {
         .violations(scene.namespace())
         .into_iter()
         .filter(|violation| violation.cluster == cluster.name())
-        .collect()
-}
-
-fn changes(old: &Release, new: &Release) -> Vec<PackageChange> {
-    old.packages()
-        .zip(new.packages())
-        .map(|(old, new)| PackageChange {
-            ref_name: new.ref_name().to_owned(),
-            from: old.version().to_owned(),
-            to: new.version().to_owned(),
-        })
         .collect()
 }
 
@@ -213,7 +202,7 @@ pub(super) fn directory() -> Result<std::path::PathBuf> {
 
 impl Cluster {
     /// Waits until the topology is at rest and the control plane runs `version`.
-    async fn is_settled_at(&self, version: &str, deadline: Duration) -> Result<()> {
+    pub(crate) async fn is_settled_at(&self, version: &str, deadline: Duration) -> Result<()> {
         let since = tokio::time::Instant::now();
         wait::until(
             format!("the control plane to run {version}"),

@@ -29,11 +29,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Where Linux says how much memory is available.
 #[derive(Debug, Clone)]
-pub(super) struct Meminfo(PathBuf);
+pub(crate) struct Meminfo(PathBuf);
 
 impl Meminfo {
     /// A file of the form of `/proc/meminfo`.
-    pub(super) fn of(path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn of(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
@@ -53,7 +53,7 @@ impl Meminfo {
     }
 
     /// Looks again and again from now on, until too little is available.
-    pub(super) fn watched(self) -> Watch {
+    pub(crate) fn watched(self) -> Watch {
         let (sender, seen) = watch::channel(Seen::default());
         let look = async move {
             loop {
@@ -101,14 +101,14 @@ impl Seen {
 }
 
 /// A look at the memory beside the run, until it is dropped.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     seen: watch::Receiver<Seen>,
     task: AbortHandle,
 }
 
 impl Watch {
     /// Does the work, or gives it up as soon as too little memory is available: then it is dropped where it is, and this is an error.
-    pub(super) async fn beside<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn beside<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let mut seen = self.seen.clone();
         tokio::select! {
             biased;

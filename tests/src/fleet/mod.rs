@@ -15,7 +15,7 @@ pub mod hooks;
 mod installer;
 mod kinds;
 mod measure;
-mod memory;
+pub(crate) mod memory;
 mod objects;
 mod peer;
 mod plot;

@@ -72,6 +72,13 @@ impl TestPackage {
         Ok(package)
     }
 
+    /// The same objects under another version: what runs is not replaced.
+    #[must_use]
+    pub fn under_version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
     /// An argument that its kapp-controller is given and that differs from one major version to the next: how many Apps it works on
     /// at once.
     #[must_use]
