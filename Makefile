@@ -19,14 +19,14 @@ NEW_SEEDS ?=
 landing := $(if $(LANDING),--landing $(LANDING))
 
 # Tests of the product on real components: modules of tests/tests/real, and a target. They mostly wait, and run beside one another.
-REAL := crds extension leader standby configurations
+REAL := crds extension leader standby pause_flow configurations
 # Targets of tests that no component is started for.
 TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
          $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))
 PURE := $(sort $(filter-out harness real configurations walls scenarios,$(TESTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly demo demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks bench-fleet plot-fleet generate say-cost
+.PHONY: help build lint test unit shape model harness real walls all-walls scenarios each-time in-turn scenario short-soak soak nightly demo demo-up demo-down demo-20 bench bench-hooks bench-hooks-busy plot-hooks compare plot-compare bench-fleet plot-fleet generate say-cost
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,7 +42,7 @@ lint: ## Formatting and lints, warnings denied
 test: unit harness real each-time ## Unit, property and model tests, then the real stack, with the scenarios that run each time
 
 unit: build ## Unit, property and model tests; no cluster is needed
-	$(CARGO) test --release --workspace --lib $(addprefix --test ,$(PURE))
+	$(CARGO) test --release --workspace --lib --bin pause-flow $(addprefix --test ,$(PURE))
 
 shape: ## How much of the product reads, watches, writes and reports, and how much is without I/O
 	$(CARGO) test --release --workspace --test sources shape -- --nocapture
@@ -122,6 +122,12 @@ bench-hooks-busy: say-cost build ## Only its last step: the same while 200 gener
 
 plot-hooks: build ## Draw docs/performance/hooks-*.svg, and the table of docs/performance.md, from that file
 	$(BUILT)/sluice-bench draw --figures $(BUILT)/../bench/hooks.json
+
+compare: say-cost build ## Upgrades beside those of the pause flow that Sluice replaces: a table, and target/bench/compare.json, 16 minutes
+	$(BUILT)/compare
+
+plot-compare: build ## Draw docs/performance/compare.svg, and the table of docs/performance.md, from that file
+	$(BUILT)/compare --plot
 
 bench-fleet: say-cost build ## SIZES of generated clusters, 2000 at most, on a real API server: memory, requests and times, in target/bench/fleet.json
 	$(BUILT)/fleet --sizes $(SIZES)

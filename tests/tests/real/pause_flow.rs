@@ -1,0 +1,30 @@
+//! What `make compare` calls early: judged by the observer, of a pause flow that waits for its packages, and of one that waits for nothing.
+
+use anyhow::{Result, ensure};
+use sluice_tests::compare::{Side, Unpause};
+
+/// Seconds that packages take.
+const DELAY: u64 = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_pause_flow_that_does_not_wait_is_early() -> Result<()> {
+    let side = Side::pause_flow(Unpause::Ready).await?;
+    let cluster = side.create("one").await?;
+
+    let waits = side.upgrade(&cluster, 0, DELAY).await?;
+    ensure!(
+        !waits.early && waits.lag_s > 0.0 && waits.paused_s > 4.0,
+        "it unpauses once all packages are ready, and is: {waits:#?}"
+    );
+
+    side.unpauses(Unpause::AtOnce).await?;
+    let hurries = side.upgrade(&cluster, 1, DELAY).await?;
+    ensure!(
+        // kapp-controller, which replaces nothing that runs, may be ready by then.
+        hurries.early && hurries.lag_s < 0.0 && hurries.not_ready >= 3,
+        "it unpauses before it has written anything, and is: {hurries:#?}"
+    );
+
+    side.check()?;
+    side.stop().await
+}
