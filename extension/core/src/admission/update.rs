@@ -49,7 +49,7 @@ pub(super) fn judge(
         } else if let Some(after) = new.iter().find(in_its_field) {
             change.core(&before, after);
         } else {
-            change.removed(&before);
+            change.removed(&before, &new);
         }
     }
 }
@@ -69,6 +69,15 @@ enum Pair {
     /// They are of two packages.
     Another,
     /// It could not be looked up.
+    Unknown,
+}
+
+/// Whether a package is still listed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Yes,
+    No,
+    /// A Package could not be looked up.
     Unknown,
 }
 
@@ -137,27 +146,38 @@ impl Change<'_, '_> {
         matches!(seen, Some(Seen::Absent { .. }))
     }
 
-    /// A package of the list. It may move to another field, as the next release may have it.
-    fn additional(&mut self, before: &Listed<'_>, new: &[Listed<'_>]) {
-        let was = &before.package.ref_name;
-        let mut unknown = false;
+    /// The same package in any field of the new spec, as the next release may have it; or that it cannot be said whether there is one.
+    fn found(&mut self, before: &Listed<'_>, new: &[Listed<'_>]) -> Found {
+        let mut found = Found::No;
         for after in new {
-            match self.pair(was, &after.package.ref_name) {
+            match self.pair(&before.package.ref_name, &after.package.ref_name) {
                 Pair::Same(old, new) => {
                     self.not_lower(&old, &new, after);
-                    if !after.is_additional() {
+                    if after.role != before.role {
                         let (to, from) = (&after.field, before.role.field());
                         self.verdict.warnings.push(format!(
                             "{to}: upgrades are held while the release has {} in {from}",
                             new.ref_name
                         ));
                     }
-                    return self.source(before.package, after);
+                    self.source(before.package, after);
+                    return Found::Yes;
                 }
                 Pair::Another => {}
-                Pair::Unknown => unknown = true,
+                Pair::Unknown => found = Found::Unknown,
             }
         }
+        found
+    }
+
+    /// A package of the list.
+    fn additional(&mut self, before: &Listed<'_>, new: &[Listed<'_>]) {
+        let was = &before.package.ref_name;
+        let found = self.found(before, new);
+        if found == Found::Yes {
+            return;
+        }
+        let unknown = found == Found::Unknown;
         if self.leaves_out(was) {
             return;
         }
@@ -180,8 +200,8 @@ impl Change<'_, '_> {
     }
 
     /// A core package that is taken out. That of the CNI and of kapp-controller is refused elsewhere.
-    fn removed(&mut self, before: &Listed<'_>) {
-        if !matches!(before.role, Role::Cpi | Role::Csi) {
+    fn removed(&mut self, before: &Listed<'_>, new: &[Listed<'_>]) {
+        if self.found(before, new) == Found::Yes || !matches!(before.role, Role::Cpi | Role::Csi) {
             return;
         }
         let was = &before.package.ref_name;
