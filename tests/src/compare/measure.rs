@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -99,11 +99,20 @@ impl Side {
         observer.catch_up().await?;
         self.check()?;
         let [management, workload] = logs.since(began)?;
+        ensure!(
+            management.writes > 0 && workload.writes > 0,
+            "the audit logs show no write of {:?}",
+            self.flow()
+        );
         let violations = observer.violations(cluster.scene().namespace());
         let (early, later): (Vec<Violation>, Vec<Violation>) = violations
             .into_iter()
             .filter(|violation| violation.cluster == cluster.name() && violation.revision > since)
             .partition(is_of_control_plane);
+        ensure!(
+            self.flow() == Flow::Pause || later.is_empty(),
+            "Sluice let workers go, or an upgrade end, before packages were proven again: {later:?}"
+        );
         let facts = Facts {
             from: old.kubernetes().to_owned(),
             to: new.kubernetes().to_owned(),
@@ -125,7 +134,13 @@ impl Side {
             management,
             workload,
         };
-        beside.of(self.flow(), &facts)
+        let upgrade = beside.of(self.flow(), &facts)?;
+        ensure!(
+            self.flow() == Flow::Pause || upgrade.paused_s <= 0.0,
+            "Sluice paused a Cluster for {} s",
+            upgrade.paused_s
+        );
+        Ok(upgrade)
     }
 }
 

@@ -2,5 +2,6 @@
 
 mod cleanup;
 mod missing;
+mod pause_flow;
 mod stack;
 mod support;
