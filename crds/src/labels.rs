@@ -45,6 +45,8 @@ pub mod annotation {
     pub const SKIP_TLS_VERIFY: &str = "tkg.tanzu.vmware.com/skip-tls-verify";
     /// On a Cluster: `dev` and `devcc` mean single replicas.
     pub const PLAN: &str = "tkg/plan";
+    /// On a ClusterBootstrap that a user has made: the release from which it gets what it lacks. Once it is owned this means nothing.
+    pub const ADD_MISSING_FIELDS: &str = "tkg.tanzu.vmware.com/add-missing-fields-from-tkr";
     /// On a ClusterBootstrap: its presence says that the CNI is not ours, and `spec.cni` stays empty.
     pub const UNMANAGED_CNI: &str = "tkg.tanzu.vmware.com/unmanaged-cni";
     /// On a ClusterBootstrap: prefixes of packages that survive the deletion of the Cluster, comma separated.

@@ -225,7 +225,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         let client = unbounded.clone();
         async move {
             // A Package that is not in memory yet is read when it is asked about.
-            stores.clusters.filled().await;
+            stores.filled_for_reviews().await;
             admission.knows(World::new(stores, client));
         }
     }));

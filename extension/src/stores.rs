@@ -157,6 +157,13 @@ impl Stores {
             .map(|(kind, followed)| (*kind, lock(followed).age(now())))
     }
 
+    /// Waits until those hold every object that reviews are answered from without asking for more.
+    pub async fn filled_for_reviews(&self) {
+        self.clusters.filled().await;
+        self.templates.filled().await;
+        self.releases.filled().await;
+    }
+
     /// Waits until every store holds every object of the server.
     pub async fn synced(&self) {
         self.filled.clone().await;

@@ -19,6 +19,16 @@ pub fn is_managed(label: Option<&str>, legacy: bool, has_bootstrap: bool) -> boo
     has_bootstrap || (!legacy && label.is_some_and(|label| !label.is_empty()))
 }
 
+/// The release that the label of a Cluster names; empty without one.
+#[must_use]
+pub fn release_of(cluster: &ObjectMeta) -> String {
+    let labels = cluster.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(label::TKR))
+        .cloned()
+        .unwrap_or_default()
+}
+
 /// Whether clusters of a release that have no ClusterBootstrap are left alone.
 #[must_use]
 pub fn is_legacy(release: &ObjectMeta) -> bool {

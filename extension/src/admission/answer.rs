@@ -4,6 +4,7 @@ use axum::{
     body::Body,
     response::{IntoResponse as _, Response},
 };
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use sluice_core::admission::{Fault, Kind, Verdict};
@@ -19,11 +20,21 @@ pub(super) fn plain(status: StatusCode, text: &str) -> Response {
     (status, text.to_owned()).into_response()
 }
 
-/// The answer to the review `uid` of the object `name`.
-pub(super) fn reviewed(uid: &str, kind: Kind, name: &str, verdict: &Verdict) -> Response {
+/// The answer to the review `uid` of the object `name`, with an RFC 6902 patch where it is to be another one.
+pub(super) fn reviewed(
+    uid: &str,
+    kind: Kind,
+    name: &str,
+    verdict: &Verdict,
+    patch: Option<&str>,
+) -> Response {
     let mut response = json!({"uid": uid, "allowed": verdict.faults.is_empty()});
     if !verdict.warnings.is_empty() {
         response["warnings"] = warnings(&verdict.warnings).into();
+    }
+    if let Some(patch) = patch {
+        response["patchType"] = "JSONPatch".into();
+        response["patch"] = BASE64_STANDARD.encode(patch).into();
     }
     if !verdict.faults.is_empty() {
         response["status"] = status(kind, name, &verdict.faults);

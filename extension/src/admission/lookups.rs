@@ -10,14 +10,17 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 use sluice_core::{
-    admission::{Look, Looked, Review, Seen, Verdict, judge},
+    admission::{Completion, Look, Looked, Review, Seen, Verdict, complete, judge},
     bootstrap::{CREDENTIAL_TYPE, PackageFacts},
-    cluster::is_stopped,
+    cluster::{is_stopped, release_of},
     providers::own_resource,
     step::{Failure, Key, Resource, Server},
     stores::Stores as _,
 };
-use sluice_crds::foreign::{Cluster, Package};
+use sluice_crds::{
+    foreign::{Cluster, Package},
+    run::ClusterBootstrapTemplate,
+};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout_at},
@@ -110,6 +113,28 @@ impl World {
         }
     }
 
+    /// Completes `review` with what is in memory.
+    pub(super) fn complete(&self, review: &Review, system_namespace: &str) -> Completion {
+        let places = Places {
+            own: &review.namespace,
+            system: system_namespace,
+        };
+        let mut looked = Looked::new();
+        loop {
+            let needed = match complete(review, &looked) {
+                Ok(completion) => return completion,
+                Err(needed) => needed,
+            };
+            looked.extend(needed.into_iter().map(|look| {
+                let unknown = || Seen::Unknown("it is not kept in memory".to_owned());
+                (
+                    look.clone(),
+                    self.remembered(&look, places).unwrap_or_else(unknown),
+                )
+            }));
+        }
+    }
+
     /// Asks the API server for all of `asked`.
     async fn ask(&self, asked: Vec<Look>, places: Places<'_>, until: Instant, looked: &mut Looked) {
         let late = || Seen::Unknown("the API server did not answer in time".to_owned());
@@ -136,18 +161,42 @@ impl World {
         match look {
             Look::Cluster(name) => Some(self.cluster(places.own, name)),
             Look::Package(name) => self.stores.catalogue().get(name).cloned().map(Seen::Package),
+            Look::Release(name) => Some(self.release(name)),
+            Look::Template(name) => Some(self.template(places.system, name)),
             Look::Secret(_) | Look::Provider { .. } => None,
+        }
+    }
+
+    fn release(&self, name: &str) -> Seen {
+        let releases = self.stores.releases();
+        match releases.get(name) {
+            Some(release) => {
+                let packages = release.spec.bootstrap_packages.iter().flatten();
+                Seen::Release(packages.map(|package| package.name.clone()).collect())
+            }
+            None => Seen::NoRelease {
+                known: releases.keys().cloned().collect(),
+            },
+        }
+    }
+
+    fn template(&self, system: &str, name: &str) -> Seen {
+        match self.stores.templates.get(Some(system), name) {
+            Some(template) => Seen::Template(Box::new(template.spec.0.clone())),
+            None => absent(&Key::of::<ClusterBootstrapTemplate>(Server::Management, None, "").resource),
         }
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Seen {
         match self.stores.clusters.found(Some(namespace), name) {
             Ok(Some(cluster)) => Seen::Cluster {
+                label: release_of(&cluster.metadata),
                 deleting: cluster.metadata.deletion_timestamp.is_some(),
                 stopped: is_stopped(&cluster),
             },
             Ok(None) => absent(&Key::of::<Cluster>(Server::Management, None, "").resource),
             Err(undecodable) => Seen::Cluster {
+                label: release_of(&undecodable.metadata),
                 deleting: undecodable.metadata.deletion_timestamp.is_some(),
                 stopped: false,
             },
@@ -158,7 +207,10 @@ impl World {
         let _one_of_all = self.gets.acquire().await;
         let own = Some(places.own);
         match look {
-            Look::Cluster(name) => self.cluster(places.own, name),
+            Look::Cluster(_) | Look::Release(_) | Look::Template(_) => {
+                let unknown = || Seen::Unknown("it is not kept in memory".to_owned());
+                self.remembered(look, places).unwrap_or_else(unknown)
+            }
             Look::Package(name) => {
                 let key = Key::of::<Package>(Server::Management, Some(places.system), name);
                 self.object::<Package>(&key, |package| Seen::Package(PackageFacts::of(&package)))

@@ -7,6 +7,7 @@ mod answer;
 mod kept;
 mod lookups;
 mod metrics;
+mod patch;
 mod wire;
 
 use std::{
@@ -23,7 +24,7 @@ use axum::{
 };
 use futures::FutureExt as _;
 use http::StatusCode;
-use sluice_core::admission::{Kind, Looked, Verdict, judge};
+use sluice_core::admission::{Kind, Looked, Review, Verdict, complete, judge};
 use sluice_hooks::{Budget, Peer, Repeats, Unread, with_body};
 use tokio::sync::Semaphore;
 use tracing::{debug, error, info};
@@ -83,25 +84,26 @@ impl Admission {
     /// The routes, which are those of the addons-manager.
     pub fn router(&self) -> Router {
         let mut router = Router::new();
-        for kind in [Kind::Bootstrap, Kind::Template] {
+        for webhook in Webhook::ALL {
             let handler = move |State(this): State<Self>, request: Request| async move {
-                this.answer(kind, request).await
+                this.answer(webhook, request).await
             };
-            router = router.route(path(kind), post(handler));
+            router = router.route(webhook.path(), post(handler));
         }
         router.with_state(self.clone())
     }
 
-    async fn answer(&self, kind: Kind, request: Request) -> Response {
+    async fn answer(&self, webhook: Webhook, request: Request) -> Response {
         let began = Instant::now();
         let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
         let address = peer.address();
-        let answered = AssertUnwindSafe(self.review(kind, request, peer))
+        let answered = AssertUnwindSafe(self.review(webhook, request, peer))
             .catch_unwind()
             .await;
+        let name = webhook.name();
         let (outcome, response) = answered.unwrap_or_else(|_panic| {
             error!(
-                webhook = webhook(kind),
+                webhook = name,
                 "A review ended in a bug of Sluice, see the panic above"
             );
             let text = "the review ended in a bug of Sluice; its log says more";
@@ -110,55 +112,111 @@ impl Admission {
         if outcome.is_of_the_caller()
             && let Some(left_out) = self.0.refused.begins(address, outcome.as_str(), Instant::now())
         {
-            info!(peer = %address, webhook = webhook(kind), outcome = outcome.as_str(), left_out, "Refusing a review");
+            info!(peer = %address, webhook = name, outcome = outcome.as_str(), left_out, "Refusing a review");
         }
-        self.0.metrics.answered(webhook(kind), outcome, began.elapsed());
+        self.0.metrics.answered(name, outcome, began.elapsed());
         response
     }
 
-    async fn review(&self, kind: Kind, request: Request, peer: Peer) -> (Outcome, Response) {
+    async fn review(&self, webhook: Webhook, request: Request, peer: Peer) -> (Outcome, Response) {
         let (head, body) = request.into_parts();
         let version = head.version;
         drop(head);
         if hyper::body::Body::size_hint(&body).lower() > MAX_BODY {
             return unread(&Unread::TooLarge);
         }
-        let read = with_body(body, version, &self.0.bodies, &peer, |bytes| {
-            wire::parse(kind, bytes)
-        });
-        let Asked { uid, review } = match read.await {
-            Ok(Ok(asked)) => asked,
-            Ok(Err(Malformed(why))) => {
-                let text = format!("the body is no AdmissionReview of a {}: {why}", kind.as_str());
-                return (Outcome::Malformed, plain(StatusCode::BAD_REQUEST, &text));
+        let bodies = &self.0.bodies;
+        let answered = match webhook {
+            Webhook::Default => with_body(body, version, bodies, &peer, |bytes| self.completed(bytes)).await,
+            Webhook::Validate(kind) => {
+                let asked = |bytes: &[u8]| {
+                    let Asked { uid, review, .. } = wire::parse(kind, bytes)?;
+                    Ok((uid, review))
+                };
+                match with_body(body, version, bodies, &peer, asked).await {
+                    Ok(Ok((uid, review))) => Ok(Ok(self.judged(kind, &uid, review).await)),
+                    Ok(Err(malformed)) => Ok(Err(malformed)),
+                    Err(why) => Err(why),
+                }
             }
-            Err(why) => return unread(&why),
         };
+        match answered {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(Malformed(why))) => {
+                let kind = webhook.kind().as_str();
+                let text = format!("the body is no AdmissionReview of a {kind}: {why}");
+                (Outcome::Malformed, plain(StatusCode::BAD_REQUEST, &text))
+            }
+            Err(why) => unread(&why),
+        }
+    }
+
+    async fn judged(&self, kind: Kind, uid: &str, review: Option<Review>) -> (Outcome, Response) {
         // No rule is about another operation, a subresource or an object that goes.
         let Some(review) = review else {
-            return (Outcome::Admitted, reviewed(&uid, kind, "", &Verdict::default()));
+            return (
+                Outcome::Admitted,
+                reviewed(uid, kind, "", &Verdict::default(), None),
+            );
         };
         let system = &self.0.system_namespace;
         let verdict = match (judge(&review, system, &Looked::new()), self.0.world.get()) {
             (Ok(verdict), _) => verdict,
             (Err(_), Some(world)) => world.judge(&review, system, &self.0.lookups, PATIENCE).await,
-            (Err(_), None) => {
-                let text = "Sluice has just started and does not know all Clusters yet; try again";
-                return (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text));
-            }
+            (Err(_), None) => return starting(),
         };
         let outcome = Outcome::of(&verdict);
-        debug!(
-            webhook = webhook(kind),
-            namespace = review.namespace,
-            name = review.name,
-            outcome = outcome.as_str(),
-            faults = verdict.faults.len(),
-            warnings = verdict.warnings.len(),
-            "Answered a review"
-        );
-        (outcome, reviewed(&uid, kind, &review.name, &verdict))
+        said(Webhook::Validate(kind), &review, outcome);
+        (outcome, reviewed(uid, kind, &review.name, &verdict, None))
     }
+
+    /// Answers from memory alone, while the body is still counted: a part of it stands in the answer.
+    fn completed(&self, bytes: &[u8]) -> Result<(Outcome, Response), Malformed> {
+        let kind = Kind::Bootstrap;
+        let Asked { uid, review, spec } = wire::parse(kind, bytes)?;
+        let Some(review) = review else {
+            return Ok((
+                Outcome::Admitted,
+                reviewed(&uid, kind, "", &Verdict::default(), None),
+            ));
+        };
+        let completion = match (complete(&review, &Looked::new()), self.0.world.get()) {
+            (Ok(completion), _) => completion,
+            (Err(_), Some(world)) => world.complete(&review, &self.0.system_namespace),
+            (Err(_), None) => return Ok(starting()),
+        };
+        let patch = completion
+            .spec
+            .as_ref()
+            .map(|filled| patch::patch(spec, &review.new.spec, filled));
+        let patch = patch.transpose().map_err(|error| Malformed(error.to_string()))?;
+        let verdict = Verdict {
+            faults: completion.faults,
+            warnings: Vec::new(),
+        };
+        let outcome = Outcome::of(&verdict);
+        said(Webhook::Default, &review, outcome);
+        Ok((
+            outcome,
+            reviewed(&uid, kind, &review.name, &verdict, patch.as_deref()),
+        ))
+    }
+}
+
+fn said(webhook: Webhook, review: &Review, outcome: Outcome) {
+    let (namespace, name) = (&review.namespace, &review.name);
+    debug!(
+        webhook = webhook.name(),
+        namespace,
+        name,
+        outcome = outcome.as_str(),
+        "Answered a review"
+    );
+}
+
+fn starting() -> (Outcome, Response) {
+    let text = "Sluice has just started and does not know all Clusters yet; try again";
+    (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text))
 }
 
 fn unread(why: &Unread) -> (Outcome, Response) {
@@ -185,19 +243,46 @@ fn unread(why: &Unread) -> (Outcome, Response) {
     }
 }
 
-/// The path of a webhook.
-const fn path(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Bootstrap => "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
-        Kind::Template => "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstraptemplate",
-    }
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Webhook {
+    /// What a ClusterBootstrap lacks.
+    Default,
+    /// Whether an object may be stored.
+    Validate(Kind),
 }
 
-/// The name of a webhook, as metrics and log spell it.
-const fn webhook(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Bootstrap => "clusterbootstrap",
-        Kind::Template => "clusterbootstraptemplate",
+impl Webhook {
+    const ALL: [Self; 3] = [
+        Self::Default,
+        Self::Validate(Kind::Bootstrap),
+        Self::Validate(Kind::Template),
+    ];
+
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Default => Kind::Bootstrap,
+            Self::Validate(kind) => kind,
+        }
+    }
+
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Default => "/mutate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
+            Self::Validate(Kind::Bootstrap) => "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
+            Self::Validate(Kind::Template) => {
+                "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstraptemplate"
+            }
+        }
+    }
+
+    /// As metrics and log spell it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "clusterbootstrap-default",
+            Self::Validate(Kind::Bootstrap) => "clusterbootstrap",
+            Self::Validate(Kind::Template) => "clusterbootstraptemplate",
+        }
     }
 }
 

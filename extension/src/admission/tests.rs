@@ -53,6 +53,24 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
                 package("antrea", "1.0.0"),
                 package("antrea", "0.9.0"),
             ]
+        } else if path.ends_with("/tanzukubernetesreleases") {
+            let names = ["kapp-controller.x.1.0.0", "antrea.x.1.0.0", "calico.x.1.0.0"];
+            vec![json!({
+                "metadata": {"name": "v1"},
+                "spec": {
+                    "version": "v1", "kubernetes": {"version": "v1"},
+                    "bootstrapPackages": names.map(|name| json!({"name": name})),
+                },
+            })]
+        } else if path.ends_with("/clusterbootstraptemplates") {
+            vec![json!({
+                "metadata": {"name": "v1", "namespace": "system"},
+                "spec": {
+                    "kapp": {"refName": "kapp-controller.x.1.0.0", "valuesFrom": {"inline": {"a": 1}}},
+                    "cni": {"refName": "antrea.x.1.0.0"},
+                    "additionalPackages": [{"refName": "metrics.x.1.0.0"}],
+                },
+            })]
         } else {
             Vec::new()
         }
@@ -66,10 +84,12 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
 }
 
 async fn ask(admission: &Admission, body: impl Into<Body>) -> (StatusCode, String) {
-    let request = HttpRequest::post(path(Kind::Bootstrap))
-        .body(body.into())
-        .unwrap();
-    let answer = admission.answer(Kind::Bootstrap, request).await;
+    ask_of(admission, Webhook::Validate(Kind::Bootstrap), body).await
+}
+
+async fn ask_of(admission: &Admission, webhook: Webhook, body: impl Into<Body>) -> (StatusCode, String) {
+    let request = HttpRequest::post(webhook.path()).body(body.into()).unwrap();
+    let answer = admission.answer(webhook, request).await;
     let status = answer.status();
     let text = answer.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(text.to_vec()).unwrap())
@@ -231,4 +251,90 @@ async fn large_and_odd_objects_are_read() {
         "{}",
         refused.len()
     );
+}
+
+/// A review of the webhook that completes, of a ClusterBootstrap with this annotation.
+fn partial(spec: &Value, release: &str) -> Value {
+    let mut review = body(spec, None);
+    let key = "tkg.tanzu.vmware.com/add-missing-fields-from-tkr";
+    review["request"]["object"]["metadata"]["annotations"] = json!({key: release, "other": "x"});
+    review
+}
+
+async fn completed(admission: &Admission, body: &Value) -> Value {
+    let (status, text) = ask_of(admission, Webhook::Default, body.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    serde_json::from_str::<Value>(&text).unwrap()["response"].take()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_patched_and_nothing_else() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    // Numbers and fields that a reader would not write as they were.
+    let own = json!({
+        "cni": {"refName": "calico*", "valuesFrom": {"inline": {"a": 1.50, "big": 12_345_678_901_234_567_890_u64}}},
+        "additionalPackages": [{"refName": "own.x.1.0.0", "valuesFrom": {"inline": {"odd": [1.0]}}}],
+    });
+    let answer = completed(&admission, &partial(&own, "v1")).await;
+    assert_eq!(
+        (&answer["allowed"], &answer["patchType"]),
+        (&json!(true), &json!("JSONPatch"))
+    );
+    let patch = base64::Engine::decode(
+        &base64::prelude::BASE64_STANDARD,
+        answer["patch"].as_str().unwrap(),
+    );
+    let patch: Value = serde_json::from_slice(&patch.unwrap()).unwrap();
+    let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    assert_eq!(
+        patch,
+        json!([
+            add("/spec/kapp", json!({"refName": "kapp-controller.x.1.0.0"})),
+            add("/spec/cni/refName", json!("calico.x.1.0.0")),
+            add(
+                "/spec/additionalPackages",
+                json!([{"refName": "metrics.x.1.0.0"}, own["additionalPackages"][0]])
+            ),
+        ])
+    );
+
+    let nothing = completed(&admission, &body(&json!({}), None)).await;
+    assert_eq!(
+        nothing,
+        json!({"uid": "f3c1", "allowed": true}),
+        "it does not ask for it"
+    );
+    let mut owned = partial(&json!({}), "v1");
+    owned["request"]["object"]["metadata"]["ownerReferences"] = json!([{"kind": "Cluster"}]);
+    let owned = completed(&admission, &owned).await;
+    assert_eq!(
+        owned,
+        json!({"uid": "f3c1", "allowed": true}),
+        "it was completed before"
+    );
+}
+
+#[rstest]
+#[case::empty("", "it names no TanzuKubernetesRelease")]
+#[case::unknown(
+    "v2",
+    "tanzukubernetesreleases.run.tanzu.vmware.com \"v2\" not found; the nearest are v1"
+)]
+#[tokio::test(start_paused = true)]
+async fn a_release_that_cannot_be_taken_is_refused(#[case] release: &str, #[case] says: &str) {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let answer = completed(&admission, &partial(&json!({}), release)).await;
+    assert!(answer["patch"].is_null() && answer["allowed"] == false);
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains(says), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partial_one_without_spec_is_refused() {
+    let (admission, _following) = admission(&Frozen::new()).await;
+    let mut review = partial(&json!({}), "v1");
+    review["request"]["object"]["spec"] = Value::Null;
+    let answer = completed(&admission, &review).await;
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains("missing spec definition"), "{message}");
 }

@@ -17,15 +17,17 @@ pub(super) struct Malformed(pub(super) String);
 
 /// A review that can be answered.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Asked<'a> {
     /// What the answer has to repeat.
     pub(super) uid: String,
     /// What is asked about; none where no rule is about it.
     pub(super) review: Option<Review>,
+    /// The text of the spec; empty without one.
+    pub(super) spec: &'a str,
 }
 
 /// Reads the body of a review of `kind`.
-pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked, Malformed> {
+pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
     let body: Body<'_> = read(body)?;
     let expected = |what: &str, found: &str, wanted: &str| {
         if found == wanted {
@@ -46,7 +48,11 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked, Malformed> {
     let uid = request.uid.0.clone();
     let is_change = matches!(request.operation.0.as_str(), "CREATE" | "UPDATE");
     if !is_change || request.sub_resource.is_some_and(|name| !name.0.is_empty()) {
-        return Ok(Asked { uid, review: None });
+        return Ok(Asked {
+            uid,
+            review: None,
+            spec: "",
+        });
     }
     let new = request
         .object
@@ -58,25 +64,35 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked, Malformed> {
         None
     };
     if new.metadata.deletion_timestamp.is_some() {
-        return Ok(Asked { uid, review: None });
+        return Ok(Asked {
+            uid,
+            review: None,
+            spec: "",
+        });
     }
-    let text = |object: &Object<'_>| object.spec.map_or("", RawValue::get).to_owned();
-    let spec_differs = old.as_ref().is_none_or(|old| text(old) != text(&new));
+    let spec = text(&new);
+    let spec_differs = old.as_ref().is_none_or(|old| text(old) != spec);
     let name = request.name.map(|name| name.0).filter(|name| !name.is_empty());
     Ok(Asked {
         uid,
+        spec,
         review: Some(Review {
             kind,
             namespace: request.namespace.map(|namespace| namespace.0).unwrap_or_default(),
             name: name
                 .or(new.metadata.name.as_ref().map(|name| name.0.clone()))
                 .unwrap_or_default(),
-            owned: new.metadata.owned.0,
+            owned: new.metadata.owned.0 || old.as_ref().is_some_and(|old| old.metadata.owned.0),
+            spec_missing: new.spec.is_none(),
             old: old.map(state).transpose()?,
             new: state(new)?,
             spec_differs,
         }),
     })
+}
+
+fn text<'a>(object: &Object<'a>) -> &'a str {
+    object.spec.map_or("", RawValue::get)
 }
 
 fn state(object: Object<'_>) -> Result<State, Malformed> {

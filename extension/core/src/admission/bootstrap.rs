@@ -17,7 +17,9 @@ pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Loo
     let mut sights = Sights::of(looked);
     let cluster = sights.see(Look::Cluster(name.clone()));
     let (deleting, stopped) = match cluster {
-        Some(Seen::Cluster { deleting, stopped }) => (*deleting, *stopped),
+        Some(Seen::Cluster {
+            deleting, stopped, ..
+        }) => (*deleting, *stopped),
         _ => (false, false),
     };
     if old.is_some() && deleting {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_crds::run::TypedLocalObjectReference;
+use sluice_crds::run::{ClusterBootstrapSpec, TypedLocalObjectReference};
 
 use crate::bootstrap::PackageFacts;
 
@@ -13,6 +13,10 @@ pub enum Look {
     Cluster(String),
     /// A Package.
     Package(String),
+    /// A TanzuKubernetesRelease.
+    Release(String),
+    /// A ClusterBootstrapTemplate, in the system namespace.
+    Template(String),
     /// A Secret.
     Secret(String),
     /// An object that provides values.
@@ -37,10 +41,12 @@ impl Look {
 }
 
 /// What a look has come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Seen {
     /// A Cluster.
     Cluster {
+        /// The release of its label; empty without one.
+        label: String,
         /// Whether it is being deleted.
         deleting: bool,
         /// Whether Cluster API leaves it alone, as it does while it is moved.
@@ -48,6 +54,15 @@ pub enum Seen {
     },
     /// A Package.
     Package(PackageFacts),
+    /// The Packages of a TanzuKubernetesRelease.
+    Release(Vec<String>),
+    /// There is no such release, but these.
+    NoRelease {
+        /// Names of all releases.
+        known: Vec<String>,
+    },
+    /// The spec of a ClusterBootstrapTemplate.
+    Template(Box<ClusterBootstrapSpec>),
     /// A Secret.
     Secret {
         /// Whether it is a credential of Cluster API by its type.

@@ -5,6 +5,7 @@
 //! as it was, so that an object that is gone does not block the correction of another field.
 
 mod bootstrap;
+mod complete;
 mod fault;
 mod look;
 mod packages;
@@ -15,11 +16,18 @@ use std::collections::BTreeMap;
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
+pub use complete::{Completion, complete};
 pub use fault::Fault;
 pub use look::{Look, Looked, Seen};
+pub(crate) use packages::missing;
 
 /// The annotations that rules are about.
-pub const ANNOTATIONS: [&str; 2] = [annotation::KEEP_PACKAGE_VERSIONS, annotation::UNMANAGED_CNI];
+pub const ANNOTATIONS: [&str; 4] = [
+    annotation::RESOLVED_TKR,
+    annotation::KEEP_PACKAGE_VERSIONS,
+    annotation::UNMANAGED_CNI,
+    annotation::ADD_MISSING_FIELDS,
+];
 
 /// The kinds that are reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +79,8 @@ pub struct Review {
     pub new: State,
     /// What it was; none where it is created.
     pub old: Option<State>,
+    /// Whether there is no spec at all.
+    pub spec_missing: bool,
     /// Whether the specs differ, also in what a [`State`] leaves out.
     pub spec_differs: bool,
 }

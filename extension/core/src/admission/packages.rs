@@ -42,7 +42,7 @@ pub(super) fn each(spec: &ClusterBootstrapSpec) -> impl Iterator<Item = Listed<'
 }
 
 /// The packages that a cluster cannot do without, and that are not there.
-pub(super) fn missing(spec: &ClusterBootstrapSpec, unmanaged_cni: bool) -> impl Iterator<Item = Fault> {
+pub(crate) fn missing(spec: &ClusterBootstrapSpec, unmanaged_cni: bool) -> impl Iterator<Item = Fault> {
     let cni = (spec.cni.is_none() && !unmanaged_cni).then_some(Role::Cni);
     let kapp = spec.kapp.is_none().then_some(Role::KappController);
     [cni, kapp]

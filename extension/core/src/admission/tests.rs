@@ -21,14 +21,17 @@ pub(crate) fn seen(look: &Look) -> Seen {
     match look {
         Look::Cluster(name) => match name.as_str() {
             "one" | "other" => Seen::Cluster {
+                label: "v1.36.3---sluice.1".to_owned(),
                 deleting: false,
                 stopped: false,
             },
             "going" => Seen::Cluster {
+                label: "v1.36.3---sluice.1".to_owned(),
                 deleting: true,
                 stopped: false,
             },
             "moving" => Seen::Cluster {
+                label: "v1.36.3---sluice.1".to_owned(),
                 deleting: false,
                 stopped: true,
             },
@@ -43,6 +46,7 @@ pub(crate) fn seen(look: &Look) -> Seen {
             }),
             _ => absent("packages.data.packaging.carvel.dev"),
         },
+        Look::Release(_) | Look::Template(_) => absent("releases"),
         Look::Secret(name) if name.starts_with("no-") => absent("secrets"),
         Look::Secret(name) => Seen::Secret {
             credential: name.starts_with("credential"),
@@ -85,6 +89,7 @@ pub(crate) fn review(name: &str, old: Option<State>, new: State) -> Review {
         namespace: "team-a".to_owned(),
         name: name.to_owned(),
         owned: false,
+        spec_missing: false,
         spec_differs: old.as_ref() != Some(&new),
         new,
         old,
@@ -505,5 +510,36 @@ fn a_template_is_judged_by_itself(#[case] namespace: &str, #[case] edit: Edit, #
     let verdict = judge(&update, "tkg-system", &Looked::new()).unwrap();
     assert!(
         texts(&verdict).0[0].contains("ClusterBootstrapTemplate has immutable spec, update is not allowed")
+    );
+}
+
+const FILL: &str = annotation::ADD_MISSING_FIELDS;
+
+#[rstest]
+#[case::another_label(&[(FILL, "v1")], None, &["write the same release in both"])]
+#[case::another_release_than_before(
+    &[(FILL, "v1.36.3---sluice.1")], Some("v1"), &["delete the ClusterBootstrap and apply it again"]
+)]
+#[case::one_that_was_completed(&[(FILL, "v1"), (annotation::RESOLVED_TKR, "v2")], None, &[])]
+#[case::one_that_does_not_ask(&[], None, &[])]
+fn a_partial_one_is_completed_from_the_release_of_its_cluster(
+    #[case] annotations: &[(&str, &str)],
+    #[case] before: Option<&str>,
+    #[case] says: &[&str],
+) {
+    let before = before.map(|before| state(&json!({}), &[(FILL, before)]));
+    let asked = review("one", before, state(&json!({}), annotations));
+    let mut looked = Looked::new();
+    let completion = loop {
+        match complete(&asked, &looked) {
+            Ok(completion) => break completion,
+            Err(needed) => looked.extend(needed.into_iter().map(|look| (look.clone(), seen(&look)))),
+        }
+    };
+    let faults: Vec<String> = completion.faults.iter().map(ToString::to_string).collect();
+    assert_eq!((faults.len(), completion.spec), (says.len(), None), "{faults:?}");
+    assert!(
+        faults.iter().zip(says).all(|(fault, says)| fault.contains(says)),
+        "{faults:?}"
     );
 }

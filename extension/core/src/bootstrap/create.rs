@@ -157,7 +157,7 @@ pub(super) fn localize(
     Ok(Some(clone))
 }
 
-fn all_mut(spec: &mut ClusterBootstrapSpec) -> impl Iterator<Item = &mut ClusterBootstrapPackage> {
+pub(super) fn all_mut(spec: &mut ClusterBootstrapSpec) -> impl Iterator<Item = &mut ClusterBootstrapPackage> {
     [&mut spec.kapp, &mut spec.cni, &mut spec.cpi, &mut spec.csi]
         .into_iter()
         .flatten()

@@ -69,6 +69,19 @@ impl KeptVersions {
         self.says(ref_name, NONE)
     }
 
+    /// Whether the package that the Package of this name is of is left out. kapp-controller makes the name of a Package of its refName and
+    /// its version.
+    #[must_use]
+    pub fn leaves_out_package(&self, name: &str) -> bool {
+        let is_of = |package: &str| {
+            package == names::short(name)
+                || name
+                    .strip_prefix(package)
+                    .is_some_and(|rest| rest.starts_with('.'))
+        };
+        self.0.iter().any(|(package, of)| of == NONE && is_of(package))
+    }
+
     fn says(&self, ref_name: &str, version: &str) -> bool {
         let names = [ref_name, names::short(ref_name)];
         self.0

@@ -32,6 +32,9 @@ held! {
         TemplateNotFound("gate, hook message, event"): "create it",
         /// A Package object that is named does not exist in the system namespace.
         PackageNotFound("gate, event"): "create the Package, or correct the field that the message names",
+        /// A ClusterBootstrap with annotation `tkg.tanzu.vmware.com/add-missing-fields-from-tkr` cannot get what it lacks: the annotation
+        /// names no release or another one than the label of the Cluster, a wildcard has not one meaning, or the template lacks it, too.
+        MissingFieldsNotFilled("gate, event"): "correct the field that the message names",
         /// The release lists no version of a package that the cluster chose for itself.
         PackageNotInRelease("gate, event"):
             "add it to `spec.bootstrapPackages`, change the ClusterBootstrap, or keep the version by annotation \

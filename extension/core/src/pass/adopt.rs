@@ -96,7 +96,12 @@ pub(super) fn adopt(
 
 /// What the object lacks that `package` takes its values from; nothing where it cannot be read, which its values are waited for with.
 fn adoption(known: &Known<'_>, role: Role, package: &ClusterBootstrapPackage) -> Step<Option<Adoption>> {
-    let Some(from) = &package.values_from else {
+    // One that is a wildcard still is no name of a Package, and no label.
+    let Some(from) = package
+        .values_from
+        .as_ref()
+        .filter(|_| names::is_package_name(&package.ref_name))
+    else {
         return Ok(None);
     };
     let namespace = &known.facts.owner.namespace;

@@ -9,8 +9,8 @@ use sluice_crds::{
 use super::{Facts, Known, Step};
 use crate::{
     bootstrap::{
-        self, Change, Draft, Inputs, KeptVersions, Release, ResolvedRelease, from_template, is_bound, merge,
-        too_many,
+        self, Change, Draft, Filling, Inputs, KeptVersions, Release, ResolvedRelease, fill_with_values,
+        filled_from, from_template, is_bound, merge, other_hop, too_many,
     },
     build::adopted,
     cluster::{is_custom, is_legacy},
@@ -129,14 +129,55 @@ fn change(known: &Known<'_>, release: &str, progress: &Progress) -> Step<Option<
         let new = needed_template(known, release)?;
         return Ok(from_template(&found.owner.name, new, &found.catalogue).map(Some)?);
     };
+    let is_owned = adopted(&found.owner, bootstrap.owner_references()).is_none();
+    if let Some(named) = filled_from(bootstrap, is_owned, &found.label)? {
+        // What the webhook took is of the release that the annotation names.
+        if named != release {
+            return Err(other_hop(&found.owner.name, named, release).into());
+        }
+        return filled(known, bootstrap, release).map(Some);
+    }
     match found.resolved_release().change(release, progress) {
-        Change::Nothing if adopted(&found.owner, bootstrap.owner_references()).is_none() => Ok(None),
+        Change::Nothing if is_owned => Ok(None),
         Change::Nothing | Change::Annotate => Ok(Some(Draft {
             spec: bootstrap.spec.clone(),
             clones: Vec::new(),
         })),
         Change::Merge => Ok(with_inputs(known, bootstrap, release, merge)?.map(Some)?),
     }
+}
+
+/// `bootstrap`, which a user has made, with what it lacks.
+fn filled(known: &Known<'_>, bootstrap: &ClusterBootstrap, release: &str) -> Step<Draft> {
+    let found = known.facts;
+    let template = needed_template(known, release)?;
+    let packages = packages_of(found, release);
+    let filling = Filling {
+        template,
+        release: Release {
+            name: release,
+            packages: &packages,
+        },
+        unmanaged_cni: bootstrap.annotations().contains_key(annotation::UNMANAGED_CNI),
+        kept: &KeptVersions::of(bootstrap)?,
+    };
+    Ok(fill_with_values(
+        &found.owner.name,
+        &bootstrap.spec,
+        filling,
+        &found.catalogue,
+    )?)
+}
+
+/// The Packages that a release lists.
+fn packages_of(found: &Facts, release: &str) -> Vec<String> {
+    let release = found.releases.get(release);
+    let listed = release.and_then(|release| release.spec.bootstrap_packages.as_ref());
+    listed
+        .into_iter()
+        .flatten()
+        .map(|package| package.name.clone())
+        .collect()
 }
 
 /// What keeps the packages of `bootstrap`, as it is now, from being those of the release, while they have to be.
@@ -168,13 +209,7 @@ fn with_inputs<T>(
     look: impl FnOnce(&Inputs<'_>) -> T,
 ) -> Step<T> {
     let found = known.facts;
-    let packages: Vec<String> = found
-        .releases
-        .get(release)
-        .into_iter()
-        .flat_map(|each| each.spec.bootstrap_packages.iter().flatten())
-        .map(|package| package.name.clone())
-        .collect();
+    let packages = packages_of(found, release);
     let new = needed_template(known, release)?;
     let old = match ResolvedRelease::of(bootstrap).release() {
         Some(old) => known.template(old)?,

@@ -1,0 +1,110 @@
+//! What a ClusterBootstrap that a user has written in part is completed with before it is stored (addons-manager §6.2).
+
+use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
+
+use super::{Fault, Look, Looked, Review, Seen, look::Sights};
+use crate::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
+
+/// So many releases are suggested.
+const NEAREST: usize = 3;
+
+/// What a review of the mutating webhook comes to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Completion {
+    /// Why it is refused.
+    pub faults: Vec<Fault>,
+    /// The spec with what it lacked; none where nothing has to be written.
+    pub spec: Option<ClusterBootstrapSpec>,
+}
+
+/// Completes the spec of a ClusterBootstrap that asks for it and has no owner yet.
+///
+/// # Errors
+/// What has to be looked up before.
+pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Look>> {
+    let key = annotation::ADD_MISSING_FIELDS;
+    // The mark says that it was completed, or made from a template.
+    let is_done = review.owned || review.new.annotations.contains_key(annotation::RESOLVED_TKR);
+    let Some(name) = review.new.annotations.get(key).filter(|_| !is_done) else {
+        return Ok(Completion::default());
+    };
+    let field = format!("metadata.annotations[{key}]");
+    if review.spec_missing {
+        return Ok(refused(vec![Fault::new(
+            "spec",
+            "null",
+            "missing spec definition",
+        )]));
+    }
+    let before = review.old.as_ref().and_then(|old| old.annotations.get(key));
+    if before.is_some_and(|before| !before.is_empty() && before != name) {
+        let text = "what it lacked came from another release; delete the ClusterBootstrap and apply it again";
+        return Ok(refused(vec![Fault::new(field, name, text)]));
+    }
+    let mut sights = Sights::of(looked);
+    let label = match sights.see(Look::Cluster(review.name.clone())) {
+        Some(Seen::Cluster { label, .. }) => label.as_str(),
+        // It comes later, and its label is compared then.
+        _ => name,
+    };
+    if let Some(fault) = other_release(name, label) {
+        return sights.complete(refused(vec![fault]));
+    }
+    let release = sights.see(Look::Release(name.clone()));
+    let template = sights.see(Look::Template(name.clone()));
+    let completion = match (release, template) {
+        (Some(Seen::Release(packages)), Some(Seen::Template(template))) => {
+            // One that cannot be read is refused by the other webhook.
+            let kept = review.new.annotations.get(annotation::KEEP_PACKAGE_VERSIONS);
+            let kept = KeptVersions::parse(kept.map_or("", String::as_str)).unwrap_or_default();
+            let filling = Filling {
+                template,
+                kept: &kept,
+                release: Release { name, packages },
+                unmanaged_cni: review.new.is_unmanaged(),
+            };
+            match fill(&review.new.spec, filling) {
+                Ok(filled) => Completion {
+                    spec: Some(filled).filter(|filled| *filled != review.new.spec),
+                    faults: Vec::new(),
+                },
+                Err(faults) => refused(faults),
+            }
+        }
+        (Some(Seen::Release(_)), _) => {
+            let text = format!("clusterbootstraptemplates.run.tanzu.vmware.com {name:?} not found");
+            refused(vec![Fault::new(field, name, text)])
+        }
+        (Some(Seen::NoRelease { known }), _) => {
+            let text = format!(
+                "tanzukubernetesreleases.run.tanzu.vmware.com {name:?} not found; {}",
+                nearest(name, known)
+            );
+            refused(vec![Fault::new(field, name, text)])
+        }
+        _ => Completion::default(),
+    };
+    sights.complete(completion)
+}
+
+const fn refused(faults: Vec<Fault>) -> Completion {
+    Completion { faults, spec: None }
+}
+
+/// The releases whose names begin most like `name`.
+fn nearest(name: &str, known: &[String]) -> String {
+    let common = |other: &String| {
+        name.chars()
+            .zip(other.chars())
+            .take_while(|(one, other)| one == other)
+            .count()
+    };
+    let mut sorted: Vec<&String> = known.iter().collect();
+    sorted.sort_by_key(|other| std::cmp::Reverse(common(other)));
+    sorted.truncate(NEAREST);
+    if sorted.is_empty() {
+        return "there is none at all".to_owned();
+    }
+    let names: Vec<&str> = sorted.into_iter().map(String::as_str).collect();
+    format!("the nearest are {}", names.join(", "))
+}

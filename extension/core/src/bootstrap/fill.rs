@@ -1,0 +1,306 @@
+//! A ClusterBootstrap of which a user has written a part: what is missing comes from the template of a release (addons-manager §3.2 b, §6.2).
+//!
+//! Only what is absent is taken. The webhook fills in no values, because what they refer to is copied for the Cluster only by its pass; the
+//! pass fills in the rest, and all of it where the webhook was not asked.
+
+use sluice_crds::{
+    labels::{annotation, label},
+    run::{ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec},
+};
+
+use super::{
+    Catalogue, Draft, KeptVersions, Release, ResolvedRelease, Role,
+    create::{all_mut, localize},
+    listed_twice, package_not_found, packages, too_many, unmanaged_conflict,
+};
+use crate::{
+    admission::{Fault, missing},
+    hold::{GateReason, Hold},
+};
+
+/// What stands for the rest of the name of a Package.
+const WILDCARD: char = '*';
+
+/// So many names are suggested.
+const CANDIDATES: usize = 5;
+
+/// What a ClusterBootstrap is filled from.
+#[derive(Debug, Clone, Copy)]
+pub struct Filling<'a> {
+    /// The template of the release.
+    pub template: &'a ClusterBootstrapSpec,
+    /// The release, with the packages that complete a wildcard.
+    pub release: Release<'a>,
+    /// Whether the CNI is not ours.
+    pub unmanaged_cni: bool,
+    /// Packages that are left out on purpose.
+    pub kept: &'a KeptVersions,
+}
+
+impl Filling<'_> {
+    fn takes(&self, theirs: &ClusterBootstrapPackage) -> bool {
+        !self.kept.leaves_out_package(&theirs.ref_name)
+    }
+}
+
+/// `spec` with what it lacks, without the values that the template names.
+///
+/// # Errors
+/// A wildcard has not exactly one meaning, or the template lacks what has to be there, too.
+pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<ClusterBootstrapSpec, Vec<Fault>> {
+    let (mut filled, faults) = completed(spec, from);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let plain = |template: &ClusterBootstrapPackage| ClusterBootstrapPackage {
+        ref_name: template.ref_name.clone(),
+        values_from: None,
+    };
+    let template = from.template;
+    for (own, theirs) in [
+        (&mut filled.kapp, &template.kapp),
+        (&mut filled.cpi, &template.cpi),
+        (&mut filled.csi, &template.csi),
+    ] {
+        if own.is_none() {
+            *own = theirs.as_ref().filter(|theirs| from.takes(theirs)).map(plain);
+        }
+    }
+    if filled.cni.is_none() && !from.unmanaged_cni {
+        filled.cni = template
+            .cni
+            .as_ref()
+            .filter(|theirs| from.takes(theirs))
+            .map(plain);
+    }
+    filled.additional_packages = listed(&filled.additional_packages, &template.additional_packages)
+        .filter_map(|each| match each {
+            Listed::Own(own) => Some(own.clone()),
+            Listed::Theirs(theirs) => from.takes(theirs).then(|| plain(theirs)),
+        })
+        .collect();
+    let lacking: Vec<Fault> = missing(&filled, from.unmanaged_cni)
+        .map(|fault| {
+            let tkr = from.release.name;
+            let text = format!(
+                "{}, and ClusterBootstrapTemplate {tkr} has none either",
+                fault.text
+            );
+            Fault::new(fault.field, fault.value, text)
+        })
+        .collect();
+    if lacking.is_empty() {
+        Ok(filled)
+    } else {
+        Err(lacking)
+    }
+}
+
+/// `spec` with all that it lacks, for `cluster`: packages without values get those of the template, as clones.
+///
+/// The values of the template are those of its package: another one in the same field keeps its defaults.
+///
+/// # Errors
+/// The first fault, or a clone that cannot be made.
+pub fn fill_with_values(
+    cluster: &str,
+    spec: &ClusterBootstrapSpec,
+    from: Filling<'_>,
+    catalogue: &Catalogue,
+) -> Result<Draft, Hold> {
+    if let Some(hold) = unmanaged_conflict(cluster, spec, from.unmanaged_cni) {
+        return Err(hold);
+    }
+    let mut filled = fill(spec, from).map_err(|faults| not_filled(cluster, &faults))?;
+    if filled.upgrade_policy.is_none() {
+        filled.upgrade_policy.clone_from(&from.template.upgrade_policy);
+    }
+    let object = format!(
+        "ClusterBootstrap {cluster} with the packages of TanzuKubernetesRelease {}",
+        from.release.name
+    );
+    if let Some(hold) = too_many(&filled, &object).or_else(|| listed_twice(&filled, catalogue)) {
+        return Err(hold);
+    }
+    for (role, package) in packages(&filled) {
+        if !catalogue.contains_key(&package.ref_name) {
+            let by = format!("{} of ClusterBootstrap {cluster}", role.field());
+            return Err(package_not_found(&package.ref_name, &by));
+        }
+    }
+    let theirs = packages(from.template);
+    let ref_name =
+        |package: &ClusterBootstrapPackage| catalogue.get(&package.ref_name).map(|facts| &facts.ref_name);
+    let roles: Vec<Role> = packages(&filled).into_iter().map(|(role, _)| role).collect();
+    let mut draft = Draft {
+        spec: filled,
+        clones: Vec::new(),
+    };
+    for (role, own) in roles.into_iter().zip(all_mut(&mut draft.spec)) {
+        let is_same = |theirs: &ClusterBootstrapPackage| {
+            theirs.ref_name == own.ref_name
+                || (ref_name(theirs).is_some() && ref_name(theirs) == ref_name(own))
+        };
+        let mut of_field = theirs.iter().filter(|(of, _)| *of == role);
+        if own.values_from.is_some() {
+            continue;
+        }
+        if let Some((_, theirs)) = of_field.find(|(_, theirs)| is_same(theirs)) {
+            own.values_from.clone_from(&theirs.values_from);
+            draft.clones.extend(localize(cluster, own)?);
+        }
+    }
+    Ok(draft)
+}
+
+fn not_filled(cluster: &str, faults: &[Fault]) -> Hold {
+    let first = faults.first().map(ToString::to_string).unwrap_or_default();
+    Hold::new(
+        GateReason::MissingFieldsNotFilled,
+        format!("ClusterBootstrap {cluster} cannot be filled: {first}"),
+    )
+}
+
+/// The release that a ClusterBootstrap without owner is to be filled from. One that has an owner was filled, or made from a template:
+/// its annotation stays and means nothing any more.
+///
+/// # Errors
+/// The annotation names none, or another one than the label of the Cluster.
+pub fn filled_from<'a>(
+    bootstrap: &'a ClusterBootstrap,
+    owned: bool,
+    label: &str,
+) -> Result<Option<&'a str>, Hold> {
+    let annotations = bootstrap.metadata.annotations.as_ref();
+    let named = annotations.and_then(|annotations| annotations.get(annotation::ADD_MISSING_FIELDS));
+    let Some(release) = named.filter(|_| !owned && ResolvedRelease::of(bootstrap).annotation.is_none())
+    else {
+        return Ok(None);
+    };
+    let name = bootstrap.metadata.name.as_deref().unwrap_or_default();
+    match other_release(release, label) {
+        Some(fault) => Err(not_filled(name, &[fault])),
+        None => Ok(Some(release)),
+    }
+}
+
+/// Why a ClusterBootstrap is not completed whose Cluster takes another version before that of the release `named`.
+#[must_use]
+pub fn other_hop(cluster: &str, named: &str, next: &str) -> Hold {
+    Hold::new(
+        GateReason::MissingFieldsNotFilled,
+        format!(
+            "ClusterBootstrap {cluster} is to be completed from TanzuKubernetesRelease {named}, and the version that comes next is of \
+             {next}; write a whole ClusterBootstrap with the packages of {next}"
+        ),
+    )
+}
+
+/// What is wrong with the release that the annotation names, beside the label of a Cluster.
+#[must_use]
+pub fn other_release(release: &str, label: &str) -> Option<Fault> {
+    let field = format!("metadata.annotations[{}]", annotation::ADD_MISSING_FIELDS);
+    if release.is_empty() {
+        let text = "it names no TanzuKubernetesRelease; write that of the label of the Cluster";
+        return Some(Fault::new(field, release, text));
+    }
+    (release != label).then(|| {
+        let text = format!(
+            "label {} of the Cluster says {label:?}; write the same release in both",
+            label::TKR
+        );
+        Fault::new(field, release, text)
+    })
+}
+
+/// An additional package of a filled ClusterBootstrap.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Listed<'a> {
+    /// One that the user lists.
+    Own(&'a ClusterBootstrapPackage),
+    /// One of the template.
+    Theirs(&'a ClusterBootstrapPackage),
+}
+
+/// The additional packages in the order of the template, then those that the user alone has.
+pub fn listed<'a>(
+    own: &'a [ClusterBootstrapPackage],
+    theirs: &'a [ClusterBootstrapPackage],
+) -> impl Iterator<Item = Listed<'a>> {
+    let of_name = |name: &str| own.iter().find(|own| own.ref_name == name);
+    let first = theirs
+        .iter()
+        .map(move |theirs| of_name(&theirs.ref_name).map_or(Listed::Theirs(theirs), Listed::Own));
+    let is_own =
+        move |own: &&ClusterBootstrapPackage| theirs.iter().all(|theirs| theirs.ref_name != own.ref_name);
+    first.chain(own.iter().filter(is_own).map(Listed::Own))
+}
+
+/// `spec` without wildcards, as far as each has one meaning.
+fn completed(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> (ClusterBootstrapSpec, Vec<Fault>) {
+    let mut filled = spec.clone();
+    let mut faults = Vec::new();
+    for (field, package) in [
+        ("spec.kapp", &mut filled.kapp),
+        ("spec.cni", &mut filled.cni),
+        ("spec.cpi", &mut filled.cpi),
+        ("spec.csi", &mut filled.csi),
+    ] {
+        let Some(package) = package else { continue };
+        match one_of(&package.ref_name, from.release) {
+            Some(Ok(name)) => package.ref_name = name,
+            Some(Err(text)) => faults.push(Fault::new(format!("{field}.refName"), &package.ref_name, text)),
+            None => {}
+        }
+    }
+    for (index, package) in spec.additional_packages.iter().enumerate() {
+        if package.ref_name.ends_with(WILDCARD) {
+            let field = format!("spec.additionalPackages[{index}].refName");
+            let text = "an additional package has no wildcard; write the whole name of the Package";
+            faults.push(Fault::new(field, &package.ref_name, text));
+        } else if spec.additional_packages[..index]
+            .iter()
+            .any(|first| first.ref_name == package.ref_name)
+        {
+            let field = format!("spec.additionalPackages[{index}].refName");
+            let text = "more than one additional packages share the same refName";
+            faults.push(Fault::new(field, &package.ref_name, text));
+        }
+    }
+    (filled, faults)
+}
+
+/// The one package of the release that a wildcard stands for; none where `name` is no wildcard.
+fn one_of(name: &str, release: Release<'_>) -> Option<Result<String, String>> {
+    let prefix = name.strip_suffix(WILDCARD)?;
+    let matching: Vec<&String> = release
+        .packages
+        .iter()
+        .filter(|package| package.starts_with(prefix))
+        .collect();
+    let tkr = release.name;
+    Some(match matching.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(format!(
+            "no package of TanzuKubernetesRelease {tkr} begins so; it has {}",
+            some(release.packages.iter())
+        )),
+        several => Err(format!(
+            "{} packages of TanzuKubernetesRelease {tkr} begin so: {}; write more of the name",
+            several.len(),
+            some(several.iter().copied())
+        )),
+    })
+}
+
+/// Some of the names.
+fn some<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    match names.len().checked_sub(CANDIDATES) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..CANDIDATES].join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The patch that completes the spec of a ClusterBootstrap. What a user wrote is not written again, or byte for byte.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue, value::to_raw_value};
+use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
+
+/// One step of RFC 6902.
+#[derive(Serialize)]
+struct Step<'a> {
+    op: &'static str,
+    path: String,
+    value: &'a RawValue,
+}
+
+/// The additional packages as they were written.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Written<'a> {
+    #[serde(borrow)]
+    additional_packages: Option<Vec<&'a RawValue>>,
+}
+
+/// What makes the spec `was`, written as `text`, the spec `filled`: an RFC 6902 patch of the whole object.
+pub(super) fn patch(
+    text: &str,
+    was: &ClusterBootstrapSpec,
+    filled: &ClusterBootstrapSpec,
+) -> serde_json::Result<String> {
+    let mut values: Vec<(String, Box<RawValue>)> = Vec::new();
+    for (field, was, filled) in [
+        ("kapp", &was.kapp, &filled.kapp),
+        ("cni", &was.cni, &filled.cni),
+        ("cpi", &was.cpi, &filled.cpi),
+        ("csi", &was.csi, &filled.csi),
+    ] {
+        match (was, filled) {
+            (None, Some(filled)) => values.push((format!("/spec/{field}"), reference(filled)?)),
+            (Some(was), Some(filled)) if was.ref_name != filled.ref_name => {
+                values.push((format!("/spec/{field}/refName"), to_raw_value(&filled.ref_name)?));
+            }
+            _ => {}
+        }
+    }
+    if was.additional_packages != filled.additional_packages {
+        let written: Written<'_> = serde_json::from_str(text)?;
+        let written = written.additional_packages.unwrap_or_default();
+        let mut list: Vec<Box<RawValue>> = Vec::new();
+        for package in &filled.additional_packages {
+            let place = was
+                .additional_packages
+                .iter()
+                .position(|own| own.ref_name == package.ref_name);
+            list.push(match place.and_then(|place| written.get(place)) {
+                Some(text) => (*text).to_owned(),
+                None => reference(package)?,
+            });
+        }
+        values.push(("/spec/additionalPackages".to_owned(), to_raw_value(&list)?));
+    }
+    let steps: Vec<Step<'_>> = values
+        .iter()
+        .map(|(path, value)| Step {
+            op: "add",
+            path: path.clone(),
+            value,
+        })
+        .collect();
+    serde_json::to_string(&steps)
+}
+
+/// A package that comes without values.
+fn reference(package: &ClusterBootstrapPackage) -> serde_json::Result<Box<RawValue>> {
+    to_raw_value(&json!({"refName": package.ref_name}))
+}
