@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use kube::{Api, Client, api::DeleteParams};
 use serde_json::{Value, json};
 
@@ -23,7 +25,9 @@ pub(crate) async fn register(
     ca_bundle: &str,
     namespaces: &[&str],
 ) -> Result<()> {
-    apply::apply(client, &configuration(name, url, ca_bundle, namespaces)?).await?;
+    for configuration in configurations(name, url, ca_bundle, namespaces)? {
+        apply::apply(client, &configuration).await?;
+    }
     let what = format!("the API server to ask the webhooks {name}");
     wait::until(what, Duration::from_secs(30), || async {
         if is_asked(client).await? {
@@ -38,40 +42,55 @@ pub(crate) async fn register(
 
 /// Takes the webhooks back.
 pub async fn unregister(client: &Client, name: &str) -> Result<()> {
-    let configurations = Api::<ValidatingWebhookConfiguration>::all(client.clone());
-    configurations
-        .delete(name, &DeleteParams::default())
+    let parameters = DeleteParams::default();
+    let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone());
+    validating
+        .delete(name, &parameters)
+        .await
+        .map(drop)
+        .with_context(|| format!("delete the webhooks {name}"))?;
+    let mutating = Api::<MutatingWebhookConfiguration>::all(client.clone());
+    mutating
+        .delete(name, &parameters)
         .await
         .map(drop)
         .with_context(|| format!("delete the webhooks {name}"))
 }
 
 /// What is shipped, with an address on loopback and with fewer namespaces.
-fn configuration(name: &str, url: &str, ca_bundle: &str, namespaces: &[&str]) -> Result<Value> {
+fn configurations(name: &str, url: &str, ca_bundle: &str, namespaces: &[&str]) -> Result<Vec<Value>> {
     let base = Base::read()?;
-    let mut shipped = base.objects().iter();
-    let shipped = shipped.find(|object| object["kind"] == "ValidatingWebhookConfiguration");
-    let mut configuration = shipped.context("manifests/base without webhooks")?.clone();
-    configuration["metadata"] = json!({"name": name});
-    for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
-        let path = webhook["clientConfig"]["service"]["path"].as_str();
-        let path = path.context("a webhook without path")?.to_owned();
-        webhook["clientConfig"] = json!({"url": format!("{url}{path}"), "caBundle": ca_bundle});
-        let is_of_templates = path.ends_with("template");
-        let mut among = namespaces.to_vec();
-        if is_of_templates {
-            among.push(SYSTEM_NAMESPACE);
-            let own = format!("object.metadata.name.startsWith('{TEMPLATES}')");
-            let conditions = webhook["matchConditions"].as_array_mut();
-            conditions
-                .context("a webhook without matchConditions")?
-                .push(json!({"name": "of-a-scenario", "expression": own}));
+    let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    let shipped = base.objects().iter();
+    let mut configurations: Vec<Value> = shipped
+        .filter(|object| kinds.iter().any(|kind| object["kind"] == *kind))
+        .cloned()
+        .collect();
+    ensure!(
+        configurations.len() == kinds.len(),
+        "manifests/base without webhooks"
+    );
+    for configuration in &mut configurations {
+        configuration["metadata"] = json!({"name": name});
+        for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+            let path = webhook["clientConfig"]["service"]["path"].as_str();
+            let path = path.context("a webhook without path")?.to_owned();
+            webhook["clientConfig"] = json!({"url": format!("{url}{path}"), "caBundle": ca_bundle});
+            let mut among = namespaces.to_vec();
+            if path.ends_with("template") {
+                among.push(SYSTEM_NAMESPACE);
+                let own = format!("object.metadata.name.startsWith('{TEMPLATES}')");
+                let conditions = webhook["matchConditions"].as_array_mut();
+                conditions
+                    .context("a webhook without matchConditions")?
+                    .push(json!({"name": "of-a-scenario", "expression": own}));
+            }
+            webhook["namespaceSelector"] = json!({
+                "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": among}],
+            });
         }
-        webhook["namespaceSelector"] = json!({
-            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": among}],
-        });
     }
-    Ok(configuration)
+    Ok(configurations)
 }
 
 /// Whether a template that has to be refused is. It is not stored in any case.

@@ -43,6 +43,8 @@ pub struct Release {
     cpi: Option<TestPackage>,
     csi: Option<TestPackage>,
     additional: Vec<TestPackage>,
+    /// Packages that the template does not have.
+    others: Vec<TestPackage>,
     values: Vec<(String, Values)>,
 }
 
@@ -63,6 +65,7 @@ impl Release {
             cpi: None,
             csi: None,
             additional: Vec::new(),
+            others: Vec::new(),
             values: Vec::new(),
         }
     }
@@ -85,6 +88,13 @@ impl Release {
     #[must_use]
     pub fn additional(mut self, package: TestPackage) -> Self {
         self.additional.push(package);
+        self
+    }
+
+    /// Lists a package that the template does not have, for Clusters that choose it.
+    #[must_use]
+    pub fn lists(mut self, package: TestPackage) -> Self {
+        self.others.push(package);
         self
     }
 
@@ -121,7 +131,7 @@ impl Release {
     /// Everything to be applied to the management cluster; the release itself last.
     #[must_use]
     pub fn objects(&self) -> Vec<Value> {
-        let packages = self.packages().map(TestPackage::package);
+        let packages = self.packages().chain(&self.others).map(TestPackage::package);
         let values = self.packages().filter_map(|package| {
             self.values_secret(package)
                 .or_else(|| self.values_provider(package))
@@ -135,6 +145,7 @@ impl Release {
     fn release(&self) -> Value {
         let names: Vec<Value> = self
             .packages()
+            .chain(&self.others)
             .map(|package| json!({"name": package.name()}))
             .collect();
         json!({

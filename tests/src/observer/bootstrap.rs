@@ -7,6 +7,9 @@ use super::conditions::{annotation, text};
 /// On a ClusterBootstrap: packages that its user keeps at a version, or leaves out, on purpose.
 const KEEP: &str = "lifecycle.sluice.dev/keep-package-versions";
 
+/// On a ClusterBootstrap: its Cluster gets no CNI.
+const UNMANAGED: &str = "tkg.tanzu.vmware.com/unmanaged-cni";
+
 /// What stands for the version of a package that is left out.
 const NONE: &str = "none";
 
@@ -15,6 +18,8 @@ const NONE: &str = "none";
 pub(super) struct Bootstrap {
     pub(super) packages: Vec<WantedPackage>,
     pub(super) exceptions: Exceptions,
+    /// Whether the CNI of a release is not wanted: there is none by the annotation, or another one.
+    unmanaged_cni: bool,
 }
 
 /// One package of a template or of a ClusterBootstrap.
@@ -24,6 +29,8 @@ pub(super) struct WantedPackage {
     pub(super) name: String,
     /// Whether it installs kapp-controller, from the management cluster.
     pub(super) is_kapp_controller: bool,
+    /// Whether it is the CNI.
+    pub(super) is_cni: bool,
     /// `valuesFrom`, as it is written.
     pub(super) values_from: Value,
 }
@@ -45,21 +52,29 @@ impl Bootstrap {
         Self {
             packages: packages(object),
             exceptions: Exceptions::of(object),
+            unmanaged_cni: object["metadata"]["annotations"][UNMANAGED].is_string(),
         }
+    }
+
+    /// Whether the CNI of a release is wanted. A user may have chosen another one, which is wanted at the version that is there.
+    pub(super) fn wants_cni(&self, ref_name: &str, ref_name_of: impl Fn(&str) -> Option<String>) -> bool {
+        let mut own = self.packages.iter().filter(|package| package.is_cni);
+        !self.unmanaged_cni && own.all(|own| ref_name_of(&own.name).is_none_or(|own| own == ref_name))
     }
 }
 
 /// The packages that a template or a ClusterBootstrap names.
 pub(super) fn packages(object: &Value) -> Vec<WantedPackage> {
     let spec = &object["spec"];
-    let core = ["kapp", "cni", "cpi", "csi"].map(|field| (&spec[field], field == "kapp"));
+    let core = ["kapp", "cni", "cpi", "csi"].map(|field| (&spec[field], field));
     let additional = spec["additionalPackages"].as_array().into_iter().flatten();
     core.into_iter()
-        .chain(additional.map(|package| (package, false)))
-        .filter_map(|(package, is_kapp_controller)| {
+        .chain(additional.map(|package| (package, "")))
+        .filter_map(|(package, field)| {
             Some(WantedPackage {
                 name: package["refName"].as_str()?.to_owned(),
-                is_kapp_controller,
+                is_kapp_controller: field == "kapp",
+                is_cni: field == "cni",
                 values_from: package["valuesFrom"].clone(),
             })
         })

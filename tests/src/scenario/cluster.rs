@@ -27,6 +27,7 @@ pub struct NewCluster {
     version: String,
     tkr: Option<String>,
     workers: u32,
+    annotations: Vec<(String, String)>,
 }
 
 impl NewCluster {
@@ -37,7 +38,15 @@ impl NewCluster {
             version: super::VERSIONS[0].to_owned(),
             tkr: None,
             workers: 0,
+            annotations: Vec::new(),
         }
+    }
+
+    /// With an annotation.
+    #[must_use]
+    pub fn annotated(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.annotations.push((key.into(), value.into()));
+        self
     }
 
     /// Managed by Sluice, at a release.
@@ -87,8 +96,12 @@ impl NewCluster {
             version,
             tkr,
             workers,
+            annotations,
         } = self;
-        let object = objects::cluster(scene.namespace(), &name, &version, tkr.as_deref(), workers);
+        let mut object = objects::cluster(scene.namespace(), &name, &version, tkr.as_deref(), workers);
+        for (key, value) in annotations {
+            object["metadata"]["annotations"][key] = value.into();
+        }
         // Cluster API may be restarted by another process, and nothing is admitted then.
         let what = format!("Cluster {name} to be accepted");
         wait::until(what, Duration::from_mins(2), || async {

@@ -29,6 +29,7 @@ mod observer_catches;
 mod order_of_edits;
 mod package_edited;
 mod package_stopped;
+mod partial;
 mod paused;
 mod phase;
 mod plain_package;
@@ -68,6 +69,10 @@ fn main() -> ExitCode {
         admission::bootstrap(),
         admission::template(),
         admission::down(),
+        partial::partial(),
+        partial::wildcard(),
+        partial::custom(),
+        partial::unmanaged_cni(),
         broken_package::scenario(),
         removed_api::scenario(),
         order_of_edits::scenario(),

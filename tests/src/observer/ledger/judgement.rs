@@ -160,6 +160,8 @@ impl Ledger {
         let own = self.existing(&bootstrap.packages, missing);
         let mut template = self.existing(template, missing);
         template.retain(|of| !exceptions.leaves_out(&of.ref_name) || own.iter().any(|own| own.is_same(of)));
+        let ref_name_of = |name: &str| self.packages.get(name).map(|(ref_name, _)| ref_name.clone());
+        template.retain(|of| !of.package.is_cni || bootstrap.wants_cni(&of.ref_name, ref_name_of));
         let is_high_enough = |own: &Wanted| {
             let mut bounds = template.iter().filter(|of| of.is_same(own));
             // Versions without an order cannot be said to be high enough.
