@@ -15,7 +15,7 @@ const LONGEST_WARNING: usize = 250;
 /// So many warnings; API servers show 4 KiB of them.
 const MOST_WARNINGS: usize = 15;
 
-/// A text, for a caller that is no API server or is told to come again.
+/// A text, for a caller that is no API server, or that has to try again.
 pub(super) fn plain(status: StatusCode, text: &str) -> Response {
     (status, text.to_owned()).into_response()
 }

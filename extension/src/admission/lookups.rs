@@ -94,12 +94,13 @@ impl World {
                 Ok(verdict) => return verdict,
                 Err(needed) => needed,
             };
-            let (known, asked): (Vec<_>, Vec<_>) = needed
-                .into_iter()
-                .map(|look| (self.remembered(&look, places), look))
-                .partition(|(seen, _)| seen.is_some());
-            looked.extend(known.into_iter().filter_map(|(seen, look)| Some((look, seen?))));
-            let asked: Vec<Look> = asked.into_iter().map(|(_, look)| look).collect();
+            let mut asked = Vec::new();
+            for look in needed {
+                match self.remembered(&look, places) {
+                    Some(seen) => drop(looked.insert(look, seen)),
+                    None => asked.push(look),
+                }
+            }
             if asked.is_empty() {
                 continue;
             }
@@ -125,13 +126,10 @@ impl World {
                 Ok(completion) => return completion,
                 Err(needed) => needed,
             };
-            looked.extend(needed.into_iter().map(|look| {
-                let unknown = || Seen::Unknown("it is not kept in memory".to_owned());
-                (
-                    look.clone(),
-                    self.remembered(&look, places).unwrap_or_else(unknown),
-                )
-            }));
+            for look in needed {
+                let seen = self.remembered(&look, places).unwrap_or_else(not_kept);
+                looked.insert(look, seen);
+            }
         }
     }
 
@@ -208,8 +206,7 @@ impl World {
         let own = Some(places.own);
         match look {
             Look::Cluster(_) | Look::Release(_) | Look::Template(_) => {
-                let unknown = || Seen::Unknown("it is not kept in memory".to_owned());
-                self.remembered(look, places).unwrap_or_else(unknown)
+                self.remembered(look, places).unwrap_or_else(not_kept)
             }
             Look::Package(name) => {
                 let key = Key::of::<Package>(Server::Management, Some(places.system), name);
@@ -271,6 +268,10 @@ fn absent(resource: &Resource) -> Seen {
         format!("{plural}.{group}")
     };
     Seen::Absent { resource }
+}
+
+fn not_kept() -> Seen {
+    Seen::Unknown("it is not kept in memory".to_owned())
 }
 
 fn unknown(failure: &Failure) -> Seen {

@@ -160,10 +160,12 @@ impl Admission {
             );
         };
         let system = &self.0.system_namespace;
-        let verdict = match (judge(&review, system, &Looked::new()), self.0.world.get()) {
-            (Ok(verdict), _) => verdict,
-            (Err(_), Some(world)) => world.judge(&review, system, &self.0.lookups, PATIENCE).await,
-            (Err(_), None) => return starting(),
+        let verdict = match self.0.world.get() {
+            Some(world) => world.judge(&review, system, &self.0.lookups, PATIENCE).await,
+            None => match judge(&review, system, &Looked::new()) {
+                Ok(verdict) => verdict,
+                Err(_) => return starting(),
+            },
         };
         let outcome = Outcome::of(&verdict);
         said(Webhook::Validate(kind), &review, outcome);
@@ -180,10 +182,12 @@ impl Admission {
                 reviewed(&uid, kind, "", &Verdict::default(), None),
             ));
         };
-        let completion = match (complete(&review, &Looked::new()), self.0.world.get()) {
-            (Ok(completion), _) => completion,
-            (Err(_), Some(world)) => world.complete(&review, &self.0.system_namespace),
-            (Err(_), None) => return Ok(starting()),
+        let completion = match self.0.world.get() {
+            Some(world) => world.complete(&review, &self.0.system_namespace),
+            None => match complete(&review, &Looked::new()) {
+                Ok(completion) => completion,
+                Err(_) => return Ok(starting()),
+            },
         };
         let patch = completion
             .spec

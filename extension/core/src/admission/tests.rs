@@ -420,7 +420,7 @@ fn what_an_update_leaves_as_it_was_may_be_gone(
     );
 }
 
-/// A Package that is not there is told apart by its name.
+/// A Package that is not there is recognised by its name.
 #[test]
 fn a_name_says_which_package_it_is_of() {
     let old = edited(|spec| spec["cni"]["refName"] = package("antrea", "0.0.0").into());

@@ -73,12 +73,20 @@ pub fn fill(spec: &ClusterBootstrapSpec, from: Filling<'_>) -> Result<ClusterBoo
             .filter(|theirs| from.takes(theirs))
             .map(plain);
     }
-    filled.additional_packages = listed(&filled.additional_packages, &template.additional_packages)
-        .filter_map(|each| match each {
-            Listed::Own(own) => Some(own.clone()),
-            Listed::Theirs(theirs) => from.takes(theirs).then(|| plain(theirs)),
-        })
-        .collect();
+    // In the order of the template, then those that the user alone has.
+    let own = std::mem::take(&mut filled.additional_packages);
+    let of_template = |name: &str| {
+        template
+            .additional_packages
+            .iter()
+            .any(|theirs| theirs.ref_name == name)
+    };
+    let first = template.additional_packages.iter().filter_map(|theirs| {
+        let own = own.iter().find(|own| own.ref_name == theirs.ref_name).cloned();
+        own.or_else(|| from.takes(theirs).then(|| plain(theirs)))
+    });
+    let alone = own.iter().filter(|own| !of_template(&own.ref_name)).cloned();
+    filled.additional_packages = first.chain(alone).collect();
     let lacking: Vec<Fault> = missing(&filled, from.unmanaged_cni)
         .map(|fault| {
             let tkr = from.release.name;
@@ -211,29 +219,6 @@ pub fn other_release(release: &str, label: &str) -> Option<Fault> {
         );
         Fault::new(field, release, text)
     })
-}
-
-/// An additional package of a filled ClusterBootstrap.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Listed<'a> {
-    /// One that the user lists.
-    Own(&'a ClusterBootstrapPackage),
-    /// One of the template.
-    Theirs(&'a ClusterBootstrapPackage),
-}
-
-/// The additional packages in the order of the template, then those that the user alone has.
-pub fn listed<'a>(
-    own: &'a [ClusterBootstrapPackage],
-    theirs: &'a [ClusterBootstrapPackage],
-) -> impl Iterator<Item = Listed<'a>> {
-    let of_name = |name: &str| own.iter().find(|own| own.ref_name == name);
-    let first = theirs
-        .iter()
-        .map(move |theirs| of_name(&theirs.ref_name).map_or(Listed::Theirs(theirs), Listed::Own));
-    let is_own =
-        move |own: &&ClusterBootstrapPackage| theirs.iter().all(|theirs| theirs.ref_name != own.ref_name);
-    first.chain(own.iter().filter(is_own).map(Listed::Own))
 }
 
 /// `spec` without wildcards, as far as each has one meaning.

@@ -19,7 +19,7 @@ pub use compare::{below_release, is_bound};
 pub use create::{Draft, ValuesClone, clones_of, from_template};
 pub use credentials::{CREDENTIAL_TYPE, credential_of, credential_refused, is_credential};
 pub use embedded::{EmbeddedReference, embedded_references};
-pub use fill::{Filling, Listed, fill, fill_with_values, filled_from, listed, other_hop, other_release};
+pub use fill::{Filling, fill, fill_with_values, filled_from, other_hop, other_release};
 pub use kept::KeptVersions;
 pub use limit::{MOST_ADDITIONAL, too_many};
 pub use merge::{Inputs, Release, merge};

@@ -33,7 +33,7 @@ async fn run(scene: Scene) -> Result<()> {
     let path = format!("{RUN}/{namespace}/clusterbootstraps/one");
     let topology = format!("/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/clusters/one");
     let lease = "/apis/coordination.k8s.io/v1/namespaces/sluice-system/leases/sluice-leader";
-    let nobody = "failed calling webhook";
+    let unanswered = "failed calling webhook";
     let mut table = [
         (
             &*topology,
@@ -69,7 +69,7 @@ async fn run(scene: Scene) -> Result<()> {
             refused(
                 "the spec of a ClusterBootstrap",
                 json!({"spec": {"paused": true}}),
-                nobody,
+                unanswered,
             ),
         ),
         (
@@ -77,7 +77,7 @@ async fn run(scene: Scene) -> Result<()> {
             refused(
                 "unmanaged-cni",
                 json!({"metadata": {"annotations": {UNMANAGED: ""}}}),
-                nobody,
+                unanswered,
             ),
         ),
     ];
@@ -89,7 +89,7 @@ async fn run(scene: Scene) -> Result<()> {
     let written = bench.patch(&format!("{path}/status"), &status).await;
     admitted("the status of a ClusterBootstrap", json!({})).check(written)?;
     created(&bench, &cluster.object().await?, &topology).await?;
-    // The ClusterBootstrap goes while nobody answers.
+    // The ClusterBootstrap goes without an answer.
     scene.objects().delete(&path).await?;
     let gone = format!("{path} to be gone");
     wait::until(gone, PATIENCE, || async {
@@ -115,14 +115,14 @@ async fn run(scene: Scene) -> Result<()> {
 
 /// New objects, of which `cluster` at `path` is an example.
 async fn created(bench: &Bench, cluster: &Value, path: &str) -> Result<()> {
-    let nobody = "failed calling webhook";
+    let unanswered = "failed calling webhook";
     let written = bench.create(bench.good("new"), &json!({})).await;
-    refused("a new ClusterBootstrap", json!({}), nobody).check(written)?;
+    refused("a new ClusterBootstrap", json!({}), unanswered).check(written)?;
     let mut template = bench.good(&format!("{TEMPLATES}new"));
     template["kind"] = json!("ClusterBootstrapTemplate");
     template["metadata"]["namespace"] = json!(SYSTEM_NAMESPACE);
     let written = bench.create(template, &json!({})).await;
-    refused("a new template", json!({}), nobody).check(written)?;
+    refused("a new template", json!({}), unanswered).check(written)?;
     let mut another = cluster.clone();
     another["metadata"] = json!({"name": "two", "namespace": bench.scene.namespace()});
     let clusters = path.trim_end_matches("/one");

@@ -37,7 +37,7 @@ const RULES: [GateReason; 9] = [
     GateReason::KeptVersionsInvalid,
 ];
 
-/// What the API server answers, by the same world that admission was told of.
+/// What the API server answers, from the same world as that of admission.
 fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> Answer {
     let look = match ask {
         Ask::Object(key, _) => match key.resource.kind.as_ref() {
