@@ -1,9 +1,9 @@
 //! Puts the parts together: listeners first, then stores, then leadership, then reconciling.
 
+mod listeners;
 mod serving;
 
 use std::{
-    net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -20,11 +20,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::serving::Serving;
+use self::{
+    listeners::{hooks, plain, reviews_at},
+    serving::Serving,
+};
 use crate::{
     admission::{Admission, AdmissionMetrics, World},
     bounded::{Bounds, bounded, paced},
-    cli::{AdmissionArgs, Args, WebhookArgs},
+    cli::Args,
     clock::clock,
     contract::Contract,
     control_plane::ControlPlanes,
@@ -40,8 +43,7 @@ use crate::{
     news::News,
     pool,
     remote::Remotes,
-    retrigger,
-    serve::{self, CertificateFiles, Limits, Server, TlsConfig},
+    retrigger, serve,
     stores::Stores,
     sweep,
     telemetry::Log,
@@ -397,66 +399,6 @@ fn settings(args: &Args) -> Settings {
     Settings {
         system_namespace: args.system_namespace.clone(),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
-    }
-}
-
-/// The listener of the admission webhooks. It serves the certificate of hooks, whose health is checked there.
-fn reviews_at(args: &Args) -> serve::Config {
-    let AdmissionArgs {
-        admission_port,
-        admission_client_ca,
-    } = &args.admission;
-    let tls = TlsConfig {
-        client_ca: admission_client_ca.clone(),
-        ..TlsConfig::new(certificate(&args.webhook))
-    };
-    serve::Config {
-        serves: "admission",
-        address: SocketAddr::new(args.webhook.webhook_host, *admission_port),
-        tls: Some(tls),
-        // API servers are few, and each keeps a connection or two.
-        limits: Limits {
-            connections: 128,
-            ..Limits::default()
-        },
-    }
-}
-
-fn certificate(args: &WebhookArgs) -> CertificateFiles {
-    CertificateFiles {
-        dir: args.webhook_cert_dir.clone(),
-        cert_name: args.webhook_cert_name.clone(),
-        key_name: args.webhook_key_name.clone(),
-    }
-}
-
-async fn hooks(
-    args: &WebhookArgs,
-    serving: &Serving,
-    health: &Health,
-    registry: &mut Registry,
-) -> anyhow::Result<Server> {
-    let metrics = serve::Metrics::default();
-    metrics.register(registry);
-    let config = serve::Config {
-        serves: "hooks",
-        address: SocketAddr::new(args.webhook_host, args.webhook_port),
-        tls: Some(TlsConfig::new(certificate(args))),
-        limits: Limits::default(),
-    };
-    let server = serving.bind(config, metrics).await?;
-    if let Some(certificate) = server.certificate() {
-        health.check("certificate", move || certificate.check(jiff::Timestamp::now()));
-    }
-    Ok(server)
-}
-
-fn plain(address: SocketAddr) -> serve::Config {
-    serve::Config {
-        serves: "probes",
-        address,
-        tls: None,
-        limits: Limits::default(),
     }
 }
 

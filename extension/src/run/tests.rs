@@ -4,7 +4,7 @@ mod loopback;
 
 use std::{
     io::{Read as _, Write as _},
-    net::Ipv4Addr,
+    net::{Ipv4Addr, SocketAddr},
 };
 
 use clap::Parser as _;

@@ -1,0 +1,72 @@
+//! What each listener is given: where, with which certificate, with which limits.
+
+use std::net::SocketAddr;
+
+use prometheus_client::registry::Registry;
+
+use super::serving::Serving;
+use crate::{
+    cli::{AdmissionArgs, Args, WebhookArgs},
+    health::Health,
+    serve::{self, CertificateFiles, Limits, Server, TlsConfig},
+};
+
+/// The listener of the admission webhooks. It serves the certificate of hooks, whose health is checked there.
+pub(super) fn reviews_at(args: &Args) -> serve::Config {
+    let AdmissionArgs {
+        admission_port,
+        admission_client_ca,
+    } = &args.admission;
+    let tls = TlsConfig {
+        client_ca: admission_client_ca.clone(),
+        ..TlsConfig::new(certificate(&args.webhook))
+    };
+    serve::Config {
+        serves: "admission",
+        address: SocketAddr::new(args.webhook.webhook_host, *admission_port),
+        tls: Some(tls),
+        // API servers are few, and each keeps a connection or two.
+        limits: Limits {
+            connections: 128,
+            ..Limits::default()
+        },
+    }
+}
+
+fn certificate(args: &WebhookArgs) -> CertificateFiles {
+    CertificateFiles {
+        dir: args.webhook_cert_dir.clone(),
+        cert_name: args.webhook_cert_name.clone(),
+        key_name: args.webhook_key_name.clone(),
+    }
+}
+
+pub(super) async fn hooks(
+    args: &WebhookArgs,
+    serving: &Serving,
+    health: &Health,
+    registry: &mut Registry,
+) -> anyhow::Result<Server> {
+    let metrics = serve::Metrics::default();
+    metrics.register(registry);
+    let config = serve::Config {
+        serves: "hooks",
+        address: SocketAddr::new(args.webhook_host, args.webhook_port),
+        tls: Some(TlsConfig::new(certificate(args))),
+        limits: Limits::default(),
+    };
+    let server = serving.bind(config, metrics).await?;
+    if let Some(certificate) = server.certificate() {
+        health.check("certificate", move || certificate.check(jiff::Timestamp::now()));
+    }
+    Ok(server)
+}
+
+pub(super) fn plain(address: SocketAddr) -> serve::Config {
+    serve::Config {
+        serves: "probes",
+        address,
+        tls: None,
+        limits: Limits::default(),
+    }
+}
