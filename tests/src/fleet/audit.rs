@@ -1,15 +1,14 @@
 //! What Sluice asks of the management API server, by the audit log of that server.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::number;
+use crate::stack::audit::Lines;
 
 /// The user that Sluice is.
 const USER: &str = "system:serviceaccount:sluice-system:sluice";
@@ -37,8 +36,7 @@ pub(super) enum What {
 /// The log, as far as it was read.
 #[derive(Debug)]
 pub(super) struct Audit {
-    path: PathBuf,
-    read: u64,
+    lines: Lines,
     asked: Vec<Asked>,
 }
 
@@ -72,33 +70,16 @@ impl Audit {
     /// The log at `path`, from its beginning.
     pub(super) fn of(path: &Path) -> Self {
         Self {
-            path: path.to_owned(),
-            read: 0,
+            lines: Lines::of(path.to_owned()),
             asked: Vec::new(),
         }
     }
 
     /// All requests until now, those for the lease and watches left out.
     pub(super) fn asked(&mut self) -> Result<&[Asked]> {
-        let Ok(mut file) = File::open(&self.path) else {
-            return Ok(&self.asked);
-        };
-        file.seek(SeekFrom::Start(self.read))?;
-        let mut reader = BufReader::new(file);
-        let mut line = String::new();
-        loop {
-            line.clear();
-            let length = reader
-                .read_line(&mut line)
-                .with_context(|| format!("read {}", self.path.display()))?;
-            // The last one may be half written.
-            if !line.ends_with('\n') {
-                return Ok(&self.asked);
-            }
-            self.read += length as u64;
-            self.asked
-                .extend(serde_json::from_str(&line).ok().and_then(request));
-        }
+        let asked = &mut self.asked;
+        self.lines.each_new(|line| asked.extend(request(line)))?;
+        Ok(&self.asked)
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 /// Users whose requests are written down, without their bodies.
@@ -45,11 +46,17 @@ pub enum What {
     Lease,
 }
 
+/// The lines of an audit log, as far as they were read.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    path: PathBuf,
+    read: u64,
+}
+
 /// The log of one server, as far as it was read.
 #[derive(Debug)]
 pub struct Log {
-    path: PathBuf,
-    read: u64,
+    lines: Lines,
     requests: Vec<Request>,
 }
 
@@ -114,19 +121,16 @@ pub(super) fn arguments(directory: &Path, log: &Path) -> [String; 4] {
     ]
 }
 
-impl Log {
-    pub(super) fn of(path: PathBuf) -> Self {
-        Self {
-            path,
-            read: 0,
-            requests: Vec::new(),
-        }
+impl Lines {
+    /// Those of the log at `path`, from its beginning.
+    pub(crate) const fn of(path: PathBuf) -> Self {
+        Self { path, read: 0 }
     }
 
-    /// All requests until now; none where the server does not write them down.
-    pub fn requests(&mut self) -> Result<&[Request]> {
+    /// Hands over each line that was written since the last call, where it is of the form that is asked for; none where there is no log.
+    pub(crate) fn each_new<T: DeserializeOwned>(&mut self, mut each: impl FnMut(T)) -> Result<()> {
         let Ok(mut file) = File::open(&self.path) else {
-            return Ok(&self.requests);
+            return Ok(());
         };
         file.seek(SeekFrom::Start(self.read))?;
         let mut reader = BufReader::new(file);
@@ -138,12 +142,29 @@ impl Log {
                 .with_context(|| format!("read {}", self.path.display()))?;
             // The last one may be half written.
             if !line.ends_with('\n') {
-                return Ok(&self.requests);
+                return Ok(());
             }
             self.read += length as u64;
-            self.requests
-                .extend(serde_json::from_str(&line).ok().and_then(request));
+            if let Ok(line) = serde_json::from_str(&line) {
+                each(line);
+            }
         }
+    }
+}
+
+impl Log {
+    pub(super) fn of(path: PathBuf) -> Self {
+        Self {
+            lines: Lines::of(path),
+            requests: Vec::new(),
+        }
+    }
+
+    /// All requests until now; none where the server does not write them down.
+    pub fn requests(&mut self) -> Result<&[Request]> {
+        let requests = &mut self.requests;
+        self.lines.each_new(|line| requests.extend(request(line)))?;
+        Ok(&self.requests)
     }
 }
 
