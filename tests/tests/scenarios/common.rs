@@ -229,3 +229,22 @@ impl Refusal<'_> {
         )
     }
 }
+
+/// Waits until all `packages` are proven after revision `since`, and their version is written to the control plane: in this order.
+pub(crate) async fn proven_before_written(
+    cluster: &Cluster,
+    packages: &Release,
+    since: Revision,
+) -> Result<()> {
+    let proven = cluster.packages_proven(packages, since, PATIENCE).await?;
+    let written = cluster
+        .control_plane_written(packages.kubernetes(), since, PATIENCE)
+        .await?;
+    ensure!(
+        proven.revision < written.revision,
+        "written at revision {}, proven only at {}",
+        written.revision,
+        proven.revision
+    );
+    Ok(())
+}

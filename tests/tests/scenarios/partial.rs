@@ -8,7 +8,7 @@ use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use crate::common::{given, is_completed};
+use crate::common::{given, is_completed, proven_before_written};
 
 const FILL: &str = "tkg.tanzu.vmware.com/add-missing-fields-from-tkr";
 const UNMANAGED: &str = "tkg.tanzu.vmware.com/unmanaged-cni";
@@ -115,17 +115,10 @@ async fn runs_and_is_upgraded(cluster: &Cluster, old: &Pair, new: &Pair) -> Resu
             None => 0,
         };
         let view = &pair.with_calico;
-        let proven = cluster.packages_proven(view, since, PATIENCE).await?;
         if since > 0 {
-            let written = cluster
-                .control_plane_written(pair.release.kubernetes(), since, PATIENCE)
-                .await?;
-            ensure!(
-                proven.revision < written.revision,
-                "written at revision {}, proven only at {}",
-                written.revision,
-                proven.revision
-            );
+            proven_before_written(cluster, view, since).await?;
+        } else {
+            cluster.packages_proven(view, since, PATIENCE).await?;
         }
         cluster.is_available(PATIENCE).await?;
         cluster.is_settled(PATIENCE).await?;

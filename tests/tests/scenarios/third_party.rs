@@ -19,7 +19,7 @@ use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use tokio::task::JoinSet;
 
-use crate::common::given;
+use crate::common::{given, proven_before_written};
 
 pub(crate) const GROUP: &str = "fleet.test";
 pub(crate) const KIND: &str = "FleetConfig";
@@ -67,16 +67,7 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.control_plane_is_untouched(before).await?;
 
     let _controller = start(&scene);
-    let proven = cluster.packages_proven(&new, before, PATIENCE).await?;
-    let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
-        .await?;
-    ensure!(
-        proven.revision < written.revision,
-        "written at revision {}, proven only at {}",
-        written.revision,
-        proven.revision
-    );
+    proven_before_written(&cluster, &new, before).await?;
     cluster.is_settled(PATIENCE).await?;
     let values = given(&cluster, &new, "fleet").await?;
     ensure!(
