@@ -1,10 +1,14 @@
 //! Kubernetes versions: compared by meaning, kept by the byte.
 
+mod ordered;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 use semver::Version;
+
+pub use ordered::Ordered;
 
 /// A Kubernetes version, `v1.35.4` or `v1.35.4+vmware.1`.
 ///
@@ -86,23 +90,14 @@ impl fmt::Display for KubernetesVersion {
     }
 }
 
-/// The order of releases and packages: that of semantic versions, and between builds of one version that of their build
-/// metadata. None where one of two different texts is no semantic version.
-///
-/// Build metadata is taken apart into runs of letters and digits and the single characters between them. Runs that are
-/// hexadecimal numbers are compared as such, everything else by the byte, and the first difference decides: `+vmware.1-tkg.2`
-/// is above `+vmware.1-tkg.1` and below `+vmware.1-tkg.10` (addons-manager §6.6).
+/// The [order](Ordered) of releases and packages. None where one of two different texts is no semantic version.
 #[must_use]
 pub fn order(one: &str, other: &str) -> Option<Ordering> {
     if one == other {
         return Some(Ordering::Equal);
     }
-    let parse = |text: &str| Version::parse(text.strip_prefix('v').unwrap_or(text)).ok();
-    let (one, other) = (parse(one)?, parse(other)?);
-    Some(
-        one.cmp_precedence(&other)
-            .then_with(|| order_builds(&one.build, &other.build)),
-    )
+    let (one, other) = (Ordered::of(one)?, Ordered::of(other)?);
+    Some(one.cmp(&other))
 }
 
 /// Whether two versions mean the same; versions that cannot be read are compared by the byte.
@@ -118,41 +113,6 @@ pub fn same(one: &str, other: &str) -> bool {
         (Ok(one), Ok(other)) => one.means(&other),
         _ => false,
     }
-}
-
-fn order_builds(one: &str, other: &str) -> Ordering {
-    let (mut one, mut other) = (parts(one), parts(other));
-    loop {
-        let order = match (one.next(), other.next()) {
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => Ordering::Less,
-            (Some(_), None) => Ordering::Greater,
-            (Some(one), Some(other)) => match (number(one), number(other)) {
-                (Some(one), Some(other)) => one.cmp(&other),
-                _ => one.cmp(other),
-            },
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
-}
-
-/// Runs of letters and digits, and the single characters between them. Build metadata is ASCII.
-fn parts(build: &str) -> impl Iterator<Item = &str> {
-    let mut rest = build;
-    std::iter::from_fn(move || {
-        let run = rest
-            .find(|character: char| !character.is_ascii_alphanumeric())
-            .unwrap_or(rest.len());
-        let (part, after) = rest.split_at_checked(run.max(1))?;
-        rest = after;
-        Some(part)
-    })
-}
-
-fn number(part: &str) -> Option<u64> {
-    u64::from_str_radix(part, 16).ok()
 }
 
 /// Whether `one` is the same as or a later release than `other`; versions that cannot be read are compared by the byte.
@@ -243,46 +203,7 @@ mod tests {
         assert!(!reached("?", "v1.36.3"));
     }
 
-    #[rstest]
-    #[case::patch("1.7.1+vmware.1-tkg.1", "1.9.0+vmware.1-tkg.1", Ordering::Less)]
-    #[case::same("1.7.1+vmware.1-tkg.1", "1.7.1+vmware.1-tkg.1", Ordering::Equal)]
-    #[case::a_v_is_no_difference("v1.7.1+vmware.1", "1.7.1+vmware.1", Ordering::Equal)]
-    #[case::build("1.7.1+vmware.1-tkg.1", "1.7.1+vmware.1-tkg.2", Ordering::Less)]
-    #[case::build_as_a_number("1.7.1+vmware.1-tkg.9", "1.7.1+vmware.1-tkg.10", Ordering::Less)]
-    #[case::run_before_a_dash("1.7.1+vmware.2-tkg.1", "1.7.1+vmware.10-tkg.1", Ordering::Less)]
-    #[case::hexadecimal("1.7.1+build.9", "1.7.1+build.a", Ordering::Less)]
-    #[case::first_difference("1.7.1+vmware.1-tkg.9", "1.7.1+vmware.2-tkg.1", Ordering::Less)]
-    #[case::words("1.7.1+vmware.1-fips.1", "1.7.1+vmware.1-tkg.1", Ordering::Less)]
-    #[case::no_build("1.7.1", "1.7.1+vmware.1", Ordering::Less)]
-    #[case::shorter("1.7.1+vmware.1", "1.7.1+vmware.1-tkg.1", Ordering::Less)]
-    #[case::pre_release("1.7.1-rc.1+vmware.9", "1.7.1+vmware.1", Ordering::Less)]
-    #[case::version_before_build("1.7.1+vmware.9", "1.7.2+vmware.1", Ordering::Less)]
-    #[case::too_long_for_a_number("1.7.1+100000000000000000", "1.7.1+9", Ordering::Less)]
-    fn packages_are_ordered_with_their_builds(#[case] a: &str, #[case] b: &str, #[case] expected: Ordering) {
-        assert_eq!(order(a, b), Some(expected));
-        assert_eq!(order(b, a), Some(expected.reverse()));
-    }
-
-    #[test]
-    fn what_is_no_version_has_no_order() {
-        assert_eq!(order("latest", "latest"), Some(Ordering::Equal));
-        assert_eq!(order("latest", "1.0.0"), None);
-        assert_eq!(order("1.0.0", "1.0"), None);
-    }
-
     proptest! {
-        #[test]
-        fn the_order_of_builds_is_the_same_from_both_sides(a in "1\\.[0-2]\\.0(\\+[0-9a-g.-]{0,6})?", b in "1\\.[0-2]\\.0(\\+[0-9a-g.-]{0,6})?") {
-            prop_assert_eq!(order(&a, &b), order(&b, &a).map(Ordering::reverse));
-            prop_assert_eq!(order(&a, &a), Some(Ordering::Equal));
-        }
-
-        #[test]
-        fn the_number_of_a_build_decides(a in 0_u32..2000, b in 0_u32..2000) {
-            let build = |number: u32| format!("1.7.1+vmware.1-tkg.{number:x}");
-            prop_assert_eq!(order(&build(a), &build(b)), Some(a.cmp(&b)));
-        }
-
         #[test]
         fn parsing_never_panics_and_keeps_what_it_takes(text in ".{0,40}") {
             if let Ok(version) = KubernetesVersion::from_str(&text) {
