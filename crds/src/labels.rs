@@ -6,6 +6,26 @@ pub mod label {
     pub const TKR: &str = "run.tanzu.vmware.com/tkr";
     /// On a release: its presence leaves clusters of the release alone that have no ClusterBootstrap.
     pub const LEGACY_TKR: &str = "run.tanzu.vmware.com/legacy-tkr";
+    /// On a release or an OSImage, by its presence: it is not for this management cluster. Set while condition `Compatible` is false.
+    pub const INCOMPATIBLE: &str = "incompatible";
+    /// On a release or an OSImage, by its presence: an operator does not want it to be taken.
+    pub const DEACTIVATED: &str = "deactivated";
+    /// On a release or an OSImage, by its presence: it cannot be used as it is. Set while condition `Valid` is false.
+    pub const INVALID: &str = "invalid";
+    /// On an OSImage: family of its operating system.
+    pub const OS_TYPE: &str = "os-type";
+    /// On an OSImage: distribution.
+    pub const OS_NAME: &str = "os-name";
+    /// On an OSImage: version of the distribution.
+    pub const OS_VERSION: &str = "os-version";
+    /// On an OSImage: processor architecture.
+    pub const OS_ARCH: &str = "os-arch";
+    /// On an OSImage: kind of image, which also begins the labels of the fields of its reference.
+    pub const IMAGE_TYPE: &str = "image-type";
+    /// On a Cluster, by its presence: it is the management cluster.
+    pub const MANAGEMENT_CLUSTER: &str = "cluster-role.tkg.tanzu.vmware.com/management";
+    /// On a ConfigMap of the system namespace, by its presence: it lists releases that are compatible as well.
+    pub const ADDITIONAL_COMPATIBLE_TKRS: &str = "run.tanzu.vmware.com/additional-compatible-tkrs";
     /// On cloned Secrets, cloned providers and data values: name of the Cluster.
     pub const CLUSTER_NAME: &str = "tkg.tanzu.vmware.com/cluster-name";
     /// On cloned Secrets, cloned providers and data values: name of the Package as a label value.
@@ -45,6 +65,8 @@ pub mod annotation {
     pub const SKIP_TLS_VERIFY: &str = "tkg.tanzu.vmware.com/skip-tls-verify";
     /// On a Cluster: `dev` and `devcc` mean single replicas.
     pub const PLAN: &str = "tkg/plan";
+    /// On the Cluster that is the management cluster: its version, as compatibility data names it.
+    pub const TKG_VERSION: &str = "TKGVERSION";
     /// On a ClusterBootstrap that a user has made: the release from which it gets what it lacks. Once it is owned this means nothing.
     pub const ADD_MISSING_FIELDS: &str = "tkg.tanzu.vmware.com/add-missing-fields-from-tkr";
     /// On a ClusterBootstrap: its presence says that the CNI is not ours, and `spec.cni` stays empty.
@@ -107,6 +129,12 @@ pub mod name {
     pub const KUBECONFIG_SUFFIX: &str = "-kubeconfig";
     /// Key of the kubeconfig in its Secret.
     pub const KUBECONFIG_KEY: &str = "value";
+    /// ConfigMap of the system namespace that says which releases each version of the management cluster supports.
+    pub const BOM_METADATA: &str = "bom-metadata";
+    /// Key of that in its `binaryData`.
+    pub const BOM_COMPATIBILITY: &str = "compatibility";
+    /// Key of the list in a ConfigMap labelled [`label::ADDITIONAL_COMPATIBLE_TKRS`](super::label::ADDITIONAL_COMPATIBLE_TKRS).
+    pub const TKR_VERSIONS: &str = "tkrVersions";
     /// Topology variable with the images and labels for each Kubernetes version.
     pub const TKR_DATA: &str = "TKR_DATA";
 }

@@ -25,6 +25,7 @@ use crate::schema::free_object;
     printcolumn = r#"{"name": "Arch", "type": "string", "jsonPath": ".spec.os.arch"}"#,
     printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.image.type"}"#,
     printcolumn = r#"{"name": "Compatible", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Compatible')].status"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name": "Created", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -66,7 +67,7 @@ pub struct MachineImage {
 /// What is known about an image on this management cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OSImageStatus {
-    /// `Compatible`, `Valid`, `Ready`.
+    /// `Valid` and `Ready`; `Compatible` comes from the infrastructure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

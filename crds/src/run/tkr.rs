@@ -20,6 +20,7 @@ use super::Condition;
     printcolumn = r#"{"name": "Version", "type": "string", "jsonPath": ".spec.version"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name": "Compatible", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Compatible')].status"}"#,
+    printcolumn = r#"{"name": "Updates Available", "type": "string", "jsonPath": ".status.conditions[?(@.type=='UpdatesAvailable')].message"}"#,
     printcolumn = r#"{"name": "Created", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -83,7 +84,7 @@ pub struct LocalObjectReference {
 /// What is known about a release on this management cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TanzuKubernetesReleaseStatus {
-    /// `Compatible`, `Valid`, `Ready`.
+    /// `Valid`, `Compatible`, `Ready`, `UpdatesAvailable`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
