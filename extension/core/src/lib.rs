@@ -27,6 +27,7 @@ pub mod pass;
 pub mod proof;
 pub mod providers;
 pub mod record;
+pub mod releases;
 pub mod retrigger;
 pub mod retry;
 pub mod slots;

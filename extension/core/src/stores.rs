@@ -86,14 +86,20 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Takes in a release, which is there or was.
-    pub fn release(&mut self, release: &TanzuKubernetesRelease, is_there: bool) {
+    /// Takes in a release, which is there or was. Says whether anything has changed that a pass over a Cluster or the answer of a hook
+    /// rests on: labels and conditions say what a release is good for, and 5,000 that get them must not wake every Cluster as often.
+    pub fn release(&mut self, release: &TanzuKubernetesRelease, is_there: bool) -> bool {
         let (releases, name) = (Arc::make_mut(&mut self.releases), release.name_any());
-        if is_there {
-            releases.insert(name, Arc::new(release.clone()));
+        let before = if is_there {
+            releases.insert(name, Arc::new(release.clone()))
         } else {
-            releases.remove(&name);
-        }
+            releases.remove(&name)
+        };
+        let rested_on = |release: &TanzuKubernetesRelease| {
+            let meta = &release.metadata;
+            (release.spec.clone(), meta.uid.clone(), is_legacy(meta))
+        };
+        !is_there || before.is_none_or(|before| rested_on(&before) != rested_on(release))
     }
 
     /// Takes in a Package, which is there or was.
@@ -293,6 +299,22 @@ pub(crate) mod tests {
     {
         let labels = json!({label::CAPI_CLUSTER_NAME: "labelled"});
         object::<K>(Some("team-a"), name, &labels, &json!({"spec": {}})).cluster_name()
+    }
+
+    /// A release gets labels and conditions, is corrected, is marked legacy, and goes.
+    #[test]
+    fn only_what_clusters_rest_on_is_a_change_of_a_release() {
+        let mut whole = Whole::default();
+        let mut takes = |version: &str, labels: &Value, is_there| {
+            let spec = json!({"spec": {"version": version, "kubernetes": {"version": version}}});
+            let release: Arc<TanzuKubernetesRelease> = object(None, "one", labels, &spec);
+            whole.release(&release, is_there)
+        };
+        assert!(takes("v1.35.4", &json!({}), true), "it is new");
+        assert!(!takes("v1.35.4", &json!({"v1.35": "", "incompatible": ""}), true));
+        assert!(takes("v1.35.5", &json!({"v1.35": ""}), true));
+        assert!(takes("v1.35.5", &json!({label::LEGACY_TKR: ""}), true));
+        assert!(takes("v1.35.5", &json!({label::LEGACY_TKR: ""}), false));
     }
 
     #[test]

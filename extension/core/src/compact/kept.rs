@@ -1,5 +1,6 @@
 //! What is kept of an object.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Resource,
     core::{DynamicObject, ObjectMeta},
@@ -7,7 +8,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
-    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
 use crate::{hop::ControlPlane, stores::OfCluster};
@@ -57,6 +58,10 @@ impl Kept for ClusterBootstrap {
 impl Kept for ClusterBootstrapTemplate {}
 
 impl Kept for TanzuKubernetesRelease {}
+
+impl Kept for OSImage {}
+
+impl Kept for ConfigMap {}
 
 impl Kept for ClusterClass {}
 

@@ -104,6 +104,7 @@ impl Write {
             Verb::Patch => kind.patch(name, &patch, &Patch::Merge(body)),
             Verb::PatchStatus => kind.patch_subresource("status", name, &patch, &Patch::Merge(body)),
             Verb::Apply => kind.patch(name, &patch.force(), &Patch::Apply(body)),
+            Verb::ApplyStatus => kind.patch_subresource("status", name, &patch.force(), &Patch::Apply(body)),
             Verb::Delete => kind.delete(name, &exactly),
         }
     }
@@ -167,6 +168,13 @@ mod tests {
         Verb::Apply,
         "PATCH",
         ONE,
+        "force=true&fieldManager=sluice",
+        "application/apply-patch+yaml"
+    )]
+    #[case(
+        Verb::ApplyStatus,
+        "PATCH",
+        STATUS,
         "force=true&fieldManager=sluice",
         "application/apply-patch+yaml"
     )]

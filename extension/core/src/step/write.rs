@@ -21,6 +21,8 @@ pub enum Verb {
     PatchStatus,
     /// A forced server-side apply, which creates the object where there is none: of what no other client writes.
     Apply,
+    /// A forced server-side apply of what Sluice says in the status of an object of others, which exists.
+    ApplyStatus,
     /// DELETE of exactly the object with the UID of `body`; 404 is fine.
     Delete,
 }
@@ -95,7 +97,15 @@ impl Write {
         }
     }
 
-    /// The same of its status.
+    /// Applies the part of the status of the object of `key` that Sluice writes.
+    pub(crate) fn apply_status(key: Key, object: Value, why: &'static str) -> Self {
+        Self {
+            verb: Verb::ApplyStatus,
+            ..Self::patch(key, object, why)
+        }
+    }
+
+    /// A merge patch of the status of the object of `key`.
     pub(crate) fn patch_status(key: Key, patch: Value, why: &'static str) -> Self {
         Self {
             verb: Verb::PatchStatus,

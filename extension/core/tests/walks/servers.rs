@@ -265,7 +265,9 @@ impl Servers {
                 }
             }
             Verb::ReplaceStatus => next["status"] = write.body["status"].clone(),
-            Verb::Patch | Verb::PatchStatus | Verb::Apply => merge(&mut next, &write.body),
+            Verb::Patch | Verb::PatchStatus | Verb::Apply | Verb::ApplyStatus => {
+                merge(&mut next, &write.body)
+            }
         }
         Ok(Object(self.put(place, next)))
     }

@@ -1,0 +1,188 @@
+//! Which releases are for this management cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use serde::{Deserialize, de::DeserializeOwned};
+use sluice_crds::{
+    foreign::Cluster,
+    labels::{annotation, label, name},
+};
+
+use super::ReleaseReason;
+use crate::cluster::ClusterRef;
+
+/// What says which releases are compatible.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sources {
+    /// ConfigMap [`name::BOM_METADATA`] of the system namespace.
+    pub bom: Option<ConfigMap>,
+    /// ConfigMaps of the system namespace with [`label::ADDITIONAL_COMPATIBLE_TKRS`].
+    pub additional: Vec<ConfigMap>,
+    /// Version of the management cluster, as [`annotation::TKG_VERSION`] of its Cluster says it.
+    pub management_version: Option<String>,
+}
+
+/// What Clusters say that are the management cluster.
+#[derive(Debug, Clone, Default)]
+pub struct ManagementClusters(BTreeMap<ClusterRef, Option<String>>);
+
+impl ManagementClusters {
+    /// Takes in a Cluster, which is there or was. Says whether anything has changed.
+    pub fn saw(&mut self, named: &ClusterRef, cluster: &Cluster, is_there: bool) -> bool {
+        if !is_there || !cluster.labels().contains_key(label::MANAGEMENT_CLUSTER) {
+            return self.0.remove(named).is_some();
+        }
+        let version = cluster.annotations().get(annotation::TKG_VERSION).cloned();
+        let before = self.0.insert(named.clone(), version.clone());
+        before != Some(version)
+    }
+
+    /// The version of the first one that says it.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        self.0.values().flatten().next().cloned()
+    }
+}
+
+/// What is known of the compatibility of releases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compatibility {
+    versions: BTreeSet<String>,
+    /// Of all others.
+    others: Verdict,
+}
+
+/// Whether a release is for this management cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Compatible,
+    /// It is not, and what says so.
+    Incompatible(String),
+    /// That cannot be said, and why.
+    Unknown(ReleaseReason, String),
+}
+
+/// As `bom-metadata` has it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    management_cluster_versions: Vec<Supported>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Supported {
+    version: String,
+    supported_kubernetes_versions: Vec<String>,
+}
+
+impl Compatibility {
+    /// What the sources say together. One that cannot be read excludes nothing.
+    #[must_use]
+    pub fn of(sources: &Sources) -> Self {
+        let Sources {
+            bom,
+            additional,
+            management_version,
+        } = sources;
+        let mut versions = BTreeSet::new();
+        let mut unreadable = None;
+        let additional_key = label::ADDITIONAL_COMPATIBLE_TKRS;
+        let mut others = match bom {
+            None if additional.is_empty() => Verdict::Unknown(
+                ReleaseReason::NoCompatibilityData,
+                format!(
+                    "the system namespace has neither ConfigMap {} nor one with label {additional_key}",
+                    name::BOM_METADATA
+                ),
+            ),
+            None => Verdict::Incompatible(format!(
+                "no ConfigMap with label {additional_key} lists the version"
+            )),
+            Some(bom) => match supported(bom, management_version.as_deref()) {
+                Ok((supported, why)) => {
+                    versions.extend(supported);
+                    Verdict::Incompatible(why)
+                }
+                Err(why) => Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why),
+            },
+        };
+        for config_map in additional {
+            match listed(config_map) {
+                Ok(more) => versions.extend(more),
+                Err(why) => unreadable = unreadable.or(Some(why)),
+            }
+        }
+        if let (Verdict::Incompatible(_), Some(why)) = (&others, unreadable) {
+            others = Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why);
+        }
+        Self { versions, others }
+    }
+
+    /// Whether a release of this version is compatible.
+    #[must_use]
+    pub fn verdict(&self, version: &str) -> Verdict {
+        if self.versions.contains(version) {
+            Verdict::Compatible
+        } else {
+            self.others.clone()
+        }
+    }
+}
+
+/// The versions that `bom-metadata` lists for the management cluster, and what to say of others.
+fn supported(bom: &ConfigMap, management_version: Option<&str>) -> Result<(Vec<String>, String), String> {
+    let (config_map, key) = (shown(bom), name::BOM_COMPATIBILITY);
+    let data = bom.binary_data.as_ref().and_then(|data| data.get(key));
+    let Some(data) = data else {
+        return Err(format!("{config_map} has no binaryData.{key}"));
+    };
+    let text = std::str::from_utf8(&data.0);
+    let text = text.map_err(|_| format!("binaryData.{key} of {config_map} is no text"))?;
+    let metadata: Metadata = yaml(text).map_err(|why| format!("binaryData.{key} of {config_map}: {why}"))?;
+    let Some(version) = management_version else {
+        let why = format!(
+            "{config_map} lists releases by the version of the management cluster, but no Cluster with label {} has annotation {}",
+            label::MANAGEMENT_CLUSTER,
+            annotation::TKG_VERSION
+        );
+        return Ok((Vec::new(), why));
+    };
+    let mut entries = metadata.management_cluster_versions.into_iter();
+    let found = entries.find(|entry| entry.version == version);
+    let why = match found {
+        Some(_) => format!("{config_map} does not list the version for management cluster {version}"),
+        None => format!("{config_map} has no entry for management cluster {version}"),
+    };
+    let versions = found.map(|entry| entry.supported_kubernetes_versions);
+    Ok((versions.unwrap_or_default(), why))
+}
+
+/// The versions that an additional ConfigMap lists.
+fn listed(config_map: &ConfigMap) -> Result<Vec<String>, String> {
+    let key = name::TKR_VERSIONS;
+    let data = config_map.data.as_ref().and_then(|data| data.get(key));
+    let text = data.map(|text| text.trim()).filter(|text| !text.is_empty());
+    let versions: Option<Vec<String>> = text
+        .map(yaml)
+        .transpose()
+        .map_err(|why| format!("data.{key} of {}: {why}", shown(config_map)))?;
+    Ok(versions.unwrap_or_default())
+}
+
+/// What a text holds, or on one line why that cannot be read.
+fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        format!("cannot be read as YAML: {line}")
+    })
+}
+
+fn shown(config_map: &ConfigMap) -> String {
+    let namespace = config_map.namespace().unwrap_or_default();
+    format!("ConfigMap {namespace}/{}", config_map.name_any())
+}

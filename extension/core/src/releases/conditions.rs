@@ -1,0 +1,79 @@
+//! Conditions as releases and OSImages carry them.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_crds::run::Condition;
+
+use super::ReleaseReason;
+
+/// The release or the OSImage can be used as it is.
+pub(super) const VALID: &str = "Valid";
+/// The release is for this management cluster.
+pub(super) const COMPATIBLE: &str = "Compatible";
+/// Nothing excludes it.
+pub(super) const READY: &str = "Ready";
+/// There are newer releases.
+pub(super) const UPDATES_AVAILABLE: &str = "UpdatesAvailable";
+
+/// What one condition shall say.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) status: &'static str,
+    pub(super) severity: &'static str,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+impl Said {
+    pub(super) fn yes(message: String) -> Self {
+        Self {
+            status: "True",
+            message,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn no(severity: &'static str, reason: &str, message: String) -> Self {
+        Self {
+            status: "False",
+            severity,
+            reason: reason.to_owned(),
+            message,
+        }
+    }
+
+    pub(super) fn unknown(reason: ReleaseReason, message: String) -> Self {
+        Self {
+            status: "Unknown",
+            reason: reason.as_str().to_owned(),
+            message,
+            ..Self::default()
+        }
+    }
+}
+
+/// Puts what is said into the condition of this type. It keeps its time while its status is the same; others, and their order, stay.
+pub(super) fn say(conditions: &mut Vec<Condition>, type_: &str, said: Said, now: Timestamp) {
+    let found = conditions.iter().position(|condition| condition.type_ == type_);
+    let before = found
+        .map(|at| &conditions[at])
+        .filter(|before| before.status == said.status);
+    let next = Condition {
+        type_: type_.to_owned(),
+        status: said.status.to_owned(),
+        last_transition_time: before.map_or(Time(now), |before| before.last_transition_time.clone()),
+        severity: said.severity.to_owned(),
+        reason: said.reason,
+        message: said.message,
+    };
+    match found {
+        Some(at) => conditions[at] = next,
+        None => conditions.push(next),
+    }
+}
+
+/// Whether the condition of this type is false.
+pub(super) fn is_false(conditions: &[Condition], type_: &str) -> bool {
+    let found = conditions.iter().find(|condition| condition.type_ == type_);
+    found.is_some_and(|condition| condition.status == "False")
+}

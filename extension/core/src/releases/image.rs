@@ -1,0 +1,49 @@
+//! What is said of an OSImage.
+
+use jiff::Timestamp;
+use sluice_crds::{labels::label, run::OSImage};
+
+use super::{
+    ReleaseReason,
+    conditions::{COMPATIBLE, READY, Said, VALID, say},
+    labels::{image_labels, version_labels},
+    mark::Mark,
+    survey::ready,
+};
+use crate::version::Ordered;
+
+/// What has to be written of an OSImage; `None` where it is as it shall be.
+///
+/// Whether it is compatible is for the infrastructure to say; the label follows its condition where there is one.
+#[must_use]
+pub fn of_image(image: &OSImage, now: Timestamp) -> Option<Mark> {
+    let version = &image.spec.kubernetes_version;
+    let is_valid = Ordered::of(version).is_some();
+    let before = image.status.as_ref().map(|status| status.conditions.clone());
+    let before = before.unwrap_or_default();
+    let mut labels = image_labels(&image.spec);
+    if is_valid {
+        labels.extend(version_labels(version, image.metadata.labels.as_ref()));
+    }
+    labels.insert(label::INVALID.to_owned(), (!is_valid).then(String::new));
+    if let Some(compatible) = before.iter().find(|condition| condition.type_ == COMPATIBLE) {
+        let excluded = compatible.status == "False";
+        labels.insert(label::INCOMPATIBLE.to_owned(), excluded.then(String::new));
+    }
+    let said = if is_valid {
+        Said::yes(String::new())
+    } else {
+        let message =
+            format!("spec.kubernetesVersion {version:?} is not a semantic version, such as v1.36.3+vmware.1");
+        Said::no(
+            "Warning",
+            ReleaseReason::KubernetesVersionInvalid.as_str(),
+            message,
+        )
+    };
+    let ready = ready(image.metadata.labels.as_ref(), &labels);
+    let mut conditions = before.clone();
+    say(&mut conditions, VALID, said, now);
+    say(&mut conditions, READY, ready, now);
+    Mark::of(image, labels, &before, conditions)
+}

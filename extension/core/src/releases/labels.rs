@@ -1,0 +1,101 @@
+//! Versions as labels, and the labels that OSImages are selected by.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use sluice_crds::{labels::label, run::OSImageSpec};
+
+use crate::names::{LONGEST_LABEL, parse_string_for_label};
+
+/// Labels as they shall be: absent ones are removed.
+pub(super) type Labels = BTreeMap<String, Option<String>>;
+
+/// A version as a label or the name of a release: `v1.23.5---vmware.1` of `1.23.5+vmware.1`.
+#[must_use]
+pub fn version_label(version: &str) -> String {
+    let number = version.strip_prefix('v').unwrap_or(version);
+    format!("v{}", number.replace('+', "---"))
+}
+
+/// The version that a label, or the name of a release, is of.
+#[must_use]
+pub fn from_label(label: &str) -> String {
+    let number = label.strip_prefix('v').unwrap_or(label);
+    format!("v{}", number.replace("---", "+"))
+}
+
+/// A version label and all that it begins with, the longest first: of `v1.17.9---vmware.2` also `v1.17.9---vmware`, `v1.17.9`, `v1.17` and
+/// `v1`.
+pub fn prefixes(version_label: &str) -> impl Iterator<Item = &str> {
+    let whole = Some(version_label).filter(|label| !label.is_empty());
+    std::iter::successors(whole, |label| {
+        let shorter = label
+            .trim_end_matches(|letter: char| letter.is_alphanumeric())
+            .trim_end_matches(|letter: char| !letter.is_alphanumeric());
+        Some(shorter).filter(|shorter| !shorter.is_empty())
+    })
+}
+
+/// The prefixes of a version as labels without values, and the removal of those that `existing` has of another version.
+pub(super) fn version_labels(version: &str, existing: Option<&BTreeMap<String, String>>) -> Labels {
+    let of_another_version = |(key, value): &(&String, &String)| {
+        let mut letters = key.chars();
+        value.is_empty()
+            && letters.next() == Some('v')
+            && letters.next().is_some_and(|letter| letter.is_ascii_digit())
+    };
+    let stale = existing.into_iter().flatten().filter(of_another_version);
+    let mut labels: Labels = stale.map(|(key, _)| (key.clone(), None)).collect();
+    let version_label = version_label(version);
+    let keys = prefixes(&version_label).filter(|key| is_label(key));
+    labels.extend(keys.map(|key| (key.to_owned(), Some(String::new()))));
+    labels
+}
+
+/// The labels of an OSImage beside its version: its operating system, its kind, and each field of its reference, `ami-region`. A field of
+/// which no label can be made is left out: nothing selects by it.
+pub(super) fn image_labels(image: &OSImageSpec) -> Labels {
+    let (os, kind) = (&image.os, &image.image.type_);
+    let mut labels = Labels::new();
+    for (key, value) in [
+        (label::OS_TYPE, &os.type_),
+        (label::OS_NAME, &os.name),
+        (label::OS_VERSION, &os.version),
+        (label::OS_ARCH, &os.arch),
+        (label::IMAGE_TYPE, kind),
+    ] {
+        put(&mut labels, key.to_owned(), value);
+    }
+    reference_labels(&mut labels, kind, &image.image.ref_);
+    labels
+}
+
+fn reference_labels(labels: &mut Labels, prefix: &str, fields: &Map<String, Value>) {
+    for (name, value) in fields {
+        let key = format!("{prefix}-{name}");
+        match value {
+            Value::Object(fields) => reference_labels(labels, &key, fields),
+            Value::String(text) => put(labels, key, text),
+            Value::Bool(_) | Value::Number(_) => put(labels, key, &value.to_string()),
+            Value::Null | Value::Array(_) => {}
+        }
+    }
+}
+
+fn put(labels: &mut Labels, key: String, value: &str) {
+    let value = parse_string_for_label(value);
+    if is_label(&key) && (value.is_empty() || is_label(&value)) {
+        labels.insert(key, Some(value));
+    }
+}
+
+/// Whether Kubernetes takes this as a label without a prefix, or as the value of one.
+fn is_label(text: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= LONGEST_LABEL
+        && bytes.iter().copied().all(good)
+        && ends(bytes.first())
+        && ends(bytes.last())
+}

@@ -1,0 +1,82 @@
+//! Labels and conditions of one release or OSImage, as they are written.
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use sluice_crds::run::Condition;
+
+use super::labels::Labels;
+use crate::step::{Done, Key, Known, Server, Step, Subject, Write};
+
+/// What has to be written of an object: first its labels, then its status.
+#[derive(Debug)]
+pub struct Mark {
+    key: Key,
+    uid: Option<String>,
+    version: Option<String>,
+    /// What is to change of its labels.
+    labels: Labels,
+    /// All its conditions, if they are to change.
+    conditions: Option<Vec<Condition>>,
+}
+
+impl Mark {
+    /// What differs from what the object has; `None` where nothing does.
+    pub(super) fn of<K>(
+        object: &K,
+        mut labels: Labels,
+        before: &[Condition],
+        conditions: Vec<Condition>,
+    ) -> Option<Self>
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        labels.retain(|key, value| object.labels().get(key) != value.as_ref());
+        let conditions = (conditions != before).then_some(conditions);
+        if labels.is_empty() && conditions.is_none() {
+            return None;
+        }
+        Some(Self {
+            key: Key::of::<K>(Server::Management, None, &object.name_any()),
+            uid: object.uid(),
+            version: object.resource_version(),
+            labels,
+            conditions,
+        })
+    }
+}
+
+impl Subject for Mark {
+    type Memory = ();
+    type Effects = ();
+    type Hold = String;
+
+    fn effects((): &()) {}
+
+    fn pass(known: &Known<'_, Self>, (): &mut ()) -> Step<Done, String> {
+        let mark = known.facts;
+        let mut version = json!(mark.version);
+        if !mark.labels.is_empty() {
+            let patch = json!({
+                "metadata": {"uid": mark.uid, "resourceVersion": version, "labels": mark.labels},
+            });
+            let written = known.write(Write::patch(
+                mark.key.clone(),
+                patch,
+                "labels that it is selected by",
+            ))?;
+            version = written["metadata"]["resourceVersion"].clone();
+        }
+        if let Some(conditions) = &mark.conditions {
+            let patch: Value = json!({
+                "metadata": {"uid": mark.uid, "resourceVersion": version},
+                "status": {"conditions": conditions},
+            });
+            known.write(Write::patch_status(
+                mark.key.clone(),
+                patch,
+                "what it is good for",
+            ))?;
+        }
+        Ok(Done::AwaitChange)
+    }
+}

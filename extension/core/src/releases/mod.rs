@@ -1,0 +1,71 @@
+//! What is said of releases, OSImages and Clusters so that kubectl shows which release comes next: labels and conditions.
+//!
+//! A [`Survey`] judges all releases together. What is written of one object follows from it: [`Mark`] of a release or an OSImage,
+//! [`Offer`] of a Cluster. None of it opens or closes a gate (addons-manager §6.6, §6.7).
+
+mod compatibility;
+mod conditions;
+mod image;
+mod labels;
+mod mark;
+mod offer;
+mod survey;
+mod updates;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{cluster::ClusterRef, reasons::reasons};
+
+pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
+pub use image::of_image;
+pub use labels::{from_label, prefixes, version_label};
+pub use mark::Mark;
+pub use offer::{Offer, of_cluster};
+pub use survey::{Facts, Fault, Images, Survey};
+pub use updates::Updates;
+
+reasons! {
+    /// Why a condition of a release or an OSImage is not true.
+    ReleaseReason:
+    /// There is no newer release of this minor version or the next one.
+    AlreadyUpToDate,
+    /// The version of the release that a Cluster is on cannot be read.
+    CannotParseTKR,
+    /// The data that says what is compatible cannot be read.
+    CompatibilityDataInvalid,
+    /// Another release has the same version.
+    DuplicateVersion,
+    /// The version of Kubernetes is not semantic.
+    KubernetesVersionInvalid,
+    /// Nothing says which releases are compatible.
+    NoCompatibilityData,
+    /// An OSImage that the release names does not exist.
+    OSImageNotFound,
+    /// An OSImage that the release names has another version of Kubernetes.
+    OSImageOfAnotherVersion,
+    /// A Package that the release names does not exist.
+    PackageNotFound,
+    /// The version is not semantic.
+    VersionInvalid,
+}
+
+/// What has to be looked at, because it or something that it rests on has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Releases, OSImages, Packages, or what says which releases are compatible.
+    All,
+    /// A Cluster.
+    Cluster(ClusterRef),
+}
+
+/// One object of which something is said.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Named {
+    /// A TanzuKubernetesRelease.
+    Release(String),
+    /// An OSImage.
+    Image(String),
+    /// A Cluster.
+    Cluster(ClusterRef),
+}

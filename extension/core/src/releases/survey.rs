@@ -1,0 +1,298 @@
+//! All releases, judged together.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use sluice_crds::{
+    labels::label,
+    run::{OSImage, TanzuKubernetesRelease},
+};
+
+use super::{
+    ReleaseReason, Updates,
+    compatibility::{Compatibility, Verdict},
+    conditions::{COMPATIBLE, READY, Said, UPDATES_AVAILABLE, VALID, is_false, say},
+    labels::{Labels, version_label, version_labels},
+    mark::Mark,
+};
+use crate::{bootstrap::Catalogue, cluster::is_legacy, stores::Releases, version::Ordered};
+
+/// OSImages by name.
+pub type Images = BTreeMap<String, Arc<OSImage>>;
+
+/// What a survey is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// All releases.
+    pub releases: &'a Releases,
+    /// All OSImages; `None` before they were read.
+    pub images: Option<&'a Images>,
+    /// The Packages of the system namespace.
+    pub packages: &'a Catalogue,
+    /// What says which releases are compatible; `None` before it was read.
+    pub compatibility: Option<&'a Compatibility>,
+}
+
+/// What is wrong with a release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// In one word.
+    pub reason: ReleaseReason,
+    /// What it is, and what to do.
+    pub message: String,
+}
+
+/// What is said of each release.
+#[derive(Debug, Clone, Default)]
+pub struct Survey {
+    releases: BTreeMap<String, Judged>,
+    /// The releases that nothing excludes.
+    pub updates: Updates,
+}
+
+/// What is said of one release. What is not known yet is left as it was.
+#[derive(Debug, Clone)]
+struct Judged {
+    version: Option<Ordered>,
+    valid: Option<Result<(), Fault>>,
+    compatible: Option<Verdict>,
+}
+
+impl Survey {
+    /// Judges all releases. None is unpacked or compared with all others: 5,000 take some milliseconds.
+    #[must_use]
+    pub fn of(known: Facts<'_>) -> Self {
+        let owners = owners(known.releases);
+        let judged = known.releases.iter().map(|(name, release)| {
+            let version = Ordered::of(&release.spec.version);
+            let valid = known.images.map(|images| {
+                let owner = owners.get(release.spec.version.as_str()).copied();
+                valid(release, version.is_some(), owner, images, known.packages)
+            });
+            let compatible = known
+                .compatibility
+                .map(|compatibility| compatibility.verdict(&release.spec.version));
+            let judged = Judged {
+                version,
+                valid,
+                compatible,
+            };
+            (name.clone(), judged)
+        });
+        let judged: BTreeMap<_, _> = judged.collect();
+        let offered = known.releases.iter().filter_map(|(name, release)| {
+            let judged = judged.get(name)?;
+            let version = judged.version.as_ref()?;
+            is_offered(release, judged).then_some((version, release.spec.version.as_str()))
+        });
+        Self {
+            updates: Updates::of(offered),
+            releases: judged,
+        }
+    }
+
+    /// What is wrong with a release, if that is known.
+    #[must_use]
+    pub fn fault(&self, release: &str) -> Option<&Fault> {
+        self.releases.get(release)?.valid.as_ref()?.as_ref().err()
+    }
+
+    /// The version of a release.
+    #[must_use]
+    pub fn version(&self, release: &str) -> Option<&Ordered> {
+        self.releases.get(release)?.version.as_ref()
+    }
+
+    /// Whether the same follows from both for every Cluster.
+    #[must_use]
+    pub fn is_same_for_clusters(&self, other: &Self) -> bool {
+        let versions = |survey: &Self| {
+            let known = survey.releases.iter();
+            known
+                .map(|(name, judged)| (name.clone(), judged.version.clone()))
+                .collect::<BTreeMap<_, _>>()
+        };
+        self.updates == other.updates && versions(self) == versions(other)
+    }
+
+    /// Of how many releases each thing is wrong.
+    #[must_use]
+    pub fn faults(&self) -> BTreeMap<ReleaseReason, u64> {
+        let mut faults = BTreeMap::new();
+        for name in self.releases.keys() {
+            if let Some(fault) = self.fault(name) {
+                *faults.entry(fault.reason).or_default() += 1;
+            }
+        }
+        faults
+    }
+
+    /// What has to be written of a release; `None` where it is as it shall be, or where nothing is known of it.
+    #[must_use]
+    pub fn of_release(&self, release: &TanzuKubernetesRelease, now: Timestamp) -> Option<Mark> {
+        let judged = self.releases.get(&release.name_any())?;
+        let mut labels = Labels::new();
+        if judged.version.is_some() {
+            labels = version_labels(&release.spec.version, release.metadata.labels.as_ref());
+        }
+        let before = conditions(release);
+        let mut conditions = before.clone();
+        if let Some(valid) = &judged.valid {
+            let said = valid.as_ref().map_or_else(
+                |fault| Said::no("Warning", fault.reason.as_str(), fault.message.clone()),
+                |()| Said::yes(String::new()),
+            );
+            say(&mut conditions, VALID, said, now);
+            labels.insert(label::INVALID.to_owned(), valid.is_err().then(String::new));
+        }
+        if let Some(compatible) = &judged.compatible {
+            let said = match compatible {
+                Verdict::Compatible => Said::yes(String::new()),
+                // Without a reason, as it always was.
+                Verdict::Incompatible(why) => Said::no("Warning", "", why.clone()),
+                Verdict::Unknown(reason, why) => Said::unknown(*reason, why.clone()),
+            };
+            say(&mut conditions, COMPATIBLE, said, now);
+            let excluded = matches!(compatible, Verdict::Incompatible(_));
+            labels.insert(label::INCOMPATIBLE.to_owned(), excluded.then(String::new));
+        }
+        let ready = ready(release.metadata.labels.as_ref(), &labels);
+        say(&mut conditions, READY, ready, now);
+        let updates = updates_of(judged.version.as_ref(), &release.spec.version, &self.updates);
+        say(&mut conditions, UPDATES_AVAILABLE, updates, now);
+        Mark::of(release, labels, &before, conditions)
+    }
+}
+
+/// The conditions of a release.
+fn conditions(release: &TanzuKubernetesRelease) -> Vec<sluice_crds::run::Condition> {
+    let status = release.status.as_ref();
+    status.map(|status| status.conditions.clone()).unwrap_or_default()
+}
+
+/// Whether nothing excludes a release from being taken next.
+fn is_offered(release: &TanzuKubernetesRelease, judged: &Judged) -> bool {
+    let is_valid = judged
+        .valid
+        .as_ref()
+        .map_or_else(|| !is_false(&conditions(release), VALID), Result::is_ok);
+    let is_compatible = judged.compatible.as_ref().map_or_else(
+        || !is_false(&conditions(release), COMPATIBLE),
+        |verdict| !matches!(verdict, Verdict::Incompatible(_)),
+    );
+    is_valid
+        && is_compatible
+        && release.metadata.deletion_timestamp.is_none()
+        && !release.labels().contains_key(label::DEACTIVATED)
+        && !is_legacy(&release.metadata)
+}
+
+/// The release of each version, by its name: of several the one that is named after it, else the first one.
+fn owners(releases: &Releases) -> HashMap<&str, &str> {
+    let mut owners = HashMap::<&str, &str>::new();
+    for (name, release) in releases {
+        let version = release.spec.version.as_str();
+        let owner = owners.entry(version).or_insert(name);
+        if *name == version_label(version) {
+            *owner = name;
+        }
+    }
+    owners
+}
+
+/// What is wrong with a release, if anything.
+fn valid(
+    release: &TanzuKubernetesRelease,
+    has_version: bool,
+    owner: Option<&str>,
+    images: &Images,
+    packages: &Catalogue,
+) -> Result<(), Fault> {
+    let spec = &release.spec;
+    let fault = |reason, message| Err(Fault { reason, message });
+    let kubernetes = &spec.kubernetes.version;
+    if !has_version {
+        let message = format!(
+            "spec.version {:?} is not a semantic version, such as v1.36.3+vmware.1-tkg.1",
+            spec.version
+        );
+        return fault(ReleaseReason::VersionInvalid, message);
+    }
+    if Ordered::of(kubernetes).is_none() {
+        let message = format!(
+            "spec.kubernetes.version {kubernetes:?} is not a semantic version, such as v1.36.3+vmware.1"
+        );
+        return fault(ReleaseReason::KubernetesVersionInvalid, message);
+    }
+    if let Some(owner) = owner.filter(|owner| *owner != release.name_any()) {
+        let message = format!(
+            "spec.version {} is that of TanzuKubernetesRelease {owner}, too; remove one of them",
+            spec.version
+        );
+        return fault(ReleaseReason::DuplicateVersion, message);
+    }
+    for (index, named) in spec.os_images.iter().enumerate() {
+        let field = format!("spec.osImages[{index}].name");
+        match images.get(&named.name) {
+            None => {
+                let message = format!(
+                    "{field} {:?}: there is no such OSImage, or it cannot be decoded",
+                    named.name
+                );
+                return fault(ReleaseReason::OSImageNotFound, message);
+            }
+            Some(image) if image.spec.kubernetes_version != *kubernetes => {
+                let message = format!(
+                    "{field} {}: the OSImage has Kubernetes {}, the release {kubernetes}",
+                    named.name, image.spec.kubernetes_version
+                );
+                return fault(ReleaseReason::OSImageOfAnotherVersion, message);
+            }
+            Some(_) => {}
+        }
+    }
+    for (index, named) in spec.bootstrap_packages.iter().flatten().enumerate() {
+        if !packages.contains_key(&named.name) {
+            let message = format!(
+                "spec.bootstrapPackages[{index}].name {:?}: there is no such Package in the system namespace",
+                named.name
+            );
+            return fault(ReleaseReason::PackageNotFound, message);
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing excludes an object with these labels, once they are changed so.
+pub(super) fn ready(existing: Option<&BTreeMap<String, String>>, changes: &Labels) -> Said {
+    let has = |key: &str| match changes.get(key) {
+        Some(change) => change.is_some(),
+        None => existing.is_some_and(|labels| labels.contains_key(key)),
+    };
+    let excluding = [
+        (label::INCOMPATIBLE, "Incompatible"),
+        (label::DEACTIVATED, "Deactivated"),
+        (label::INVALID, "Invalid"),
+    ];
+    let excluding = excluding.into_iter().find(|(key, _)| has(key));
+    excluding.map_or_else(
+        || Said::yes(String::new()),
+        |(key, reason)| Said::no("Warning", reason, key.to_owned()),
+    )
+}
+
+/// What is said of the releases above this version.
+pub(super) fn updates_of(version: Option<&Ordered>, text: &str, updates: &Updates) -> Said {
+    let Some(version) = version else {
+        let message = format!("{text:?} is not a semantic version");
+        return Said::unknown(ReleaseReason::CannotParseTKR, message);
+    };
+    updates.message(version).map_or_else(
+        || Said::no("Info", ReleaseReason::AlreadyUpToDate.as_str(), String::new()),
+        Said::yes,
+    )
+}
