@@ -6,6 +6,7 @@ use kube::core::ObjectMeta;
 use sluice_core::{
     concern::{Classes, Shared},
     index::Uncounted,
+    releases::{Change, ManagementClusters},
     retrigger::{Handlers, Uncalled},
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
@@ -36,6 +37,10 @@ pub struct News {
     pub classes: Arc<Mutex<Classes>>,
     /// What packages take their values from is watched.
     pub edits: Edits,
+    /// Wakes the controller of releases.
+    pub releases: Feed<Change>,
+    /// What the management cluster says of its version.
+    pub management: Arc<Mutex<ManagementClusters>>,
 }
 
 impl News {
@@ -52,6 +57,10 @@ impl News {
     pub(crate) fn contents(&self, cluster: &Cluster, presence: Presence) {
         let reference = ClusterRef::of(cluster);
         self.edits.cluster(cluster, presence);
+        let is_there = presence == Presence::There;
+        if lock(&self.management).saw(&reference, cluster, is_there) {
+            self.releases.send(Change::All);
+        }
         match presence {
             Presence::There => {
                 lock(&self.uncalled).saw(&reference, cluster);
@@ -68,6 +77,7 @@ impl News {
         let reference = ClusterRef::in_meta(cluster);
         self.dependents.cluster_changed(&reference);
         lock(&self.uncounted).one(reference.clone());
+        self.releases.send(Change::Cluster(reference.clone()));
         self.triggers.wake(reference);
     }
 
@@ -79,6 +89,12 @@ impl News {
     pub(crate) fn release(&self, release: &ObjectMeta) {
         lock(&self.uncounted).all();
         self.sweeps.send(Shared::Release(name(release)));
+        self.marked();
+    }
+
+    /// Nothing of a release has changed that Clusters rest on.
+    pub(crate) fn marked(&self) {
+        self.releases.send(Change::All);
     }
 
     pub(crate) fn template(&self, template: &ObjectMeta) {
@@ -88,6 +104,7 @@ impl News {
 
     pub(crate) fn package(&self, package: &ObjectMeta) {
         self.sweeps.send(Shared::Package(name(package)));
+        self.releases.send(Change::All);
     }
 
     pub(crate) fn class(&self, class: &ObjectMeta) {

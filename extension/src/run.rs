@@ -31,7 +31,7 @@ use crate::{
     clock::clock,
     contract::Contract,
     control_plane::ControlPlanes,
-    controllers::{bootstrap, providers},
+    controllers::{bootstrap, providers, releases},
     edits::Edits,
     events::Notifier,
     fence::Fence,
@@ -125,6 +125,8 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
     configurations.register(&mut registry);
     let passes = PassMetrics::default();
     passes.register(&mut registry);
+    let releases = releases::ReleaseMetrics::default();
+    releases.register(&mut registry);
     undecodable::register(&mut registry);
     let (synced, listening) = (index.clone(), Instant::now());
     health.check("index", move || {
@@ -159,6 +161,7 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
         admission,
         configurations,
         passes,
+        releases,
         health: health.clone(),
         news,
     };
@@ -196,6 +199,7 @@ struct Parts {
     admission: Admission,
     configurations: providers::Configurations,
     passes: PassMetrics,
+    releases: releases::ReleaseMetrics,
     health: Health,
     news: News,
 }
@@ -278,6 +282,14 @@ async fn lead(
         leadership,
         stores,
     } = management;
+    let releases = releases::Context::of(
+        client.clone(),
+        args.system_namespace.clone(),
+        stores.clone(),
+        &parts.news,
+        parts.passes.clone(),
+        parts.releases,
+    );
     let News {
         triggers,
         dependents,
@@ -305,6 +317,7 @@ async fn lead(
     let concurrency = args.cluster_concurrency;
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
     let (wakes, changes) = (triggers.listen(), sweeps.listen());
+    let releases_changed = releases.listen();
     edits.lead();
     let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
     let remotes = Arc::new(Remotes::new(
@@ -352,6 +365,7 @@ async fn lead(
             tokio::join!(
                 bootstrap::run(context, wakes, concurrency, heart, stop.clone()),
                 providers::run(providers, kinds(), concurrency, stop.clone()),
+                releases::run(releases, releases_changed, stop.clone()),
             )
         };
         tokio::select! {

@@ -94,8 +94,8 @@ impl Stores {
             Api::all(dating(client.clone(), of_releases)),
             all(),
             Arc::clone(of_releases),
-            taking_in(&whole, Whole::release),
-            News::release,
+            taking_in_releases(&whole, news),
+            |_, _| {},
         );
         let packages = opening.follow(
             Api::namespaced(client.clone(), system_namespace),
@@ -296,6 +296,31 @@ impl Opening<'_> {
 /// Wakes the Cluster that an object of kind `K` belongs to.
 fn woken_by<K: OfCluster>(news: &News, meta: &ObjectMeta) {
     news.triggers.wake_of::<K>(meta);
+}
+
+/// What is seen of releases gets into `whole`, all of a list at once, and what has changed of them is passed on to `news`.
+fn taking_in_releases(
+    whole: &Arc<Mutex<Whole>>,
+    news: &News,
+) -> impl Fn(&Seen<'_, TanzuKubernetesRelease>) + Send + use<> {
+    let (whole, news) = (Arc::clone(whole), news.clone());
+    move |seen| {
+        let mut changed = Vec::new();
+        seen.each_undecodable(|object, _| changed.push((object.metadata.clone(), true)));
+        let mut whole = lock(&whole);
+        seen.each(|release, presence| {
+            let rested_on = whole.release(release, presence == Presence::There);
+            changed.push((release.metadata.clone(), rested_on));
+        });
+        drop(whole);
+        for (release, rested_on) in changed {
+            if rested_on {
+                news.release(&release);
+            } else {
+                news.marked();
+            }
+        }
+    }
 }
 
 /// What is seen gets into `whole`, all of a list at once.

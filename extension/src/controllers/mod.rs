@@ -2,3 +2,4 @@
 
 pub mod bootstrap;
 pub mod providers;
+pub mod releases;

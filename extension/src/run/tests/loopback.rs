@@ -103,6 +103,7 @@ impl Loopback {
             ),
             admission: Admission::new(args.system_namespace.clone(), AdmissionMetrics::default()),
             configurations: providers::Configurations::default(),
+            releases: releases::ReleaseMetrics::default(),
             passes: PassMetrics::default(),
             health: Health::default(),
             news,

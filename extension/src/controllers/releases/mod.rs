@@ -1,0 +1,232 @@
+//! The controller of releases: it writes which of them can be used, and which a Cluster may take next, for people and for those who select
+//! releases by label. What is written is decided in [`sluice_core::releases`]; no gate rests on any of it.
+
+mod metrics;
+mod sources;
+mod turn;
+
+use std::{
+    collections::HashSet,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{FutureExt as _, Stream, StreamExt as _, channel::mpsc};
+use kube::{Client, ResourceExt as _};
+use sluice_core::{
+    cluster::ClusterRef,
+    events::Uids,
+    releases::{Change, Facts, ManagementClusters, Named, Survey, of_cluster, of_image},
+    stores::Stores as _,
+    walls::Retries,
+};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+pub use metrics::ReleaseMetrics;
+
+use self::sources::{Sources, follow};
+use crate::{
+    clock::clock,
+    events::Notifier,
+    lock::lock,
+    metrics::PassMetrics,
+    news::News,
+    queue::{self, Feed},
+    stores::Stores,
+};
+
+/// What changes within this time is looked at once.
+const TOGETHER: Duration = Duration::from_millis(500);
+
+/// So many Clusters are looked at before others have their turn.
+const BATCH: usize = 100;
+
+/// So many objects are written at once.
+const AT_ONCE: u16 = 4;
+
+/// How long nothing is done after a panic.
+const AFTER_PANIC: Duration = Duration::from_mins(1);
+
+/// What every turn shares.
+pub struct Context {
+    client: Client,
+    system_namespace: String,
+    stores: Stores,
+    management: Arc<Mutex<ManagementClusters>>,
+    changes: Feed<Change>,
+    events: Notifier,
+    /// Of what could not be written.
+    retries: Mutex<Retries<Named>>,
+    passes: PassMetrics,
+    metrics: ReleaseMetrics,
+}
+
+impl Context {
+    /// Writes with `client` what follows from `stores`, whose `news` wakes this controller.
+    #[must_use]
+    pub fn of(
+        client: Client,
+        system_namespace: String,
+        stores: Stores,
+        news: &News,
+        passes: PassMetrics,
+        metrics: ReleaseMetrics,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            events: Notifier::new(client.clone()),
+            client,
+            system_namespace,
+            stores,
+            management: Arc::clone(&news.management),
+            changes: news.releases.clone(),
+            retries: Mutex::default(),
+            passes,
+            metrics,
+        })
+    }
+
+    /// What wakes this controller from now on.
+    #[must_use]
+    pub fn listen(&self) -> mpsc::UnboundedReceiver<Change> {
+        self.changes.listen()
+    }
+}
+
+/// What turns need beside the context.
+struct Shared {
+    context: Arc<Context>,
+    sources: Sources,
+    survey: Mutex<Arc<Survey>>,
+    /// Of the objects that have had a turn.
+    uids: Mutex<Uids<Named>>,
+}
+
+/// Says of releases, OSImages and Clusters what has to be said, until `stop`. A panic ends nothing but this.
+pub async fn run(
+    context: Arc<Context>,
+    mut changes: impl Stream<Item = Change> + Unpin + Send,
+    stop: CancellationToken,
+) {
+    loop {
+        let until_stopped = until_stopped(Arc::clone(&context), &mut changes, &stop);
+        if AssertUnwindSafe(until_stopped).catch_unwind().await.is_ok() {
+            return;
+        }
+        context.passes.panicked();
+        error!("The controller of releases ended in a panic; it begins again in a minute");
+        sleep(AFTER_PANIC).await;
+    }
+}
+
+async fn until_stopped(
+    context: Arc<Context>,
+    changes: &mut (impl Stream<Item = Change> + Unpin + Send),
+    stop: &CancellationToken,
+) {
+    let (sources, following) = follow(&context);
+    let shared = Arc::new(Shared {
+        sources,
+        survey: Mutex::default(),
+        uids: Mutex::default(),
+        context,
+    });
+    let (due, turns) = mpsc::unbounded();
+    let turns = queue::run(turns, AT_ONCE, stop, |named| {
+        let shared = Arc::clone(&shared);
+        async move { turn::turn(&shared, named).await }
+    });
+    tokio::select! {
+        () = turns => {}
+        () = look(&shared, changes, &due) => {}
+        () = following => {}
+    }
+}
+
+/// Looks at what has changed, and sends what has to be written to `due`.
+async fn look(
+    shared: &Shared,
+    changes: &mut (impl Stream<Item = Change> + Unpin),
+    due: &mpsc::UnboundedSender<Named>,
+) {
+    let mut seen = HashSet::from([Change::All]);
+    loop {
+        let clusters: Vec<ClusterRef> = if seen.contains(&Change::All) && survey(shared, due).await {
+            shared.context.stores.clusters.names()
+        } else {
+            let named = seen.into_iter().filter_map(|change| match change {
+                Change::Cluster(cluster) => Some(cluster),
+                Change::All => None,
+            });
+            named.collect()
+        };
+        let survey = Arc::clone(&lock(&shared.survey));
+        for (count, named) in clusters.into_iter().enumerate() {
+            let clusters = &shared.context.stores.clusters;
+            let cluster = clusters.peek(Some(named.namespace()), named.name());
+            if cluster.is_some_and(|cluster| of_cluster(&cluster, &survey).is_some()) {
+                let _ends = due.unbounded_send(Named::Cluster(named));
+            }
+            if count % BATCH == BATCH - 1 {
+                yield_now().await;
+            }
+        }
+        let Some(next) = together(changes).await else {
+            return;
+        };
+        seen = next;
+    }
+}
+
+/// All that changes together; `None` at the end.
+async fn together(changes: &mut (impl Stream<Item = Change> + Unpin)) -> Option<HashSet<Change>> {
+    let mut seen = HashSet::from([changes.next().await?]);
+    let until = Instant::now() + TOGETHER;
+    while let Ok(Some(next)) = timeout_at(until, changes.next()).await {
+        seen.insert(next);
+    }
+    Some(seen)
+}
+
+/// Judges all releases, and sends those that have to be written to `due`, with the OSImages. Says whether Clusters may be concerned.
+async fn survey(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
+    let (stores, now) = (&shared.context.stores, clock().now);
+    let images = shared.sources.images();
+    let management = lock(&shared.context.management).version();
+    let compatibility = shared.sources.compatibility(management);
+    let (releases, packages) = (stores.releases(), stores.catalogue());
+    let survey = Arc::new(Survey::of(Facts {
+        releases: &releases,
+        images: images.as_ref(),
+        packages: &packages,
+        compatibility: compatibility.as_ref(),
+    }));
+    shared.context.metrics.surveyed(&survey);
+    let before = std::mem::replace(&mut *lock(&shared.survey), Arc::clone(&survey));
+    let mut count = 0_usize;
+    for (name, release) in releases.iter() {
+        if survey.of_release(release, now).is_some() {
+            let _ends = due.unbounded_send(Named::Release(name.clone()));
+            count += 1;
+        }
+    }
+    yield_now().await;
+    for image in images.iter().flat_map(|images| images.values()) {
+        if of_image(image, now).is_some() {
+            let _ends = due.unbounded_send(Named::Image(image.name_any()));
+            count += 1;
+        }
+    }
+    if count > 0 {
+        info!(
+            objects = count,
+            "Writing labels and conditions of releases and OSImages"
+        );
+    }
+    !survey.is_same_for_clusters(&before)
+}

@@ -1,0 +1,98 @@
+//! What releases are judged by, beside what every replica keeps in memory.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::{BoxFuture, FutureExt as _, join3};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Resource, ResourceExt as _, runtime::watcher};
+use sluice_core::{
+    decode::Item,
+    releases::{self, Change, Compatibility, Images},
+    walls::FollowedStore,
+};
+use sluice_crds::{
+    labels::{label, name},
+    run::OSImage,
+};
+
+use super::Context;
+use crate::{
+    queue::Feed,
+    store::Store,
+    streamed::streaming,
+    watch::{Followed, Seen, follow as follow_store, reporting},
+};
+
+/// Stores that only the leader needs.
+pub(super) struct Sources {
+    pub(super) images: Store<OSImage>,
+    bom: Store<ConfigMap>,
+    additional: Store<ConfigMap>,
+}
+
+/// The stores, and the future that keeps them up to date. What they rest on may be missing: then they are never filled, and nothing
+/// is said of it.
+pub(super) fn follow(context: &Context) -> (Sources, BoxFuture<'static, ()>) {
+    let client = streaming(context.client.clone());
+    let config_maps = || Api::namespaced(client.clone(), &context.system_namespace);
+    let all = || watcher::Config::default().streaming_lists();
+    let by_name = all().fields(&format!("metadata.name={}", name::BOM_METADATA));
+    let by_label = all().labels(label::ADDITIONAL_COMPATIBLE_TKRS);
+    let changes = &context.changes;
+    let (images, images_following) = followed(Api::all(client.clone()), all(), changes);
+    let (bom, bom_following) = followed(config_maps(), by_name, changes);
+    let (additional, additional_following) = followed(config_maps(), by_label, changes);
+    let following = join3(images_following, bom_following, additional_following).map(drop);
+    let sources = Sources {
+        images,
+        bom,
+        additional,
+    };
+    (sources, following.boxed())
+}
+
+fn followed<K>(
+    api: Api<Item<K>>,
+    config: watcher::Config,
+    changes: &Feed<Change>,
+) -> (Store<K>, BoxFuture<'static, ()>)
+where
+    K: Followed + Resource<DynamicType = ()>,
+{
+    let (wakes, changes) = (changes.clone(), changes.clone());
+    let report = reporting(K::kind(&()), "Watching", move |_, _| wakes.send(Change::All));
+    let on = move |seen: &Seen<'_, K>| {
+        report(seen);
+        // Also where the list was empty: that is known from now on.
+        if matches!(seen, Seen::Synced(_)) {
+            changes.send(Change::All);
+        }
+    };
+    let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
+    let (store, following) = follow_store(api, config, Arc::default(), followed, on);
+    (store, following.boxed())
+}
+
+impl Sources {
+    /// All OSImages; `None` before they were read.
+    pub(super) fn images(&self) -> Option<Images> {
+        let named = |image: Arc<OSImage>| (image.name_any(), image);
+        self.images
+            .is_filled()
+            .then(|| self.images.state().into_iter().map(named).collect())
+    }
+
+    /// What is known of the compatibility of releases; `None` before all of it was read.
+    pub(super) fn compatibility(&self, management_version: Option<String>) -> Option<Compatibility> {
+        if !self.bom.is_filled() || !self.additional.is_filled() {
+            return None;
+        }
+        let own = |config_map: Arc<ConfigMap>| ConfigMap::clone(&config_map);
+        let sources = releases::Sources {
+            bom: self.bom.state().into_iter().map(own).next(),
+            additional: self.additional.state().into_iter().map(own).collect(),
+            management_version,
+        };
+        Some(Compatibility::of(&sources))
+    }
+}

@@ -1,0 +1,146 @@
+//! One object has its turn: what has to be said of it is written.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{Client, Resource, ResourceExt};
+use sluice_core::{
+    chain::chain,
+    events::Notice,
+    releases::{Mark, Named, Offer, of_cluster, of_image},
+    step::{Answer, Ask, Done, Failure, Object, Server, Subject, Write},
+    stores::Stored,
+    walls::Again,
+};
+use sluice_crds::run::TanzuKubernetesRelease;
+use tracing::warn;
+
+use super::Shared;
+use crate::{
+    clock::{clock, now},
+    lock::lock,
+    runner::{self, Error, PassError, isolated},
+};
+
+/// Field manager of everything that this controller writes.
+const FIELD_MANAGER: &str = "sluice-releases";
+
+/// Returns when the object has its next turn, if nothing wakes it before.
+pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
+    let retries = &shared.context.retries;
+    match isolated(Box::pin(pass(shared, &named))).await {
+        Ok(()) => {
+            lock(retries).forget(&named);
+            None
+        }
+        Err(error) => {
+            if matches!(error, Error::Pass(PassError::Panicked)) {
+                shared.context.passes.panicked();
+            }
+            let again = lock(retries).failed(named.clone(), error.is_conflict(), now());
+            if let Again::Later(_) = again {
+                warn!(?named, error = %chain(&error), "Writing what a release is good for");
+            }
+            Some(again.wait())
+        }
+    }
+}
+
+async fn pass(shared: &Shared, named: &Named) -> Result<(), Error> {
+    let (context, survey) = (&shared.context, Arc::clone(&lock(&shared.survey)));
+    match named {
+        Named::Release(name) => {
+            let found = Stored::<TanzuKubernetesRelease>::get(&context.stores, None, name);
+            saw(
+                shared,
+                named,
+                found.as_deref().and_then(ResourceExt::uid).as_deref(),
+            );
+            let Some(release) = found else { return Ok(()) };
+            let fault = survey.fault(name).map(|fault| Notice {
+                warns: true,
+                reason: fault.reason.as_str(),
+                note: &fault.message,
+            });
+            match fault {
+                Some(_) => context.events.publish(&release.object_ref(&()), fault).await,
+                None => context.events.forget(&release.uid().unwrap_or_default()),
+            }
+            match survey.of_release(&release, clock().now) {
+                Some(mark) => carry_out(shared, ("", name), &mark).await,
+                None => Ok(()),
+            }
+        }
+        Named::Image(name) => match shared.sources.images.peek(None, name) {
+            Some(image) => match of_image(&image, clock().now) {
+                Some(mark) => carry_out(shared, ("", name), &mark).await,
+                None => Ok(()),
+            },
+            None => Ok(()),
+        },
+        Named::Cluster(named) => {
+            let cluster = context
+                .stores
+                .clusters
+                .peek(Some(named.namespace()), named.name());
+            match cluster.and_then(|cluster| of_cluster(&cluster, &survey)) {
+                Some(offer) => carry_out(shared, (named.namespace(), named.name()), &offer).await,
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// Events of an object that is gone are forgotten.
+fn saw(shared: &Shared, named: &Named, uid: Option<&str>) {
+    if let Some(gone) = lock(&shared.uids).saw(named, uid) {
+        shared.context.events.forget(&gone);
+    }
+}
+
+async fn carry_out<S>(shared: &Shared, subject: (&str, &str), pass: &S) -> Result<(), Error>
+where
+    S: Subject<Memory = (), Effects = (), Hold = String>,
+    for<'a> Host<'a>: runner::Host<S>,
+{
+    let host = Host {
+        client: &shared.context.client,
+        subject,
+    };
+    let (outcome, ()) = runner::run(&host, pass, &()).await;
+    outcome.map(|_: Done| ())
+}
+
+/// What a pass is carried out with.
+struct Host<'a> {
+    client: &'a Client,
+    /// Namespace and name.
+    subject: (&'a str, &'a str),
+}
+
+macro_rules! hosts {
+    ($($Subject:ty),+) => {
+        $(impl runner::Host<$Subject> for Host<'_> {
+            const MANAGER: &'static str = FIELD_MANAGER;
+
+            fn subject(&self) -> (&str, &str) {
+                self.subject
+            }
+
+            fn client(&self, server: Server) -> Result<&Client, Failure> {
+                match server {
+                    Server::Management => Ok(self.client),
+                    Server::Workload => Err(Failure::other(server, "what is said of releases asks no workload")),
+                }
+            }
+
+            async fn answer(&self, _ask: &Ask) -> Result<Answer, Failure> {
+                Ok(Answer::Absent)
+            }
+
+            async fn writing(&self, (): ()) {}
+
+            fn wrote(&self, _write: &Write, _written: &Object) {}
+        })+
+    };
+}
+hosts!(Mark, Offer);
