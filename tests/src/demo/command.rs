@@ -118,6 +118,7 @@ impl Act for Once {
                 began.elapsed().as_secs_f64()
             ),
         );
+        upgrade::show_releases(terminal, &scene).await?;
         terminal.say(
             Tone::Heading,
             format!(

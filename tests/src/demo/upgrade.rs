@@ -11,7 +11,7 @@ use super::report::Report;
 use super::story::Story;
 use super::terminal::{Terminal, Tone};
 use crate::objects::{Class, Infrastructure, Provider, Release, Values};
-use crate::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
+use crate::scenario::{Cluster, PATIENCE, Scene, Table, VERSIONS};
 use crate::stack::kubelet::Delay;
 use crate::wait;
 
@@ -65,6 +65,26 @@ pub(super) async fn create(
     cluster.is_available(PATIENCE * 2).await?;
     cluster.is_settled(PATIENCE).await?;
     Ok(cluster)
+}
+
+/// Shows the releases as kubectl does, once each is said to be ready.
+pub(super) async fn show_releases(terminal: &Terminal, scene: &Scene) -> Result<()> {
+    terminal.waiting("releases to be ready");
+    let table = wait::until("releases to be ready", PATIENCE, || async {
+        let table = Table::get(&scene.client(), Release::PATH).await?;
+        let ready = |name: &String| table.row(name).is_some_and(|row| row["READY"] == "True");
+        if table.rows.iter().filter_map(|row| row.first()).all(ready) {
+            Ok(table)
+        } else {
+            wait::not_yet(table)
+        }
+    })
+    .await?;
+    terminal.say(Tone::Heading, "\nkubectl get tkr");
+    for line in table.to_string().lines() {
+        terminal.say(Tone::Plain, format!("  {line}"));
+    }
+    Ok(())
 }
 
 /// Upgrades a Cluster, telling the story, and returns the figures.

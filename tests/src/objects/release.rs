@@ -49,6 +49,9 @@ pub struct Release {
 }
 
 impl Release {
+    /// Where all of them are.
+    pub const PATH: &str = "/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases";
+
     /// Release `build` (`slow.1`) of a Kubernetes version, with the two packages that every release has.
     #[must_use]
     pub fn new(

@@ -203,7 +203,7 @@ impl Scene {
         self.delete_clusters().await?;
         let releases = std::mem::take(&mut *self.releases.lock().unwrap_or_else(PoisonError::into_inner));
         for release in releases {
-            let path = format!("/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases/{release}");
+            let path = format!("{}/{release}", Release::PATH);
             self.client()
                 .request_text(http::Request::delete(path).body(Vec::new())?)
                 .await?;

@@ -35,6 +35,7 @@ mod phase;
 mod plain_package;
 mod provided;
 mod release_set;
+mod releases;
 mod removed_api;
 mod resync;
 mod server_replaced;
@@ -73,6 +74,8 @@ fn main() -> ExitCode {
         partial::wildcard(),
         partial::custom(),
         partial::unmanaged_cni(),
+        releases::compatibility(),
+        releases::updates_available(),
         broken_package::scenario(),
         removed_api::scenario(),
         order_of_edits::scenario(),

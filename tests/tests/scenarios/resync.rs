@@ -18,6 +18,8 @@ pub(crate) fn scenario() -> Scenario {
         "all packages but kapp-controller are worked on again in the release window: gates do not flap, nothing is written on either side",
         |scene| Box::pin(run(scene)),
     )
+    // A Cluster names releases that others publish.
+    .own_stack()
 }
 
 async fn run(scene: Scene) -> Result<()> {
