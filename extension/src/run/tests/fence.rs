@@ -47,7 +47,11 @@ async fn a_leader_writes_to_both_clusters_only_while_the_lease_is_held(
         asked.retain(|asked| !others.iter().any(|other| asked.contains(other)));
         asked
     };
-    assert_eq!(of_passes(), Vec::<String>::new(), "before the workload is reached");
+    assert_eq!(
+        of_passes(),
+        Vec::<String>::new(),
+        "before the workload is reached"
+    );
     sleep(HELD).await;
     goes_on.send_replace(true);
 
