@@ -15,7 +15,9 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::registry::Registry;
-use sluice_core::{pass::Settings, providers::kinds, retrigger::Handlers, retry::SyncPeriod};
+use sluice_core::{
+    pass::Settings, providers::kinds, releases::ManagementClusters, retrigger::Handlers, retry::SyncPeriod,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -183,6 +185,7 @@ fn news(args: &Args) -> News {
     let handlers = Handlers::of(args.extension_configs.iter().map(String::as_str));
     News {
         edits: Edits::of(&args.secret_namespaces),
+        management: Arc::new(Mutex::new(ManagementClusters::of(&args.system_namespace))),
         ..News::of(handlers)
     }
 }

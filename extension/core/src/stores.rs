@@ -95,11 +95,12 @@ impl Whole {
         } else {
             releases.remove(&name)
         };
-        let rested_on = |release: &TanzuKubernetesRelease| {
-            let meta = &release.metadata;
-            (release.spec.clone(), meta.uid.clone(), is_legacy(meta))
-        };
-        !is_there || before.is_none_or(|before| rested_on(&before) != rested_on(release))
+        !is_there
+            || before.is_none_or(|before| {
+                before.spec != release.spec
+                    || before.metadata.uid != release.metadata.uid
+                    || is_legacy(&before.metadata) != is_legacy(&release.metadata)
+            })
     }
 
     /// Takes in a Package, which is there or was.
@@ -315,6 +316,15 @@ pub(crate) mod tests {
         assert!(takes("v1.35.5", &json!({"v1.35": ""}), true));
         assert!(takes("v1.35.5", &json!({label::LEGACY_TKR: ""}), true));
         assert!(takes("v1.35.5", &json!({label::LEGACY_TKR: ""}), false));
+        assert!(takes("v1.35.5", &json!({}), true), "made again");
+        let mut again: Arc<TanzuKubernetesRelease> = object(
+            None,
+            "one",
+            &json!({}),
+            &json!({"spec": {"version": "v1.35.5", "kubernetes": {"version": "v1.35.5"}}}),
+        );
+        Arc::make_mut(&mut again).metadata.uid = Some("another".to_owned());
+        assert!(whole.release(&again, true), "it is another one");
     }
 
     #[test]

@@ -69,7 +69,12 @@ async fn run_compatibility(scene: Scene) -> Result<()> {
     )
     .await?;
 
-    scene.apply(&[management_cluster(&scene, "v2.5.2")]).await?;
+    let ours = |version| management_cluster(SYSTEM_NAMESPACE, version);
+    scene.apply(&[ours(Some("v2.5.2"))]).await?;
+    // Whatever a tenant says, it is not the management cluster.
+    scene
+        .apply(&[management_cluster(scene.namespace(), Some("v2.5.1"))])
+        .await?;
     scene
         .apply(&[bom(&json!([
             {"version": "v2.5.1", "supportedKubernetesVersions": [versions(&old), versions(&new)]},
@@ -83,18 +88,32 @@ async fn run_compatibility(scene: Scene) -> Result<()> {
         "the management cluster supports one",
     )
     .await?;
-    scene.apply(&[management_cluster(&scene, "v2.5.1")]).await?;
+    scene.apply(&[ours(Some("v2.5.1"))]).await?;
     shows(
         &scene,
         both("True", "True"),
         "the management cluster supports both",
     )
     .await?;
-    scene.apply(&[management_cluster(&scene, "v2.6.0")]).await?;
+    scene.apply(&[ours(Some("v2.6.0"))]).await?;
     shows(
         &scene,
         both("False", "False"),
         "the management cluster supports none",
+    )
+    .await?;
+    scene.apply(&[ours(Some("v2.5.1"))]).await?;
+    shows(
+        &scene,
+        both("True", "True"),
+        "the management cluster supports both again",
+    )
+    .await?;
+    scene.apply(&[ours(None)]).await?;
+    shows(
+        &scene,
+        both("False", "False"),
+        "the management cluster has no version",
     )
     .await?;
     scene.apply(&[bom("[")]).await?;
@@ -406,13 +425,13 @@ fn bom(entries: &str) -> Value {
 }
 
 /// The Cluster of the management cluster, which has no topology here.
-fn management_cluster(scene: &Scene, version: &str) -> Value {
+fn management_cluster(namespace: &str, version: Option<&str>) -> Value {
     json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
         "metadata": {
-            "name": "management", "namespace": scene.namespace(),
+            "name": "management", "namespace": namespace,
             "labels": {"cluster-role.tkg.tanzu.vmware.com/management": ""},
-            "annotations": {"TKGVERSION": version},
+            "annotations": version.map(|version| json!({"TKGVERSION": version})),
         },
         "spec": {"infrastructureRef": {
             "apiGroup": "harness.test", "kind": "HarnessCluster", "name": "management",

@@ -24,25 +24,39 @@ pub struct Sources {
     pub management_version: Option<String>,
 }
 
-/// What Clusters say that are the management cluster.
+/// What Clusters of the system namespace say that are the management cluster. One of a tenant says nothing: its label is the tenant's.
 #[derive(Debug, Clone, Default)]
-pub struct ManagementClusters(BTreeMap<ClusterRef, Option<String>>);
+pub struct ManagementClusters {
+    namespace: String,
+    versions: BTreeMap<ClusterRef, Option<String>>,
+}
 
 impl ManagementClusters {
+    /// Of this namespace, none yet.
+    #[must_use]
+    pub fn of(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            versions: BTreeMap::new(),
+        }
+    }
+
     /// Takes in a Cluster, which is there or was. Says whether anything has changed.
     pub fn saw(&mut self, named: &ClusterRef, cluster: &Cluster, is_there: bool) -> bool {
-        if !is_there || !cluster.labels().contains_key(label::MANAGEMENT_CLUSTER) {
-            return self.0.remove(named).is_some();
+        let is_it =
+            named.namespace() == self.namespace && cluster.labels().contains_key(label::MANAGEMENT_CLUSTER);
+        if !is_there || !is_it {
+            return self.versions.remove(named).is_some();
         }
         let version = cluster.annotations().get(annotation::TKG_VERSION).cloned();
-        let before = self.0.insert(named.clone(), version.clone());
+        let before = self.versions.insert(named.clone(), version.clone());
         before != Some(version)
     }
 
     /// The version of the first one that says it.
     #[must_use]
     pub fn version(&self) -> Option<String> {
-        self.0.values().flatten().next().cloned()
+        self.versions.values().flatten().next().cloned()
     }
 }
 
@@ -122,6 +136,17 @@ impl Compatibility {
         Self { versions, others }
     }
 
+    /// Nothing, because what says it cannot be read.
+    #[must_use]
+    pub fn unreadable(system_namespace: &str) -> Self {
+        let why =
+            format!("ConfigMaps of namespace {system_namespace} cannot be read; the log of Sluice says why");
+        Self {
+            versions: BTreeSet::new(),
+            others: Verdict::Unknown(ReleaseReason::CompatibilityDataInvalid, why),
+        }
+    }
+
     /// Whether a release of this version is compatible.
     #[must_use]
     pub fn verdict(&self, version: &str) -> Verdict {
@@ -145,7 +170,7 @@ fn supported(bom: &ConfigMap, management_version: Option<&str>) -> Result<(Vec<S
     let metadata: Metadata = yaml(text).map_err(|why| format!("binaryData.{key} of {config_map}: {why}"))?;
     let Some(version) = management_version else {
         let why = format!(
-            "{config_map} lists releases by the version of the management cluster, but no Cluster with label {} has annotation {}",
+            "{config_map} lists releases by the version of the management cluster, but no Cluster of its namespace with label {} has annotation {}",
             label::MANAGEMENT_CLUSTER,
             annotation::TKG_VERSION
         );

@@ -52,6 +52,15 @@ impl Said {
     }
 }
 
+/// What an object says, in quotes and cut where it is too long to be read.
+pub(super) fn quoted(text: &str) -> String {
+    const SHOWN: usize = 80;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
 /// Puts what is said into the condition of this type. It keeps its time while its status is the same; others, and their order, stay.
 pub(super) fn say(conditions: &mut Vec<Condition>, type_: &str, said: Said, now: Timestamp) {
     let found = conditions.iter().position(|condition| condition.type_ == type_);

@@ -5,7 +5,7 @@ use sluice_crds::{labels::label, run::OSImage};
 
 use super::{
     ReleaseReason,
-    conditions::{COMPATIBLE, READY, Said, VALID, say},
+    conditions::{COMPATIBLE, READY, Said, VALID, quoted, say},
     labels::{image_labels, version_labels},
     mark::Mark,
     survey::ready,
@@ -21,10 +21,10 @@ pub fn of_image(image: &OSImage, now: Timestamp) -> Option<Mark> {
     let is_valid = Ordered::of(version).is_some();
     let before = image.status.as_ref().map(|status| status.conditions.clone());
     let before = before.unwrap_or_default();
-    let mut labels = image_labels(&image.spec);
-    if is_valid {
-        labels.extend(version_labels(version, image.metadata.labels.as_ref()));
-    }
+    let known = is_valid.then_some(version.as_str());
+    let mut labels = version_labels(known, image.metadata.labels.as_ref());
+    // A field of its reference may be spelled as a prefix of a version is.
+    labels.extend(image_labels(&image.spec));
     labels.insert(label::INVALID.to_owned(), (!is_valid).then(String::new));
     if let Some(compatible) = before.iter().find(|condition| condition.type_ == COMPATIBLE) {
         let excluded = compatible.status == "False";
@@ -33,8 +33,10 @@ pub fn of_image(image: &OSImage, now: Timestamp) -> Option<Mark> {
     let said = if is_valid {
         Said::yes(String::new())
     } else {
-        let message =
-            format!("spec.kubernetesVersion {version:?} is not a semantic version, such as v1.36.3+vmware.1");
+        let message = format!(
+            "spec.kubernetesVersion {} is not a semantic version, such as v1.36.3+vmware.1",
+            quoted(version)
+        );
         Said::no(
             "Warning",
             ReleaseReason::KubernetesVersionInvalid.as_str(),

@@ -36,8 +36,8 @@ pub fn prefixes(version_label: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The prefixes of a version as labels without values, and the removal of those that `existing` has of another version.
-pub(super) fn version_labels(version: &str, existing: Option<&BTreeMap<String, String>>) -> Labels {
+/// The prefixes of a version, if there is one, as labels without values, and the removal of those that `existing` has of another version.
+pub(super) fn version_labels(version: Option<&str>, existing: Option<&BTreeMap<String, String>>) -> Labels {
     let of_another_version = |(key, value): &(&String, &String)| {
         let mut letters = key.chars();
         value.is_empty()
@@ -46,7 +46,7 @@ pub(super) fn version_labels(version: &str, existing: Option<&BTreeMap<String, S
     };
     let stale = existing.into_iter().flatten().filter(of_another_version);
     let mut labels: Labels = stale.map(|(key, _)| (key.clone(), None)).collect();
-    let version_label = version_label(version);
+    let version_label = version.map(version_label).unwrap_or_default();
     let keys = prefixes(&version_label).filter(|key| is_label(key));
     labels.extend(keys.map(|key| (key.to_owned(), Some(String::new()))));
     labels
@@ -64,6 +64,8 @@ pub(super) fn image_labels(image: &OSImageSpec) -> Labels {
         (label::OS_ARCH, &os.arch),
         (label::IMAGE_TYPE, kind),
     ] {
+        // What it was before would be selected by.
+        labels.insert(key.to_owned(), None);
         put(&mut labels, key.to_owned(), value);
     }
     reference_labels(&mut labels, kind, &image.image.ref_);

@@ -15,11 +15,13 @@ use sluice_crds::{
 use super::{
     ReleaseReason, Updates,
     compatibility::{Compatibility, Verdict},
-    conditions::{COMPATIBLE, READY, Said, UPDATES_AVAILABLE, VALID, is_false, say},
+    conditions::{COMPATIBLE, READY, Said, UPDATES_AVAILABLE, VALID, is_false, quoted, say},
     labels::{Labels, version_label, version_labels},
     mark::Mark,
 };
-use crate::{bootstrap::Catalogue, cluster::is_legacy, stores::Releases, version::Ordered};
+use crate::{
+    bootstrap::Catalogue, cluster::is_legacy, names::LONGEST_LABEL, stores::Releases, version::Ordered,
+};
 
 /// OSImages by name.
 pub type Images = BTreeMap<String, Arc<OSImage>>;
@@ -63,14 +65,14 @@ struct Judged {
 }
 
 impl Survey {
-    /// Judges all releases. None is unpacked or compared with all others: 5,000 take some milliseconds.
+    /// Judges all releases.
     #[must_use]
     pub fn of(known: Facts<'_>) -> Self {
         let owners = owners(known.releases);
         let judged = known.releases.iter().map(|(name, release)| {
             let version = Ordered::of(&release.spec.version);
             let valid = known.images.map(|images| {
-                let owner = owners.get(release.spec.version.as_str()).copied();
+                let owner = owners.get(&version_label(&release.spec.version)).copied();
                 valid(release, version.is_some(), owner, images, known.packages)
             });
             let compatible = known
@@ -87,12 +89,17 @@ impl Survey {
         let offered = known.releases.iter().filter_map(|(name, release)| {
             let judged = judged.get(name)?;
             let version = judged.version.as_ref()?;
-            is_offered(release, judged).then_some((version, release.spec.version.as_str()))
+            is_offered(release, judged, known.images).then_some((version, release.spec.version.as_str()))
         });
         Self {
             updates: Updates::of(offered),
             releases: judged,
         }
+    }
+
+    /// The names of all releases.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.releases.keys().map(String::as_str)
     }
 
     /// What is wrong with a release, if that is known.
@@ -135,10 +142,8 @@ impl Survey {
     #[must_use]
     pub fn of_release(&self, release: &TanzuKubernetesRelease, now: Timestamp) -> Option<Mark> {
         let judged = self.releases.get(&release.name_any())?;
-        let mut labels = Labels::new();
-        if judged.version.is_some() {
-            labels = version_labels(&release.spec.version, release.metadata.labels.as_ref());
-        }
+        let known = judged.version.is_some().then_some(release.spec.version.as_str());
+        let mut labels = version_labels(known, release.metadata.labels.as_ref());
         let before = conditions(release);
         let mut conditions = before.clone();
         if let Some(valid) = &judged.valid {
@@ -175,7 +180,14 @@ fn conditions(release: &TanzuKubernetesRelease) -> Vec<sluice_crds::run::Conditi
 }
 
 /// Whether nothing excludes a release from being taken next.
-fn is_offered(release: &TanzuKubernetesRelease, judged: &Judged) -> bool {
+fn is_offered(release: &TanzuKubernetesRelease, judged: &Judged, images: Option<&Images>) -> bool {
+    let excluding = [label::INCOMPATIBLE, label::DEACTIVATED, label::INVALID];
+    let has_image = images.is_none_or(|images| {
+        let named = || release.spec.os_images.iter();
+        let mut known = named().filter_map(|named| images.get(&named.name));
+        let usable = known.any(|image| !excluding.iter().any(|key| image.labels().contains_key(*key)));
+        named().next().is_none() || usable
+    });
     let is_valid = judged
         .valid
         .as_ref()
@@ -186,18 +198,21 @@ fn is_offered(release: &TanzuKubernetesRelease, judged: &Judged) -> bool {
     );
     is_valid
         && is_compatible
+        && has_image
         && release.metadata.deletion_timestamp.is_none()
         && !release.labels().contains_key(label::DEACTIVATED)
         && !is_legacy(&release.metadata)
 }
 
 /// The release of each version, by its name: of several the one that is named after it, else the first one.
-fn owners(releases: &Releases) -> HashMap<&str, &str> {
-    let mut owners = HashMap::<&str, &str>::new();
+fn owners(releases: &Releases) -> HashMap<String, &str> {
+    let mut owners = HashMap::<String, &str>::new();
     for (name, release) in releases {
-        let version = release.spec.version.as_str();
+        // With or without `v` it is one version.
+        let version = version_label(&release.spec.version);
+        let is_named_so = *name == version;
         let owner = owners.entry(version).or_insert(name);
-        if *name == version_label(version) {
+        if is_named_so {
             *owner = name;
         }
     }
@@ -217,14 +232,22 @@ fn valid(
     let kubernetes = &spec.kubernetes.version;
     if !has_version {
         let message = format!(
-            "spec.version {:?} is not a semantic version, such as v1.36.3+vmware.1-tkg.1",
-            spec.version
+            "spec.version {} is not a semantic version, such as v1.36.3+vmware.1-tkg.1",
+            quoted(&spec.version)
+        );
+        return fault(ReleaseReason::VersionInvalid, message);
+    }
+    if version_label(&spec.version).len() > LONGEST_LABEL {
+        let message = format!(
+            "spec.version {} has more than {LONGEST_LABEL} characters: it is no value of a label, so no Cluster can name it",
+            quoted(&spec.version)
         );
         return fault(ReleaseReason::VersionInvalid, message);
     }
     if Ordered::of(kubernetes).is_none() {
         let message = format!(
-            "spec.kubernetes.version {kubernetes:?} is not a semantic version, such as v1.36.3+vmware.1"
+            "spec.kubernetes.version {} is not a semantic version, such as v1.36.3+vmware.1",
+            quoted(kubernetes)
         );
         return fault(ReleaseReason::KubernetesVersionInvalid, message);
     }
@@ -240,8 +263,8 @@ fn valid(
         match images.get(&named.name) {
             None => {
                 let message = format!(
-                    "{field} {:?}: there is no such OSImage, or it cannot be decoded",
-                    named.name
+                    "{field} {}: there is no such OSImage, or it cannot be decoded",
+                    quoted(&named.name)
                 );
                 return fault(ReleaseReason::OSImageNotFound, message);
             }
@@ -258,8 +281,8 @@ fn valid(
     for (index, named) in spec.bootstrap_packages.iter().flatten().enumerate() {
         if !packages.contains_key(&named.name) {
             let message = format!(
-                "spec.bootstrapPackages[{index}].name {:?}: there is no such Package in the system namespace",
-                named.name
+                "spec.bootstrapPackages[{index}].name {}: there is no such Package in the system namespace, or it cannot be decoded",
+                quoted(&named.name)
             );
             return fault(ReleaseReason::PackageNotFound, message);
         }
@@ -288,7 +311,7 @@ pub(super) fn ready(existing: Option<&BTreeMap<String, String>>, changes: &Label
 /// What is said of the releases above this version.
 pub(super) fn updates_of(version: Option<&Ordered>, text: &str, updates: &Updates) -> Said {
     let Some(version) = version else {
-        let message = format!("{text:?} is not a semantic version");
+        let message = format!("{} is not a semantic version", quoted(text));
         return Said::unknown(ReleaseReason::CannotParseTKR, message);
     };
     updates.message(version).map_or_else(

@@ -207,6 +207,22 @@ proptest! {
     }
 
     #[test]
+    fn an_image_is_marked_once(text in "(v[0-9])?\\PC{0,20}", field in "(v1|x)[a-z.0-9]{0,5}", value in "[a-z/]{0,2}") {
+        let mut object = json!(image(&json!({
+            "metadata": {"labels": {"v1.2": "", "os-version": "old"}},
+            "spec": {"kubernetesVersion": text, "os": {"version": text}, "image": {"type": field, "ref": {field.clone(): value}}},
+        })));
+        for round in 0..2 {
+            let image: OSImage = serde_json::from_value(object.clone()).unwrap();
+            let Some(mark) = of_image(&image, now()) else { return Ok(()) };
+            prop_assert_eq!(round, 0, "{:?}", mark);
+            for write in carry_out(&mark, now(), &json!({})) {
+                merge(&mut object, &write.body);
+            }
+        }
+    }
+
+    #[test]
     fn labels_of_any_image_are_labels(text in "\\PC{0,80}", field in "\\PC{0,80}") {
         let image = image(&json!({"spec": {
             "os": {"version": text}, "image": {"type": field, "ref": {field.clone(): text, "more": {text.clone(): true}}},
@@ -308,6 +324,7 @@ fn labels_of_a_version_that_was_corrected_go_and_those_of_others_stay() {
 
 #[rstest]
 #[case::version(json!({"spec": {"version": "latest"}}), "VersionInvalid", "latest")]
+#[case::no_label(json!({"spec": {"version": format!("v1.35.4+{}", "a".repeat(60))}}), "VersionInvalid", "63")]
 #[case::kubernetes(json!({"spec": {"kubernetes": {"version": "1.35"}}}), "KubernetesVersionInvalid", "1.35")]
 #[case::image(json!({"spec": {"osImages": [{"name": "photon"}]}}), "OSImageNotFound", "spec.osImages[0].name \"photon\"")]
 #[case::image_of_another_version(
@@ -361,6 +378,12 @@ fn of_two_releases_with_one_version_the_other_one_is_at_fault() {
     world.settle(now());
     let valid = ["a-copy", "v1.35.4", "b-copy"].map(|name| world.condition(name, "Valid").1);
     assert_eq!(valid, ["DuplicateVersion", "", "DuplicateVersion"]);
+    let mut spelled = World::of([
+        release("v1.35.4", &json!({})),
+        release("1.35.4", &json!({"metadata": {"name": "b"}})),
+    ]);
+    spelled.settle(now());
+    assert_eq!(spelled.condition("b", "Valid").1, "DuplicateVersion", "without v");
     let mut unnamed = World::of([other("a-copy"), other("b-copy")]);
     unnamed.settle(now());
     assert_eq!(
@@ -487,7 +510,10 @@ fn the_management_cluster_says_its_version() {
         .unwrap()
     };
     let ours = json!({"cluster-role.tkg.tanzu.vmware.com/management": ""});
-    let (mut known, one) = (ManagementClusters::default(), ClusterRef::new("team-a", "one"));
+    let (mut known, one) = (
+        ManagementClusters::of("tkg-system"),
+        ClusterRef::new("tkg-system", "one"),
+    );
     let mut saw = |labels: &Value, version: &str, is_there| {
         let changed = known.saw(
             &one,
@@ -505,6 +531,12 @@ fn the_management_cluster_says_its_version() {
     assert_eq!(saw(&ours, "v2.5.2", false), (true, None));
     let nothing = cluster(ours.clone(), json!({}));
     assert!(known.saw(&one, &nothing, true), "it has no version yet");
+    assert_eq!(known.version(), None);
+    let tenant = cluster(ours, json!({"TKGVERSION": "v9"}));
+    assert!(
+        !known.saw(&ClusterRef::new("a-tenant", "one"), &tenant, true),
+        "a tenant's"
+    );
     assert_eq!(known.version(), None);
 }
 
@@ -559,6 +591,17 @@ fn newer_releases_of_this_minor_version_and_the_next(#[case] version: &str, #[ca
     assert_eq!((status.as_str(), reason.as_str()), (is, why));
 }
 
+/// A release can be taken as long as one of its images can.
+#[test]
+fn a_release_without_a_usable_image_is_not_named() {
+    let mut world = World::of([release("v1.35.4", &json!({})), release("v1.35.5", &json!({}))]);
+    let from = Ordered::of("v1.35.4").unwrap();
+    assert_eq!(world.survey().updates.after(&from), ["v1.35.5"]);
+    let deactivated = image(&json!({"metadata": {"labels": {"deactivated": ""}}}));
+    world.images.insert("ubuntu".to_owned(), Arc::new(deactivated));
+    assert!(world.survey().updates.after(&from).is_empty());
+}
+
 #[test]
 fn only_the_newest_are_named() {
     let versions: Vec<String> = (0..40).map(|patch| format!("v1.35.{patch}")).collect();
@@ -566,7 +609,7 @@ fn only_the_newest_are_named() {
     let newer = world.survey();
     let from = Ordered::of("v1.35.4").unwrap();
     let said = newer.updates.message(&from).unwrap();
-    assert_eq!(newer.updates.after(&from).len(), 35);
+    assert_eq!(newer.updates.after(&from).len(), 20);
     assert_eq!(said.split(' ').count(), 20);
     assert!(
         said.starts_with("[v1.35.20 ") && said.ends_with(" v1.35.39]"),

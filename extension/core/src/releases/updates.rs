@@ -25,21 +25,27 @@ impl Updates {
         Self(minors)
     }
 
-    /// The versions above this one, of its minor version and the next one, the newest last.
+    /// The versions above this one, of its minor version and the next one, the newest last, 20 at most.
     #[must_use]
     pub fn after(&self, version: &Ordered) -> Vec<&str> {
         let (major, minor) = version.minor();
         let next = minor.checked_add(1).map(|next| (major, next));
-        let minors = [Some((major, minor)), next].into_iter().flatten();
-        let releases = minors.filter_map(|minor| self.0.get(&minor)).flatten();
-        let newer = releases.filter(|(other, _)| other > version);
-        newer.map(|(_, text)| text.as_str()).collect()
+        let minors = [next, Some((major, minor))].into_iter().flatten();
+        // Each minor version is sorted, so none but those that are named are looked at.
+        let newest_first = minors
+            .filter_map(|minor| self.0.get(&minor))
+            .flat_map(|releases| {
+                let first = releases.partition_point(|(other, _)| other <= version);
+                releases[first..].iter().rev()
+            });
+        let mut newer: Vec<&str> = newest_first.take(NAMED).map(|(_, text)| text.as_str()).collect();
+        newer.reverse();
+        newer
     }
 
     /// The same as conditions list them, `[v1.35.5 v1.36.3]`; `None` where there is none.
     pub(super) fn message(&self, version: &Ordered) -> Option<String> {
         let newer = self.after(version);
-        let newest = &newer[newer.len().saturating_sub(NAMED)..];
-        (!newest.is_empty()).then(|| format!("[{}]", newest.join(" ")))
+        (!newer.is_empty()).then(|| format!("[{}]", newer.join(" ")))
     }
 }

@@ -266,7 +266,7 @@ impl Servers {
             }
             Verb::ReplaceStatus => next["status"] = write.body["status"].clone(),
             Verb::Patch | Verb::PatchStatus | Verb::Apply | Verb::ApplyStatus => {
-                merge(&mut next, &write.body)
+                merge(&mut next, &write.body);
             }
         }
         Ok(Object(self.put(place, next)))

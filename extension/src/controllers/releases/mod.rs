@@ -23,7 +23,7 @@ use sluice_core::{
 };
 use tokio::{
     task::yield_now,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -44,8 +44,17 @@ use crate::{
 /// What changes within this time is looked at once.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-/// So many Clusters are looked at before others have their turn.
+/// Clusters are looked at once releases have not changed for so long: a release comes with images and packages, and seldom alone.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// They are looked at no later than this, whatever changes.
+const AT_LAST: Duration = Duration::from_secs(15);
+
+/// So many Clusters, or releases, are looked at before others have their turn.
 const BATCH: usize = 100;
+
+/// The time between two Clusters that are written because of releases. Each write wakes Cluster API, and the passes of Sluice.
+const BETWEEN: Duration = Duration::from_millis(10);
 
 /// So many objects are written at once.
 const AT_ONCE: u16 = 4;
@@ -102,7 +111,8 @@ impl Context {
 struct Shared {
     context: Arc<Context>,
     sources: Sources,
-    survey: Mutex<Arc<Survey>>,
+    /// None before the first one.
+    survey: Mutex<Option<Arc<Survey>>>,
     /// Of the objects that have had a turn.
     uids: Mutex<Uids<Named>>,
 }
@@ -120,7 +130,10 @@ pub async fn run(
         }
         context.passes.panicked();
         error!("The controller of releases ended in a panic; it begins again in a minute");
-        sleep(AFTER_PANIC).await;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep(AFTER_PANIC) => {}
+        }
     }
 }
 
@@ -155,42 +168,71 @@ async fn look(
     due: &mpsc::UnboundedSender<Named>,
 ) {
     let mut seen = HashSet::from([Change::All]);
+    // When Clusters are looked at for releases, if they are to be: releases changed for the first time, and for the last.
+    let mut pending: Option<(Instant, Instant)> = None;
+    let mut left = Vec::new();
     loop {
-        let clusters: Vec<ClusterRef> = if seen.contains(&Change::All) && survey(shared, due).await {
-            shared.context.stores.clusters.names()
-        } else {
-            let named = seen.into_iter().filter_map(|change| match change {
-                Change::Cluster(cluster) => Some(cluster),
-                Change::All => None,
-            });
-            named.collect()
-        };
-        let survey = Arc::clone(&lock(&shared.survey));
-        for (count, named) in clusters.into_iter().enumerate() {
-            let clusters = &shared.context.stores.clusters;
-            let cluster = clusters.peek(Some(named.namespace()), named.name());
-            if cluster.is_some_and(|cluster| of_cluster(&cluster, &survey).is_some()) {
-                let _ends = due.unbounded_send(Named::Cluster(named));
-            }
-            if count % BATCH == BATCH - 1 {
-                yield_now().await;
+        if seen.remove(&Change::All) && survey(shared, due).await {
+            let now = Instant::now();
+            pending = Some((pending.map_or(now, |(since, _)| since), now));
+        }
+        for change in seen.drain() {
+            if let Change::Cluster(named) = change {
+                consider(shared, named, due);
             }
         }
-        let Some(next) = together(changes).await else {
-            return;
-        };
-        seen = next;
+        let look_at = pending.map(|(since, last)| (last + QUIET).min(since + AT_LAST));
+        tokio::select! {
+            first = changes.next() => match first {
+                Some(first) => seen = together(first, changes).await,
+                None => return,
+            },
+            () = later(look_at) => {
+                pending = None;
+                left = shared.context.stores.clusters.names();
+            }
+            () = sleep(BETWEEN), if !left.is_empty() => {
+                // One of them is written, or many need not be.
+                for _ in 0..BATCH {
+                    let Some(named) = left.pop() else { break };
+                    if consider(shared, named, due) {
+                        break;
+                    }
+                }
+            }
+        }
     }
 }
 
-/// All that changes together; `None` at the end.
-async fn together(changes: &mut (impl Stream<Item = Change> + Unpin)) -> Option<HashSet<Change>> {
-    let mut seen = HashSet::from([changes.next().await?]);
-    let until = Instant::now() + TOGETHER;
+/// At the time, or never.
+async fn later(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends a Cluster that has to be written.
+fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<Named>) -> bool {
+    let Some(survey) = lock(&shared.survey).clone() else {
+        return false;
+    };
+    let clusters = &shared.context.stores.clusters;
+    let cluster = clusters.peek(Some(named.namespace()), named.name());
+    let is_due = cluster.is_some_and(|cluster| of_cluster(&cluster, &survey).is_some());
+    if is_due {
+        let _ends = due.unbounded_send(Named::Cluster(named));
+    }
+    is_due
+}
+
+/// All that changes together with `first`.
+async fn together(first: Change, changes: &mut (impl Stream<Item = Change> + Unpin)) -> HashSet<Change> {
+    let (mut seen, until) = (HashSet::from([first]), Instant::now() + TOGETHER);
     while let Ok(Some(next)) = timeout_at(until, changes.next()).await {
         seen.insert(next);
     }
-    Some(seen)
+    seen
 }
 
 /// Judges all releases, and sends those that have to be written to `due`, with the OSImages. Says whether Clusters may be concerned.
@@ -207,15 +249,23 @@ async fn survey(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
         compatibility: compatibility.as_ref(),
     }));
     shared.context.metrics.surveyed(&survey);
-    let before = std::mem::replace(&mut *lock(&shared.survey), Arc::clone(&survey));
+    let before = lock(&shared.survey).replace(Arc::clone(&survey));
     let mut count = 0_usize;
-    for (name, release) in releases.iter() {
+    for (looked, (name, release)) in releases.iter().enumerate() {
         if survey.of_release(release, now).is_some() {
             let _ends = due.unbounded_send(Named::Release(name.clone()));
             count += 1;
         }
+        if looked % BATCH == BATCH - 1 {
+            yield_now().await;
+        }
     }
-    yield_now().await;
+    // Those that are gone have a turn, in which they are forgotten.
+    for name in before.iter().flat_map(|before| before.names()) {
+        if !releases.contains_key(name) {
+            let _ends = due.unbounded_send(Named::Release(name.to_owned()));
+        }
+    }
     for image in images.iter().flat_map(|images| images.values()) {
         if of_image(image, now).is_some() {
             let _ends = due.unbounded_send(Named::Image(image.name_any()));
@@ -228,5 +278,5 @@ async fn survey(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
             "Writing labels and conditions of releases and OSImages"
         );
     }
-    !survey.is_same_for_clusters(&before)
+    before.is_none_or(|before| !survey.is_same_for_clusters(&before))
 }

@@ -1,6 +1,9 @@
 //! What releases are judged by, beside what every replica keeps in memory.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use futures::future::{BoxFuture, FutureExt as _, join3};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -17,6 +20,7 @@ use sluice_crds::{
 
 use super::Context;
 use crate::{
+    lock::lock,
     queue::Feed,
     store::Store,
     streamed::streaming,
@@ -25,10 +29,18 @@ use crate::{
 
 /// Stores that only the leader needs.
 pub(super) struct Sources {
+    system_namespace: String,
     pub(super) images: Store<OSImage>,
     bom: Store<ConfigMap>,
     additional: Store<ConfigMap>,
+    /// Whether a list or watch of ConfigMaps was refused or not answered.
+    unread: Arc<AtomicBool>,
+    /// What the sources came to, with what it was read from: it is read again only where that has changed.
+    read: Mutex<Option<(Read, Compatibility)>>,
 }
+
+/// The objects and the version that a compatibility was read from, each by its UID and its version.
+type Read = (Vec<(Option<String>, Option<String>)>, Option<String>);
 
 /// The stores, and the future that keeps them up to date. What they rest on may be missing: then they are never filled, and nothing
 /// is said of it.
@@ -38,12 +50,15 @@ pub(super) fn follow(context: &Context) -> (Sources, BoxFuture<'static, ()>) {
     let all = || watcher::Config::default().streaming_lists();
     let by_name = all().fields(&format!("metadata.name={}", name::BOM_METADATA));
     let by_label = all().labels(label::ADDITIONAL_COMPATIBLE_TKRS);
-    let changes = &context.changes;
-    let (images, images_following) = followed(Api::all(client.clone()), all(), changes);
-    let (bom, bom_following) = followed(config_maps(), by_name, changes);
-    let (additional, additional_following) = followed(config_maps(), by_label, changes);
+    let (changes, unread) = (&context.changes, Arc::<AtomicBool>::default());
+    let (images, images_following) = followed(Api::all(client.clone()), all(), changes, &Arc::default());
+    let (bom, bom_following) = followed(config_maps(), by_name, changes, &unread);
+    let (additional, additional_following) = followed(config_maps(), by_label, changes, &unread);
     let following = join3(images_following, bom_following, additional_following).map(drop);
     let sources = Sources {
+        system_namespace: context.system_namespace.clone(),
+        unread,
+        read: Mutex::default(),
         images,
         bom,
         additional,
@@ -55,17 +70,21 @@ fn followed<K>(
     api: Api<Item<K>>,
     config: watcher::Config,
     changes: &Feed<Change>,
+    unread: &Arc<AtomicBool>,
 ) -> (Store<K>, BoxFuture<'static, ()>)
 where
     K: Followed + Resource<DynamicType = ()>,
 {
     let (wakes, changes) = (changes.clone(), changes.clone());
     let report = reporting(K::kind(&()), "Watching", move |_, _| wakes.send(Change::All));
+    let unread = Arc::clone(unread);
     let on = move |seen: &Seen<'_, K>| {
         report(seen);
-        // Also where the list was empty: that is known from now on.
-        if matches!(seen, Seen::Synced(_)) {
-            changes.send(Change::All);
+        match seen {
+            // Also where the list was empty: that is known from now on.
+            Seen::Synced(_) => changes.send(Change::All),
+            Seen::Failed(_) if !unread.swap(true, Ordering::Relaxed) => changes.send(Change::All),
+            _ => {}
         }
     };
     let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
@@ -85,7 +104,8 @@ impl Sources {
     /// What is known of the compatibility of releases; `None` before all of it was read.
     pub(super) fn compatibility(&self, management_version: Option<String>) -> Option<Compatibility> {
         if !self.bom.is_filled() || !self.additional.is_filled() {
-            return None;
+            let unread = self.unread.load(Ordering::Relaxed);
+            return unread.then(|| Compatibility::unreadable(&self.system_namespace));
         }
         let own = |config_map: Arc<ConfigMap>| ConfigMap::clone(&config_map);
         let sources = releases::Sources {
@@ -93,6 +113,21 @@ impl Sources {
             additional: self.additional.state().into_iter().map(own).collect(),
             management_version,
         };
-        Some(Compatibility::of(&sources))
+        let config_maps = sources.bom.iter().chain(&sources.additional);
+        let from: Read = (
+            config_maps
+                .map(|found| (found.uid(), found.resource_version()))
+                .collect(),
+            sources.management_version.clone(),
+        );
+        let mut read = lock(&self.read);
+        if let Some((before, compatibility)) = &*read
+            && *before == from
+        {
+            return Some(compatibility.clone());
+        }
+        let compatibility = Compatibility::of(&sources);
+        *read = Some((from, compatibility.clone()));
+        Some(compatibility)
     }
 }
