@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Condition, UpgradeRecord};
+use super::{ClusterPhase, Condition, HeldGate, PastUpgrade, UpgradeRecord};
 use crate::schema::{free_object, is_false};
 
 /// The packages of a cluster and how its upgrades treat them.
@@ -27,7 +28,11 @@ use crate::schema::{free_object, is_false};
     printcolumn = r#"{"name": "CPI", "type": "string", "jsonPath": ".spec.cpi.refName", "description": "Package of the cloud provider interface"}"#,
     printcolumn = r#"{"name": "Kapp", "type": "string", "jsonPath": ".spec.kapp.refName", "description": "Package of kapp-controller"}"#,
     printcolumn = r#"{"name": "Additional Packages", "type": "string", "jsonPath": ".spec.additionalPackages[*].refName", "description": "Packages beyond the core ones", "priority": 10}"#,
-    printcolumn = r#"{"name": "Resolved_TKR", "type": "string", "jsonPath": ".status.resolvedTKR", "description": "Release whose packages are merged into the spec"}"#
+    printcolumn = r#"{"name": "Resolved_TKR", "type": "string", "jsonPath": ".status.resolvedTKR", "description": "Release whose packages are merged into the spec"}"#,
+    printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase", "description": "How far the Cluster is"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.packagesReady", "description": "Packages that are proven, of all"}"#,
+    printcolumn = r#"{"name": "Waiting For", "type": "string", "jsonPath": ".status.waitingFor", "description": "What the Cluster waits for"}"#,
+    printcolumn = r#"{"name": "Since", "type": "date", "jsonPath": ".status.since", "description": "Since when it waits for that"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterBootstrapSpec {
@@ -110,7 +115,8 @@ pub struct UpgradePolicy {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["package"])
     )]
     pub packages: Vec<PackagePolicy>,
-    /// How long an upgrade may hold before condition, event and metric say so, `45m` or `1h30m`. It releases nothing.
+    /// How long a gate may be held without a break before condition `DeadlineExceeded`, event and metric say so, `45m` or
+    /// `1h30m`. It releases nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub deadline: Option<String>,
@@ -186,9 +192,44 @@ pub struct ClusterBootstrapStatus {
     /// Name of the release whose packages are merged into the spec; it says nothing about their being installed.
     #[serde(rename = "resolvedTKR", default, skip_serializing_if = "Option::is_none")]
     pub resolved_tkr: Option<String>,
-    /// Conditions of the packages, named `<Package>-<Condition>`, and of the whole.
+    /// How far the Cluster is.
+    #[serde(
+        default,
+        deserialize_with = "crate::foreign::lenient::or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub phase: Option<ClusterPhase>,
+    /// How many packages of how many are proven, `3/4`; absent before they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages_ready: Option<String>,
+    /// What the Cluster waits for and why, in one line; absent where it waits for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    /// Since when it waits for that package or object, or nothing is waited for.
+    #[serde(
+        default,
+        deserialize_with = "crate::foreign::lenient::or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub since: Option<Time>,
+    /// The gate that holds the Cluster; absent where none does, and while Cluster API moves control plane or workers.
+    #[serde(
+        default,
+        deserialize_with = "crate::foreign::lenient::or_default",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub held: Option<HeldGate>,
+    /// Conditions of the packages, named `<Package>-<Condition>`, and of the whole: `Ready`, `DeadlineExceeded` and others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// The last five upgrades, the latest first, also one that is under way.
+    #[serde(
+        default,
+        deserialize_with = "crate::foreign::lenient::each",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(length(max = 5))]
+    pub history: Vec<PastUpgrade>,
     /// The evidence record that hooks are answered from. One that does not decode counts as none.
     #[serde(
         default,

@@ -5,6 +5,7 @@ pub mod cluster_bootstrap_template;
 pub mod condition;
 pub mod kapp_controller_config;
 pub mod os_image;
+pub mod shown;
 pub mod tkr;
 pub mod upgrade;
 
@@ -18,6 +19,7 @@ pub use kapp_controller_config::{
     KappConfig, KappController, KappControllerConfig, KappControllerConfigSpec, KappDeployment,
 };
 pub use os_image::{MachineImage, OSImage, OSImageSpec, OSImageStatus, OperatingSystem};
+pub use shown::{ClusterPhase, HeldGate, KEPT_UPGRADES, PastUpgrade};
 pub use tkr::{
     ContainerImage, KubernetesSpec, LocalObjectReference, TanzuKubernetesRelease, TanzuKubernetesReleaseSpec,
     TanzuKubernetesReleaseStatus,
