@@ -10,6 +10,7 @@ use sluice_crds::run::{Condition, PackageRecord, PackageState};
 
 use crate::hold::Hold;
 use crate::names::short;
+use crate::overview::{Wait, lines, one_line};
 
 /// What kapp-controller's conditions of a PackageInstall or App come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,8 +166,59 @@ pub fn with_unseen(conditions: Vec<Condition>, why: Option<&Hold>, now: Timestam
     with(conditions, UNSEEN, said, now)
 }
 
+/// Type of the condition that says whether anything is waited for.
+const READY: &str = "Ready";
+
+/// The longest message of condition `Ready`, in characters.
+const LONGEST_READY: usize = 512;
+
+/// The longest message that is mirrored from kapp-controller, in characters.
+const LONGEST_MIRRORED: usize = 4096;
+
+/// The conditions of a ClusterBootstrap with the one that says whether each package is proven and nothing is held, or what the worst
+/// package lacks. Its time is that of its last change from true to false or back.
+#[must_use]
+pub fn with_ready(mut conditions: Vec<Condition>, wait: Option<&Wait>, now: Timestamp) -> Vec<Condition> {
+    let wait = wait.filter(|wait| !wait.on_cluster_api);
+    let (status, severity, reason, message) = match wait {
+        None => ("True", "", "PackagesReady", String::new()),
+        Some(wait) => {
+            let severity = if wait.failed { "Error" } else { "Info" };
+            (
+                "False",
+                severity,
+                wait.reason.as_str(),
+                one_line(&wait.to_string(), LONGEST_READY),
+            )
+        }
+    };
+    let ready = Condition {
+        type_: READY.to_owned(),
+        status: status.to_owned(),
+        last_transition_time: Time(now),
+        severity: severity.to_owned(),
+        reason: reason.to_owned(),
+        message,
+    };
+    match conditions.iter_mut().find(|condition| condition.type_ == READY) {
+        None => conditions.push(ready),
+        Some(current) => {
+            let last_transition_time = if current.status == ready.status {
+                current.last_transition_time.clone()
+            } else {
+                ready.last_transition_time
+            };
+            *current = Condition {
+                last_transition_time,
+                ..ready
+            };
+        }
+    }
+    conditions
+}
+
 /// The conditions with or without a true one of this type, which says this reason and message.
-fn with(
+pub(crate) fn with(
     mut conditions: Vec<Condition>,
     type_: &str,
     said: Option<(&str, &str)>,
@@ -217,7 +269,8 @@ fn wanted(
         message: if latched {
             String::new()
         } else {
-            status.useful_error_message.clone().unwrap_or_default()
+            let said = status.useful_error_message.as_deref();
+            lines(said.unwrap_or_default(), LONGEST_MIRRORED)
         },
     })
 }

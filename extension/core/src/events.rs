@@ -50,6 +50,11 @@ impl<'a> Notice<'a> {
         match event {
             Event::Held(hold) => Self::of_hold(hold),
             Event::Said(reason, note) => Some(Self::said(reason, note)),
+            Event::Warned(reason, note) => Some(Self {
+                warns: true,
+                reason,
+                note,
+            }),
         }
     }
 

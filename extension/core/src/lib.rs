@@ -23,6 +23,7 @@ pub mod hop;
 pub mod index;
 pub mod kubeconfig;
 pub mod names;
+pub mod overview;
 pub mod pass;
 pub mod proof;
 pub mod providers;

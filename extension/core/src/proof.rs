@@ -20,6 +20,7 @@ pub use self::standing::{Standing, standing};
 pub use self::underway::{is_underway, last_moved};
 use crate::conditions::Summary;
 use crate::hold::{Hold, PackageReason};
+use crate::overview::lines;
 use clauses::{
     CLAUSES, Clause, Evidence, asks_for_the_target, failure, observed_install, stopped, unfinished,
 };
@@ -372,7 +373,9 @@ fn record_of(target: &Target<'_>, state: PackageState, hold: Option<Hold<Package
     }
 }
 
-fn shortened(mut message: String) -> String {
+/// The message as the record keeps it: bounded, and without what a terminal would act on.
+fn shortened(message: impl AsRef<str>) -> String {
+    let mut message = lines(message.as_ref(), LONGEST_MESSAGE);
     let mut end = message.len().min(LONGEST_MESSAGE);
     while !message.is_char_boundary(end) {
         end -= 1;

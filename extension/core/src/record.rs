@@ -4,6 +4,7 @@
 
 mod gates;
 mod holds;
+mod ungated;
 mod unseen;
 mod urgent;
 
@@ -16,7 +17,8 @@ use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progres
 use crate::proof::Judgement;
 use crate::version::same;
 
-pub use self::holds::failed;
+pub use self::holds::{failed, is_pause};
+pub use self::ungated::{Part, Ungated, ungated};
 pub use self::unseen::held_for;
 pub use self::urgent::is_urgent;
 

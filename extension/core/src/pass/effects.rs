@@ -1,7 +1,9 @@
 //! What a pass leaves, whether it came to its end or not.
 
+use std::time::Duration;
+
 use super::Memory;
-use crate::{hold::Hold, providers::ConfigRef};
+use crate::{hold::Hold, providers::ConfigRef, record::Ungated};
 
 /// One event for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +12,17 @@ pub enum Event {
     Held(Hold),
     /// Something else: reason and note.
     Said(&'static str, String),
+    /// Something else that is wrong: reason and note.
+    Warned(&'static str, String),
+}
+
+/// What is counted of a pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Count {
+    /// A control plane has taken its version so long after the pass began that saw the last proof.
+    Released(Duration),
+    /// A version that no open gate has let go.
+    Ungated(Ungated),
 }
 
 /// What a pass leaves.
@@ -23,6 +36,8 @@ pub struct Effects {
     pub configurations: Vec<ConfigRef>,
     /// What is to be published.
     pub events: Vec<Event>,
+    /// What is counted.
+    pub counts: Vec<Count>,
     /// What hooks answer that find no record; `Some(None)` is nothing any more.
     pub note: Option<Option<Hold>>,
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
@@ -14,6 +15,7 @@ use super::{Clock, WITH_PROBLEM};
 use crate::{
     hold::Hold,
     proof::last_moved,
+    record::Ungated,
     retry::{SyncPeriod, spread_back, wait},
     slots::Last,
 };
@@ -58,6 +60,12 @@ pub struct Memory {
     refusal: Option<Hold>,
     /// Gates that this process may have opened. Its watch may not have shown them yet.
     pub(super) opened: Vec<(Hook, String)>,
+    /// The version that packages are proven for, and when the pass began that saw the last proof.
+    pub(super) proven: Option<(String, Instant)>,
+    /// The version that the control plane has taken, and when that was seen first, until it is recorded.
+    pub(super) taken: Option<(String, Time)>,
+    /// Versions without an open gate that were counted.
+    pub(super) ungated: Vec<Ungated>,
 }
 
 /// Whether anything is to be done for a Cluster before its next look.

@@ -7,6 +7,7 @@ mod adopt;
 mod at_rest;
 mod clones;
 mod confirm;
+mod counts;
 mod delete;
 mod draft;
 mod effects;
@@ -31,7 +32,7 @@ mod workload;
 
 use std::time::Duration;
 
-pub use effects::{Effects, Event};
+pub use effects::{Count, Effects, Event};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, pass_failed};
 pub use look::looked_at_first;

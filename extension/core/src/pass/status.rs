@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use sluice_crds::run::{
     ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook, Outcome, PackageRecord, UpgradeRecord,
 };
@@ -9,6 +10,7 @@ use sluice_crds::run::{
 use super::{
     Done, Known, Server, Step, Stop, UNWATCHED, WITH_PROBLEM, at_rest,
     confirm::confirm,
+    counts::{count, date_release},
     effects::{Effects, Event},
     install::tidy,
     known::typed,
@@ -22,6 +24,7 @@ use crate::{
     bootstrap::ResolvedRelease,
     conditions::{Mirrored, mirror, with_nothing_to_prove, with_unseen},
     hold::{GateReason, Hold},
+    overview::{DEADLINE_EXCEEDED, exceeded, shown, until_deadline},
     record::{
         BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
         of_cluster,
@@ -85,6 +88,9 @@ pub(super) fn status(
         confirm(known, effects, validated, bootstrap, &mut packages)?;
         record = advance(previous, &observe(known, validated, bootstrap, &packages));
     }
+    date_release(effects, previous, &mut record);
+    let seen = observe(known, validated, bootstrap, &packages);
+    count(known, effects, previous, &record, &seen);
 
     let current = bootstrap.status.clone().unwrap_or_default();
     let was_completed = previous.is_some_and(|previous| previous.outcome == Some(Outcome::Completed));
@@ -119,6 +125,8 @@ pub(super) fn status(
         effects.memory.waited();
     }
     let status = composed(known, bootstrap, &packages, record)?;
+    let policy = bootstrap.spec.upgrade_policy.as_ref();
+    let next = until_deadline(&status, policy, known.began.now).map_or(next, |left| next.min(left));
     effects.events.extend(event(&status, packages.unseen()));
     // A write that changes nothing shows that the server has nothing else.
     if !packages.record_first {
@@ -130,7 +138,10 @@ pub(super) fn status(
         }
     }
     let completed = completes(&current, &status);
+    let late = exceeded(&status).filter(|_| exceeded(&current).is_none());
+    let late = late.map(|condition| Event::Warned(DEADLINE_EXCEEDED, condition.message.clone()));
     write(known, effects, bootstrap, status)?;
+    effects.events.extend(late);
     if packages.periodic_look == PeriodicLook::Seen {
         effects.memory.look_made(next, known.began.instant);
     }
@@ -179,11 +190,24 @@ fn composed(
         (None, Some(_)) => with_unseen(conditions, None, now),
         (None, None) => conditions,
     };
-    Ok(ClusterBootstrapStatus {
+    let status = ClusterBootstrapStatus {
         resolved_tkr: ResolvedRelease::of(bootstrap).release().map(str::to_owned),
         conditions,
         upgrade: Some(record),
-    })
+        ..ClusterBootstrapStatus::default()
+    };
+    Ok(seen_by_people(bootstrap, status, now))
+}
+
+/// The next status of `bootstrap` with what people read of it.
+fn seen_by_people(
+    bootstrap: &ClusterBootstrap,
+    next: ClusterBootstrapStatus,
+    now: Timestamp,
+) -> ClusterBootstrapStatus {
+    let nothing = ClusterBootstrapStatus::default();
+    let current = bootstrap.status.as_ref().unwrap_or(&nothing);
+    shown(current, next, bootstrap.spec.upgrade_policy.as_ref(), now)
 }
 
 /// How what a look has seen compares with the status.
@@ -244,6 +268,7 @@ pub(super) fn deleting(
         upgrade: Some(record),
         ..current.clone()
     };
+    let status = seen_by_people(bootstrap, status, known.began.now);
     if status != current {
         write(known, effects, bootstrap, status)?;
     }
@@ -253,7 +278,8 @@ pub(super) fn deleting(
 /// The record of a Cluster of which a pass cannot see enough to compute another one: `hold` is why it waits.
 pub(super) fn close_gates_for(known: &Known<'_>, effects: &mut Effects, hold: &Hold) -> Step<()> {
     effects.events.push(Event::Held(hold.clone()));
-    match close(known.facts.bootstrap.as_deref(), &known.facts.owner.uid, hold) {
+    let (facts, now) = (known.facts, known.began.now);
+    match close(facts.bootstrap.as_deref(), &facts.owner.uid, hold, now) {
         Close::NoRecord => effects.note = Some(Some(hold.clone())),
         Close::Recorded => {}
         Close::Write(write) => {
@@ -278,22 +304,23 @@ pub enum Close {
 
 /// Closes the gates of the Cluster with this UID because of `hold`.
 #[must_use]
-pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold) -> Close {
+pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold, now: Timestamp) -> Close {
     let status = bootstrap.and_then(|bootstrap| Some((bootstrap, bootstrap.status.as_ref()?)));
     let recorded = status
         .and_then(|(bootstrap, status)| Some((bootstrap, status, of_cluster(status.upgrade.as_ref(), uid)?)));
     let Some((bootstrap, status, record)) = recorded else {
         return Close::NoRecord;
     };
-    let next = held_for(record, hold);
-    if next == *record {
+    let next = ClusterBootstrapStatus {
+        upgrade: Some(held_for(record, hold)),
+        ..status.clone()
+    };
+    let next = seen_by_people(bootstrap, next, now);
+    if next == *status {
         return Close::Recorded;
     }
     let next = ClusterBootstrap {
-        status: Some(ClusterBootstrapStatus {
-            upgrade: Some(next),
-            ..status.clone()
-        }),
+        status: Some(next),
         ..bootstrap.clone()
     };
     Close::Write(Box::new(Write::status(&next, "no pass can say more")))
@@ -389,6 +416,7 @@ fn write(
     status: ClusterBootstrapStatus,
 ) -> Step<()> {
     let sent = status.upgrade.clone();
+    let shown = is_shown(&status);
     let next = ClusterBootstrap {
         status: Some(status),
         ..bootstrap.clone()
@@ -406,16 +434,28 @@ fn write(
     }
     effects.memory.written = Some(known.began.instant);
     effects.note = Some(None);
+    let drops_what_is_shown = shown != written.status.as_ref().map_or_else(Default::default, is_shown);
     let kept = written.status.and_then(|status| status.upgrade);
-    if kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
+    if drops_what_is_shown || kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
         let hold = Hold::new(
             GateReason::CRDOutdated,
-            "the ClusterBootstrap definition is older than this release and drops fields of status.upgrade; apply its CRDs",
+            "the ClusterBootstrap definition is older than this release and drops fields of its status; apply its CRDs",
         );
         effects.note = Some(Some(hold.clone()));
         effects.events.push(Event::Held(hold));
     }
     Ok(())
+}
+
+/// Which of the fields that people read are there. Columns are empty under a definition that drops them, and nothing else would say why.
+fn is_shown(status: &ClusterBootstrapStatus) -> [bool; 5] {
+    [
+        status.phase.is_some(),
+        status.waiting_for.is_some(),
+        status.since.is_some(),
+        status.held.is_some(),
+        !status.history.is_empty(),
+    ]
 }
 
 /// Whether the definition does not know fields that decisions rest on.
@@ -477,6 +517,50 @@ mod tests {
         };
         assert!(drops_fields(Some(&sent), &kept));
         assert!(!drops_fields(Some(&sent), &sent));
+    }
+
+    /// Columns would stay empty without a word.
+    #[test]
+    fn a_definition_that_drops_what_people_read_is_said() {
+        let (facts, memory) = (facts(), Memory::default());
+        let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+        let record = UpgradeRecord {
+            from: Some("v1.35.4".to_owned()),
+            started_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                Timestamp::UNIX_EPOCH,
+            )),
+            ..UpgradeRecord::default()
+        };
+        let status = ClusterBootstrapStatus {
+            upgrade: Some(record),
+            ..ClusterBootstrapStatus::default()
+        };
+        let status = seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH);
+        let says = |dropped: &[&str]| {
+            let mut known = Known::new(&facts, &memory, clock());
+            let mut effects = Effects::of(&memory);
+            let Err(Stop::Write(mut asked)) = write(&known, &mut effects, &bootstrap, status.clone()) else {
+                panic!("it is not written");
+            };
+            let asked = asked.remove(0);
+            let mut kept = asked.body.clone();
+            for field in dropped {
+                assert!(
+                    kept["status"].as_object_mut().unwrap().remove(*field).is_some(),
+                    "{field}"
+                );
+            }
+            known.record_outcome(asked, Ok(Object(kept)));
+            write(&known, &mut effects, &bootstrap, status.clone()).unwrap();
+            let said =
+                |event: &Event| matches!(event, Event::Held(hold) if hold.reason == GateReason::CRDOutdated);
+            effects.events.iter().any(said)
+        };
+        assert!(!says(&[]));
+        for field in ["phase", "since", "history"] {
+            assert!(says(&[field]), "{field}");
+        }
+        assert!(says(&["phase", "since", "history"]));
     }
 
     /// Without it nothing would be written any more for packages that keep no gate open.

@@ -23,7 +23,9 @@ const PAUSES: [GateReason; 3] = [
     GateReason::StartHeldByAnnotation,
 ];
 
-pub(super) fn is_pause(reason: &str) -> bool {
+/// Whether a gate is closed because nothing may be written.
+#[must_use]
+pub fn is_pause(reason: &str) -> bool {
     GateReason::parse(reason).is_some_and(|reason| PAUSES.contains(&reason))
 }
 

@@ -125,8 +125,9 @@ impl Scene {
         self
     }
 
-    pub(super) fn advance(&self, previous: Option<&UpgradeRecord>) -> UpgradeRecord {
-        let blank = Observed {
+    /// What is seen, without packages.
+    pub(super) fn observed(&self) -> Observed<'_> {
+        Observed {
             cluster: self.cluster.clone(),
             control_plane: Some(&self.control_plane),
             workers: &self.workers,
@@ -138,7 +139,11 @@ impl Scene {
             problem: self.problem.as_ref(),
             uninstalled: self.uninstalled,
             now: self.now,
-        };
+        }
+    }
+
+    pub(super) fn advance(&self, previous: Option<&UpgradeRecord>) -> UpgradeRecord {
+        let blank = self.observed();
         let progress = progress_of(previous, &blank);
         let (tkr, hop, stage) = self.judged_for;
         let packages = self.judged.as_deref().map(|judged| PackageSet {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What says when, or how often, and not what. What is deployed once more has another digest.
-const PASSING: [&str; 18] = [
+const PASSING: [&str; 24] = [
     "repairs",
     "valuesDigest",
     "syncPeriod",
@@ -31,6 +31,12 @@ const PASSING: [&str; 18] = [
     "releasedAt",
     "completedAt",
     "settlingSince",
+    "since",
+    "began",
+    "released",
+    "ended",
+    "longestWait",
+    "longestWaitSeconds",
 ];
 
 fn lasting(value: &mut Value) {
@@ -65,6 +71,11 @@ fn end(of: &Walk) -> Vec<(Place, Value)> {
         // A deletion writes no conditions of packages, so those stay that were written before.
         if let Some(conditions) = object.pointer_mut("/status/conditions").filter(|_| deleting) {
             conditions.take();
+        }
+        // Each is found by its type; which one came first depends on what was seen first.
+        let conditions = object.pointer_mut("/status/conditions");
+        if let Some(conditions) = conditions.and_then(Value::as_array_mut) {
+            conditions.sort_by_key(|condition| condition["type"].to_string());
         }
         let mut place = place.clone();
         without_digest(&mut place.3);

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 pub(crate) use troubles::Slots;
 
 use crate::{
-    clock::now,
+    clock::{clock, now},
     control_plane::ControlPlanes,
     controllers::providers::Dependents,
     edits::Edits,
@@ -216,7 +216,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
     let bootstrap: Option<Arc<ClusterBootstrap>> = ctx
         .stores
         .get(cluster.namespace().as_deref(), &cluster.name_any());
-    let written = match close(bootstrap.as_deref(), &uid, hold) {
+    let written = match close(bootstrap.as_deref(), &uid, hold, clock().now) {
         Close::NoRecord => {
             ctx.index.note(&ClusterRef::of(cluster), &uid, Some(hold.clone()));
             Ok(())

@@ -299,7 +299,7 @@ async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
         (PackageState::Failed, "no such image")
     );
     assert_eq!((record.outcome, &record.gates), (before.outcome, &before.gates));
-    assert_eq!(due.conditions(), ["Antrea-ReconcileFailed"]);
+    assert_eq!(due.conditions(), ["Ready", "Antrea-ReconcileFailed"]);
     assert!(
         due.events().contains(&"PackageFailed".to_owned()),
         "{:?}",
@@ -311,7 +311,7 @@ async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
     assert_eq!(due.pass().await, due.next_look());
     assert!(due.leader.remotes.is_empty(), "the connection is closed");
     assert_eq!(due.world.record().packages, before.packages);
-    assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
+    assert_eq!(due.conditions(), ["Ready", "Antrea-ReconcileSucceeded"]);
 }
 
 /// What thousands of Clusters share, such as a registry, may be down for long.
@@ -389,7 +389,10 @@ async fn a_workload_that_cannot_be_looked_at_is_said_if_it_lasts() {
         panic!("it is looked at again");
     };
     assert!((PERIOD * 3 / 8..=PERIOD / 2).contains(&later), "{later:?}");
-    assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded", "WorkloadUnseen"]);
+    assert_eq!(
+        due.conditions(),
+        ["Ready", "Antrea-ReconcileSucceeded", "WorkloadUnseen"]
+    );
     assert!(
         due.events().contains(&"WorkloadUnreachable".to_owned()),
         "{:?}",
@@ -401,7 +404,7 @@ async fn a_workload_that_cannot_be_looked_at_is_said_if_it_lasts() {
     sleep(later).await;
     let due = due.shown().await;
     assert_eq!(due.pass().await, due.next_look());
-    assert_eq!(due.conditions(), ["Antrea-ReconcileSucceeded"]);
+    assert_eq!(due.conditions(), ["Ready", "Antrea-ReconcileSucceeded"]);
     assert_eq!(due.world.record(), record);
 }
 

@@ -1,0 +1,156 @@
+//! What a person reads of a Cluster at a glance: columns of `kubectl get`, condition `Ready`, deadline and earlier upgrades.
+//!
+//! All of it follows from the record and from what the status said before, so it is part of the one write of the status. Nothing is
+//! decided by it.
+
+mod deadline;
+mod history;
+mod text;
+mod wait;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_crds::run::{
+    ClusterBootstrapStatus, ClusterPhase, Gate, HeldGate, Hook, Outcome, UpgradePolicy, UpgradeRecord,
+};
+
+pub use self::deadline::{DEADLINE_EXCEEDED, exceeded, until_deadline};
+pub use self::text::{lines, one_line};
+pub use self::wait::Wait;
+use self::wait::{closed_gate, is_of_cluster_api};
+use crate::{
+    conditions::with_ready,
+    hold::GateReason,
+    record::{is_pause, is_ready},
+    version::same,
+};
+
+/// The longest `status.waitingFor`, in characters.
+const LONGEST_WAITING_FOR: usize = 160;
+
+/// `status`, of which record and conditions of packages are composed already, with all that people read of it.
+///
+/// `current` is the status as it is; where it is of an earlier Cluster of the name it says nothing.
+#[must_use]
+pub fn shown(
+    current: &ClusterBootstrapStatus,
+    status: ClusterBootstrapStatus,
+    policy: Option<&UpgradePolicy>,
+    now: Timestamp,
+) -> ClusterBootstrapStatus {
+    let Some(record) = &status.upgrade else {
+        return status;
+    };
+    let of_cluster = |before: &&UpgradeRecord| before.cluster_uid == record.cluster_uid;
+    let before = current.upgrade.as_ref().filter(of_cluster);
+    let nothing = ClusterBootstrapStatus::default();
+    let current = if before.is_some() { current } else { &nothing };
+    let wait = Wait::of(record);
+    let waited = before.and_then(Wait::of);
+    // The subject counts and not why: a package that fails and is tried again is waited for all the time.
+    let same_wait = before.is_some() && subject(waited.as_ref()) == subject(wait.as_ref());
+    let since = current.since.clone().filter(|_| same_wait).unwrap_or(Time(now));
+    let held = held(record, current, now);
+    let conditions = with_ready(status.conditions, wait.as_ref(), now);
+    let conditions = deadline::with_deadline(conditions, held.as_ref(), policy, now);
+    let ended = waited.as_ref().filter(|_| !same_wait).zip(current.since.as_ref());
+    ClusterBootstrapStatus {
+        phase: Some(phase(record)),
+        packages_ready: packages_ready(record),
+        waiting_for: wait
+            .as_ref()
+            .map(|wait| one_line(&wait.to_string(), LONGEST_WAITING_FOR)),
+        since: Some(since),
+        history: history::with(&current.history, record, ended, now),
+        held,
+        conditions,
+        ..status
+    }
+}
+
+fn subject(wait: Option<&Wait>) -> Option<&str> {
+    wait.map(|wait| wait.subject.as_str())
+}
+
+fn packages_ready(record: &UpgradeRecord) -> Option<String> {
+    let all = record.packages.len();
+    let ready = record.packages.iter().filter(|package| is_ready(package)).count();
+    (all > 0).then(|| format!("{ready}/{all}"))
+}
+
+/// How far the Cluster of a record is.
+fn phase(record: &UpgradeRecord) -> ClusterPhase {
+    if record
+        .gates
+        .iter()
+        .any(|gate| gate.hook == Hook::BeforeClusterDelete)
+    {
+        return ClusterPhase::Deleting;
+    }
+    match record.outcome {
+        Some(Outcome::Completed) => return ClusterPhase::Completed,
+        Some(Outcome::Cancelled) => return ClusterPhase::Cancelled,
+        None => {}
+    }
+    let closed = closed_gate(record);
+    let reason = closed.and_then(|gate| GateReason::parse(&gate.reason));
+    if closed.is_some_and(|gate| is_pause(&gate.reason)) {
+        return ClusterPhase::Paused;
+    }
+    // A release with other packages for the same version moves no machine.
+    let Some(from) = &record.from else {
+        return ClusterPhase::Creating;
+    };
+    match closed.map(|gate| gate.hook) {
+        Some(Hook::AfterControlPlaneUpgrade) if reason == Some(GateReason::ControlPlaneUpgrading) => {
+            ClusterPhase::UpgradingControlPlane
+        }
+        Some(Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade) if same(from, &record.to) => {
+            ClusterPhase::UpgradingPackages
+        }
+        Some(Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade) => ClusterPhase::ProvingPackages,
+        Some(Hook::AfterWorkersUpgrade) | None => ClusterPhase::UpgradingWorkers,
+        Some(Hook::AfterClusterUpgrade) => ClusterPhase::Settling,
+        Some(_) => ClusterPhase::UpgradingPackages,
+    }
+}
+
+/// The gate that holds the Cluster of a record, and since when.
+fn held(record: &UpgradeRecord, current: &ClusterBootstrapStatus, now: Timestamp) -> Option<HeldGate> {
+    let gate = closed_gate(record).filter(|gate| !is_of_cluster_api(&gate.reason))?;
+    // Of a Cluster that is being created no other hooks are called.
+    let is_called = match gate.hook {
+        Hook::BeforeClusterCreate | Hook::BeforeClusterDelete => true,
+        _ => record.from.is_some(),
+    };
+    if !is_called {
+        return None;
+    }
+    let hook = called_hook(record, gate);
+    let before = current.held.as_ref();
+    let before = before.filter(|before| before.hook == hook && before.version == gate.version);
+    Some(HeldGate {
+        hook,
+        version: gate.version.clone(),
+        since: before.map_or(Time(now), |before| before.since.clone()),
+    })
+}
+
+/// The hook that is called about a closed gate. BeforeClusterUpgrade is called once in an upgrade, before its first step.
+fn called_hook(record: &UpgradeRecord, gate: &Gate) -> Hook {
+    let from = record.from.as_deref().unwrap_or_default();
+    let passed = |passed: &Gate| {
+        passed.open
+            && passed.hook == Hook::AfterControlPlaneUpgrade
+            && !same(&passed.version, from)
+            && !same(&passed.version, &gate.version)
+    };
+    if gate.hook == Hook::BeforeClusterUpgrade && record.gates.iter().any(passed) {
+        Hook::BeforeControlPlaneUpgrade
+    } else {
+        gate.hook
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,396 @@
+use rstest::rstest;
+use sluice_crds::run::{PackageRecord, PackageState, PastUpgrade};
+
+use super::*;
+
+const V35: &str = "v1.35.4";
+const V36: &str = "v1.36.3";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn gate(hook: Hook, reason: &str) -> Gate {
+    Gate {
+        hook,
+        version: V36.to_owned(),
+        open: reason.is_empty(),
+        reason: reason.to_owned(),
+        message: format!("about {reason}"),
+    }
+}
+
+fn package(name: &str, state: PackageState, reason: &str) -> PackageRecord {
+    PackageRecord {
+        name: name.to_owned(),
+        version: "3.0.0".to_owned(),
+        values_digest: String::new(),
+        state,
+        reason: reason.to_owned(),
+        message: String::new(),
+        app_uid: None,
+        app_generation: None,
+        proven_readiness: None,
+        first_seen_run: None,
+        repairs: 0,
+    }
+}
+
+/// An upgrade to v1.36.3 of which these gates are known; all others are open.
+fn record(gates: Vec<Gate>) -> UpgradeRecord {
+    UpgradeRecord {
+        cluster_uid: "uid".to_owned(),
+        from: Some(V35.to_owned()),
+        to: V36.to_owned(),
+        hop: Some(V36.to_owned()),
+        gates,
+        packages: vec![
+            package("kapp-controller", PackageState::Ready, ""),
+            package("antrea", PackageState::Reconciling, "AppReconciling"),
+        ],
+        started_at: Some(Time(at(0))),
+        ..UpgradeRecord::default()
+    }
+}
+
+/// The status that follows `current` at a second when the record is this one.
+fn next(
+    current: &ClusterBootstrapStatus,
+    record: UpgradeRecord,
+    deadline: Option<&str>,
+    second: i64,
+) -> ClusterBootstrapStatus {
+    let status = ClusterBootstrapStatus {
+        conditions: current.conditions.clone(),
+        upgrade: Some(record),
+        ..ClusterBootstrapStatus::default()
+    };
+    let policy = UpgradePolicy {
+        deadline: deadline.map(str::to_owned),
+        ..UpgradePolicy::default()
+    };
+    shown(current, status, Some(&policy), at(second))
+}
+
+fn first(record: UpgradeRecord, second: i64) -> ClusterBootstrapStatus {
+    next(&ClusterBootstrapStatus::default(), record, None, second)
+}
+
+fn ready(status: &ClusterBootstrapStatus) -> (&str, &str, i64) {
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|condition| condition.type_ == "Ready").unwrap();
+    (
+        &ready.status,
+        &ready.reason,
+        ready.last_transition_time.0.as_second(),
+    )
+}
+
+const WAITS: &str = "PackagesNotReady";
+
+#[rstest]
+#[case::packages(Hook::BeforeClusterUpgrade, WAITS, ClusterPhase::UpgradingPackages)]
+#[case::packages_of_a_later_hop(Hook::BeforeControlPlaneUpgrade, WAITS, ClusterPhase::UpgradingPackages)]
+#[case::control_plane(
+    Hook::AfterControlPlaneUpgrade,
+    "ControlPlaneUpgrading",
+    ClusterPhase::UpgradingControlPlane
+)]
+#[case::proofs(Hook::AfterControlPlaneUpgrade, WAITS, ClusterPhase::ProvingPackages)]
+#[case::proofs_that_are_lost(Hook::BeforeWorkersUpgrade, "PackageFailed", ClusterPhase::ProvingPackages)]
+#[case::workers(Hook::AfterWorkersUpgrade, "WorkersUpgrading", ClusterPhase::UpgradingWorkers)]
+#[case::nodes(Hook::AfterClusterUpgrade, "PackagesNotSettled", ClusterPhase::Settling)]
+#[case::a_pause(Hook::BeforeClusterUpgrade, "ClusterPaused", ClusterPhase::Paused)]
+#[case::a_deletion(Hook::BeforeClusterDelete, "UninstallInProgress", ClusterPhase::Deleting)]
+#[case::all_is_open(Hook::AfterClusterUpgrade, "", ClusterPhase::UpgradingWorkers)]
+fn the_first_closed_gate_says_how_far_a_cluster_is(
+    #[case] hook: Hook,
+    #[case] reason: &str,
+    #[case] expected: ClusterPhase,
+) {
+    let status = first(record(vec![gate(hook, reason)]), 1);
+    assert_eq!(status.phase, Some(expected));
+    assert_eq!(status.packages_ready.as_deref(), Some("1/2"));
+}
+
+#[test]
+fn a_closed_record_and_a_first_installation_say_so() {
+    let closed = |outcome| UpgradeRecord {
+        outcome: Some(outcome),
+        ..record(Vec::new())
+    };
+    assert_eq!(
+        first(closed(Outcome::Completed), 1).phase,
+        Some(ClusterPhase::Completed)
+    );
+    assert_eq!(
+        first(closed(Outcome::Cancelled), 1).phase,
+        Some(ClusterPhase::Cancelled)
+    );
+    let created = UpgradeRecord {
+        from: None,
+        ..record(vec![gate(Hook::AfterControlPlaneUpgrade, "ControlPlaneCreating")])
+    };
+    let status = first(created.clone(), 1);
+    assert_eq!(status.phase, Some(ClusterPhase::Creating));
+    assert_eq!((status.held, status.history), (None, Vec::new()));
+    let waits = UpgradeRecord {
+        gates: vec![gate(Hook::AfterControlPlaneUpgrade, WAITS)],
+        ..created
+    };
+    assert_eq!(first(waits, 1).held, None, "hooks of upgrades are not called");
+}
+
+#[test]
+fn the_worst_package_is_named_first() {
+    let mut record = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
+    assert_eq!(
+        first(record.clone(), 1).waiting_for.as_deref(),
+        Some("antrea 3.0.0: kapp-controller deploys")
+    );
+    let mut failed = package("metrics", PackageState::Failed, "AppFailed");
+    failed.message = format!("ytt: \u{1b}[31mError:\n {}", "x".repeat(65_536));
+    record.packages.push(failed);
+    let status = first(record, 1);
+    let said = status.waiting_for.as_deref().unwrap();
+    assert!(
+        said.starts_with("metrics 3.0.0: failed: ytt: \\u{1b}[31mError: xxx"),
+        "{said}"
+    );
+    assert_eq!(said.chars().count(), 160);
+    assert_eq!(ready(&status), ("False", "AppFailed", 1));
+    let condition = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready")
+        .unwrap();
+    assert_eq!(condition.severity, "Error");
+    assert!(condition.message.chars().count() <= 512 && !condition.message.contains('\u{1b}'));
+}
+
+#[rstest]
+#[case::missing_input(
+    "TKRNotFound",
+    "TKRNotFound: about TKRNotFound",
+    Some(Hook::BeforeClusterUpgrade)
+)]
+#[case::machines(
+    "ControlPlaneUpgrading",
+    "ControlPlaneUpgrading: about ControlPlaneUpgrading",
+    None
+)]
+fn what_is_no_matter_of_packages_is_said_by_the_gate(
+    #[case] reason: &str,
+    #[case] expected: &str,
+    #[case] held: Option<Hook>,
+) {
+    let status = first(record(vec![gate(Hook::BeforeClusterUpgrade, reason)]), 1);
+    assert_eq!(status.waiting_for.as_deref(), Some(expected));
+    assert_eq!(status.held.as_ref().map(|held| held.hook), held);
+    // Machines that are on their way are nothing that is wrong with packages.
+    assert_eq!(ready(&status).0 == "False", held.is_some());
+}
+
+#[test]
+fn before_a_later_hop_another_hook_is_called() {
+    let passed = Gate {
+        version: V35.to_owned(),
+        ..gate(Hook::AfterControlPlaneUpgrade, "")
+    };
+    let waits = gate(Hook::BeforeClusterUpgrade, WAITS);
+    let mut chained = record(vec![passed, waits]);
+    let hook = |record: &UpgradeRecord| first(record.clone(), 1).held.map(|held| held.hook);
+    assert_eq!(
+        hook(&chained),
+        Some(Hook::BeforeClusterUpgrade),
+        "the version that it began with"
+    );
+    chained.from = Some("v1.34.4".to_owned());
+    assert_eq!(hook(&chained), Some(Hook::BeforeControlPlaneUpgrade));
+}
+
+#[test]
+fn times_change_with_what_is_waited_for_and_nothing_changes_by_itself() {
+    let held = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
+    let one = first(held.clone(), 10);
+    assert_eq!(next(&one, held.clone(), None, 500), one, "the same again, later");
+    let mut tried_again = held.clone();
+    tried_again.packages[1].reason = "AppNotObserved".to_owned();
+    let two = next(&one, tried_again, None, 20);
+    assert_eq!(two.since, one.since, "the package is waited for all the time");
+    assert_ne!(two.waiting_for, one.waiting_for);
+    let mut ready_now = held.clone();
+    ready_now.packages[1] = package("antrea", PackageState::Ready, "");
+    ready_now.gates = vec![gate(Hook::AfterControlPlaneUpgrade, "ControlPlaneUpgrading")];
+    let three = next(&two, ready_now, None, 30);
+    assert_eq!(three.since, Some(Time(at(30))));
+    assert_eq!(
+        (three.held.clone(), ready(&three)),
+        (None, ("True", "PackagesReady", 30))
+    );
+    let four = next(&three, held, None, 40);
+    assert_eq!(
+        four.held.map(|held| held.since),
+        Some(Time(at(40))),
+        "it is held again"
+    );
+}
+
+#[test]
+fn a_deadline_is_said_once_it_has_passed_and_until_the_gate_opens() {
+    let held = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
+    let says = |status: &ClusterBootstrapStatus| exceeded(status).map(|condition| condition.message.clone());
+    let policy = |deadline: &str| UpgradePolicy {
+        deadline: Some(deadline.to_owned()),
+        ..UpgradePolicy::default()
+    };
+    let one = next(&ClusterBootstrapStatus::default(), held.clone(), Some("1m"), 100);
+    assert_eq!(says(&one), None);
+    let left = until_deadline(&one, Some(&policy("1m")), at(130));
+    assert_eq!(left, Some(std::time::Duration::from_secs(30)));
+    assert_eq!(
+        until_deadline(&one, Some(&policy("soon")), at(130)),
+        None,
+        "unreadable is none"
+    );
+    assert_eq!(says(&next(&one, held.clone(), Some("1m"), 159)), None);
+    let late = next(&one, held.clone(), Some("1m"), 160);
+    let message = says(&late).unwrap();
+    assert!(
+        message.contains("BeforeClusterUpgrade to v1.36.3") && message.contains("(1m)"),
+        "{message}"
+    );
+    assert_eq!(until_deadline(&late, Some(&policy("1m")), at(160)), None);
+    assert_eq!(
+        next(&late, held.clone(), Some("1m"), 900),
+        late,
+        "the same again, later"
+    );
+    assert_eq!(
+        says(&next(&late, held.clone(), Some("1h"), 900)),
+        None,
+        "another policy"
+    );
+    let open = record(vec![gate(
+        Hook::AfterControlPlaneUpgrade,
+        "ControlPlaneUpgrading",
+    )]);
+    assert_eq!(says(&next(&late, open, Some("1m"), 900)), None);
+    let deleted = record(vec![gate(Hook::BeforeClusterDelete, "UninstallInProgress")]);
+    let deleted = next(&late, deleted, Some("0s"), 900);
+    assert_eq!((says(&deleted), deleted.held.is_some()), (None, true));
+}
+
+#[test]
+fn the_longest_wait_of_an_upgrade_is_kept() {
+    let waits_for = |name: &str| {
+        let mut record = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
+        record.packages[1].name = name.to_owned();
+        record
+    };
+    let rolls = || {
+        record(vec![gate(
+            Hook::AfterControlPlaneUpgrade,
+            "ControlPlaneUpgrading",
+        )])
+    };
+    let mut status = first(waits_for("antrea"), 0);
+    status = next(&status, waits_for("metrics"), None, 30);
+    status = next(&status, rolls(), None, 50);
+    let longest = |status: &ClusterBootstrapStatus| {
+        let upgrade = &status.history[0];
+        (upgrade.longest_wait.clone(), upgrade.longest_wait_seconds)
+    };
+    assert_eq!(longest(&status), (Some("antrea 3.0.0".to_owned()), Some(30)));
+    let mut done = rolls();
+    done.outcome = Some(Outcome::Completed);
+    done.gates = Vec::new();
+    done.packages.pop();
+    done.released_at = Some(Time(at(51)));
+    done.completed_at = Some(Time(at(900)));
+    status = next(&status, done.clone(), None, 900);
+    let expected = PastUpgrade {
+        from: V35.to_owned(),
+        to: V36.to_owned(),
+        began: Time(at(0)),
+        released: Some(Time(at(51))),
+        ended: Some(Time(at(900))),
+        outcome: Some(Outcome::Completed),
+        longest_wait: Some("antrea 3.0.0".to_owned()),
+        longest_wait_seconds: Some(30),
+    };
+    assert_eq!(
+        status.history,
+        std::slice::from_ref(&expected),
+        "waits for machines do not count"
+    );
+    assert_eq!(
+        next(&status, done.clone(), None, 2000).history,
+        std::slice::from_ref(&expected)
+    );
+    // A package that fails later is no matter of the upgrade.
+    done.packages[0].state = PackageState::Failed;
+    let failed = next(&status, done.clone(), None, 3000);
+    done.packages[0].state = PackageState::Ready;
+    assert_eq!(next(&failed, done, None, 9000).history, [expected]);
+}
+
+#[test]
+fn history_is_bounded_in_number_and_size() {
+    let upgrade = |number: i64, version: &str| UpgradeRecord {
+        from: Some(version.to_owned()),
+        to: version.to_owned(),
+        started_at: Some(Time(at(1_764_000_000 + number * 1000))),
+        released_at: Some(Time(at(1_764_000_100 + number * 1000))),
+        completed_at: Some(Time(at(1_764_000_200 + number * 1000))),
+        outcome: Some(Outcome::Completed),
+        packages: vec![package(&"antrea".repeat(1000), PackageState::Failed, "AppFailed")],
+        ..record(Vec::new())
+    };
+    let size = |version: &str| {
+        let mut status = ClusterBootstrapStatus::default();
+        for number in 0..8 {
+            let mut open = upgrade(number, version);
+            open.outcome = None;
+            open.completed_at = None;
+            open.gates = vec![gate(Hook::BeforeClusterUpgrade, WAITS)];
+            status = next(&status, open, None, 1_764_000_000 + number * 1000);
+            let mut closed = upgrade(number, version);
+            closed.packages.clear();
+            status = next(&status, closed, None, 1_764_000_999 + number * 1000);
+        }
+        assert_eq!(status.history.len(), 5);
+        let latest = at(1_764_007_000);
+        assert_eq!(status.history[0].began, Time(latest), "the latest first");
+        let longest = status.history[0].longest_wait.as_deref().unwrap();
+        assert_eq!(longest.chars().count(), 48);
+        serde_json::to_string(&status.history).unwrap().len()
+    };
+    assert!(size("v1.36.3") <= 1280, "{}", size("v1.36.3"));
+    assert!(size(&"v".repeat(4096)) <= 2048, "{}", size(&"v".repeat(4096)));
+}
+
+#[test]
+fn a_cancelled_upgrade_keeps_its_target_and_an_earlier_cluster_is_forgotten() {
+    let status = first(record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]), 10);
+    let cancelled = UpgradeRecord {
+        to: V35.to_owned(),
+        outcome: Some(Outcome::Cancelled),
+        completed_at: Some(Time(at(20))),
+        ..record(Vec::new())
+    };
+    let status = next(&status, cancelled, None, 20);
+    let upgrade = &status.history[0];
+    assert_eq!(
+        (upgrade.to.as_str(), upgrade.outcome),
+        (V36, Some(Outcome::Cancelled))
+    );
+    let other = UpgradeRecord {
+        cluster_uid: "another".to_owned(),
+        started_at: Some(Time(at(30))),
+        ..record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)])
+    };
+    let other = next(&status, other, None, 30);
+    assert_eq!(other.history.len(), 1);
+    assert_eq!(other.since, Some(Time(at(30))));
+}

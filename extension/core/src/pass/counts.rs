@@ -1,0 +1,160 @@
+//! What is counted of an upgrade: how long its release took, and versions that no gate has let go.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_crds::run::{Hook, UpgradeRecord};
+
+use super::{
+    Known,
+    effects::{Count, Effects, Event},
+};
+use crate::record::{Observed, ungated};
+
+/// Counts what `record`, which follows `previous`, and what is seen say.
+pub(super) fn count(
+    known: &Known<'_>,
+    effects: &mut Effects,
+    previous: Option<&UpgradeRecord>,
+    record: &UpgradeRecord,
+    seen: &Observed<'_>,
+) {
+    let found = ungated(previous, &effects.memory.opened, seen);
+    // One is counted once, however often it is seen: its gate may stay closed.
+    let memory = &mut effects.memory.ungated;
+    memory.retain(|counted| record.outcome.is_none() || found.contains(counted));
+    for ungated in found {
+        if !memory.contains(&ungated) {
+            memory.push(ungated.clone());
+            let event = Event::Warned("VersionUngated", ungated.to_string());
+            effects.events.push(event);
+            effects.counts.push(Count::Ungated(ungated));
+        }
+    }
+    released(known, effects, previous, record);
+}
+
+/// Dates the release of `record` as of the first pass that saw it: by itself it changes no answer, so its write may wait for its turn.
+pub(super) fn date_release(
+    effects: &mut Effects,
+    previous: Option<&UpgradeRecord>,
+    record: &mut UpgradeRecord,
+) {
+    let (Some(released), Some(hop)) = (&mut record.released_at, &record.hop) else {
+        effects.memory.taken = None;
+        return;
+    };
+    let recorded = previous.filter(|previous| previous.hop.as_ref() == Some(hop));
+    if recorded.is_some_and(|previous| previous.released_at.is_some()) {
+        return;
+    }
+    let seen = effects.memory.taken.take().filter(|(version, _)| version == hop);
+    let (_, first): &(String, Time) = effects
+        .memory
+        .taken
+        .insert(seen.unwrap_or_else(|| (hop.clone(), released.clone())));
+    released.clone_from(first);
+}
+
+/// Counts from the beginning of the pass that saw the last proof until the control plane is seen at the version.
+fn released(
+    known: &Known<'_>,
+    effects: &mut Effects,
+    previous: Option<&UpgradeRecord>,
+    record: &UpgradeRecord,
+) {
+    let Some(hop) = record.hop.as_deref().filter(|_| record.outcome.is_none()) else {
+        effects.memory.proven = None;
+        return;
+    };
+    let is_open = |record: &UpgradeRecord| {
+        let mut gates = record.gates.iter();
+        gates.any(|gate| gate.open && gate.hook == Hook::BeforeControlPlaneUpgrade && gate.version == hop)
+    };
+    let proven = effects.memory.proven.take().filter(|(version, _)| version == hop);
+    if record.released_at.is_some() {
+        if let Some((_, since)) = proven {
+            let lag = known.began.instant.saturating_duration_since(since);
+            effects.counts.push(Count::Released(lag));
+        }
+    } else if is_open(record) {
+        // A gate that was open before this process looked says nothing of when its proof was seen.
+        let opens = !previous.is_some_and(is_open);
+        let now = || opens.then(|| (hop.to_owned(), known.began.instant));
+        effects.memory.proven = proven.or_else(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use sluice_crds::run::Gate;
+
+    use super::*;
+    use crate::pass::{
+        Memory,
+        tests::{clock, facts},
+    };
+
+    const HOP: &str = "v1.36.3";
+
+    /// A record whose gate is open or not, and whose control plane has taken the version at a second or not yet.
+    fn record(open: bool, released: Option<i64>) -> UpgradeRecord {
+        let gate = Gate {
+            hook: Hook::BeforeControlPlaneUpgrade,
+            version: HOP.to_owned(),
+            open,
+            reason: String::new(),
+            message: String::new(),
+        };
+        UpgradeRecord {
+            hop: Some(HOP.to_owned()),
+            gates: vec![gate],
+            released_at: released.map(|second| Time(Timestamp::from_second(second).unwrap())),
+            ..UpgradeRecord::default()
+        }
+    }
+
+    #[test]
+    fn a_release_is_dated_by_the_pass_that_saw_it_first() {
+        let mut effects = Effects::of(&Memory::default());
+        let open = record(true, None);
+        let dated = |effects: &mut Effects, previous: &UpgradeRecord, second| {
+            let mut next = record(true, Some(second));
+            date_release(effects, Some(previous), &mut next);
+            next.released_at.unwrap().0.as_second()
+        };
+        assert_eq!(dated(&mut effects, &open, 10), 10);
+        assert_eq!(dated(&mut effects, &open, 13), 10, "it is not written yet");
+        assert_eq!(dated(&mut effects, &record(true, Some(10)), 10), 10);
+        date_release(&mut effects, Some(&open), &mut record(true, None));
+        assert_eq!(dated(&mut effects, &open, 20), 20, "it was taken back");
+    }
+
+    #[test]
+    fn a_release_counts_once_from_the_pass_that_saw_the_last_proof() {
+        let (facts, mut memory, began) = (facts(), Memory::default(), clock());
+        let mut pass = |seconds, previous: &UpgradeRecord, next: &UpgradeRecord| {
+            let mut clock = began;
+            clock.instant += Duration::from_secs(seconds);
+            let known = Known::new(&facts, &memory, clock);
+            let mut effects = Effects::of(&memory);
+            released(&known, &mut effects, Some(previous), next);
+            memory = effects.memory;
+            effects.counts
+        };
+        let (closed, open) = (record(false, None), record(true, None));
+        let taken = record(true, Some(1));
+        assert_eq!(pass(0, &closed, &closed), []);
+        assert_eq!(pass(1, &closed, &open), []);
+        // The watch has not shown yet what was written.
+        assert_eq!(pass(2, &closed, &open), []);
+        assert_eq!(pass(3, &open, &open), []);
+        assert_eq!(pass(4, &open, &taken), [Count::Released(Duration::from_secs(3))]);
+        assert_eq!(pass(5, &open, &taken), []);
+        // It was closed again between, and the next leader has not seen a proof.
+        assert_eq!(pass(6, &closed, &open), []);
+        assert_eq!(pass(7, &open, &closed), []);
+        assert_eq!(pass(8, &open, &taken), []);
+    }
+}
