@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use prometheus_client::registry::Registry;
 use sluice_core::{
     decision::{Decision, Knowledge, decide},
     hold::Hold,
@@ -17,7 +18,10 @@ use sluice_hooks::Gate;
 use tokio::time::Instant;
 use tracing::{debug, field::display, info, warn};
 
-use crate::{leadership::Leadership, lock::lock, stores::Stores, triggers::ClusterRef};
+use crate::{
+    clock::clock, leadership::Leadership, lock::lock, metrics::HoldMetrics, stores::Stores,
+    triggers::ClusterRef,
+};
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -43,6 +47,8 @@ struct Inner {
     leaderless: Said,
     /// Clusters that have changed since they were counted.
     uncounted: Arc<Mutex<Uncounted>>,
+    /// Shows which gates are held.
+    holds: HoldMetrics,
 }
 
 impl Index {
@@ -59,7 +65,13 @@ impl Index {
             stale: Said::default(),
             leaderless: Said::default(),
             uncounted,
+            holds: HoldMetrics::default(),
         }))
+    }
+
+    /// Makes visible which gates are held.
+    pub fn register(&self, registry: &mut Registry) {
+        self.0.holds.register(registry);
     }
 
     /// From now on nothing is released by a record while no replica leads.
@@ -82,8 +94,9 @@ impl Index {
             counting.count(
                 uncounted,
                 || stores.clusters.all_names(),
-                |cluster| over.held(cluster.namespace(), cluster.name()),
+                |cluster| over.look(cluster.namespace(), cluster.name()),
             );
+            self.0.holds.show(&counting, clock().now);
             let counted = standings.look(self.0.began.elapsed(), counting.held());
             // The count before is dropped after the lock is released, so that no hook waits for that.
             let _before = std::mem::replace(&mut lock(&self.0.noted).held, counted);

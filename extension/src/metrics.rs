@@ -1,5 +1,7 @@
 //! What is counted about hooks. Labels are of bounded sets; no object is ever named.
 
+mod upgrades;
+
 use std::sync::LazyLock;
 
 use prometheus_client::{
@@ -8,6 +10,8 @@ use prometheus_client::{
     registry::Registry,
 };
 use sluice_hooks::{Answer, Observer, Outcome};
+
+pub use self::upgrades::{HoldMetrics, UpgradeMetrics};
 
 /// From 50 µs, where an answer from memory lies, to the 3 s that Cluster API waits.
 const SECONDS: [f64; 12] = [
@@ -99,11 +103,14 @@ pub struct PassMetrics {
     passes: Counter,
     panics: Counter,
     cut_off: Counter,
+    /// What passes find out about upgrades.
+    pub upgrades: UpgradeMetrics,
 }
 
 impl PassMetrics {
     /// Makes the counters visible.
     pub fn register(&self, registry: &mut Registry) {
+        self.upgrades.register(registry);
         registry.register("sluice_passes", "Passes over Clusters", self.passes.clone());
         registry.register(
             "sluice_pass_panics",

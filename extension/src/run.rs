@@ -117,19 +117,10 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
     );
     let health = Health::default();
     let mut registry = Registry::default();
-    log.register(&mut registry);
+    let metrics = Metrics::registered(log, &index, &mut registry);
 
     // Discovery needs nothing but this listener: Cluster API gives up after a minute without it.
-    let hooks = hooks(&args.webhook, serving, &health, &mut registry).await?;
-    let hook_metrics = HookMetrics::default();
-    hook_metrics.register(&mut registry);
-    let configurations = providers::Configurations::default();
-    configurations.register(&mut registry);
-    let passes = PassMetrics::default();
-    passes.register(&mut registry);
-    let releases = releases::ReleaseMetrics::default();
-    releases.register(&mut registry);
-    undecodable::register(&mut registry);
+    let hooks = hooks(&args.webhook, serving, &health, metrics.server).await?;
     let (synced, listening) = (index.clone(), Instant::now());
     health.check("index", move || {
         // A Cluster API that starts meanwhile needs an endpoint to discover, or it ends. Until the index is filled calls are held.
@@ -140,14 +131,12 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
         }
     });
     let _heart = beat(&health);
-    let admission_metrics = AdmissionMetrics::default();
-    admission_metrics.register(&mut registry);
-    let admission = Admission::new(args.system_namespace.clone(), admission_metrics);
+    let admission = Admission::new(args.system_namespace.clone(), metrics.admission);
     let probes_at = serving
         .bind(plain(args.health_addr), serve::Metrics::default())
         .await?;
     let drained = CancellationToken::new();
-    let router = sluice_hooks::router(index.clone(), hook_metrics);
+    let router = sluice_hooks::router(index.clone(), metrics.hooks);
     let hooks = serving.run(hooks, router, &drained);
     let reviews = admitting
         .run_once_bound(reviews_at(&args), admission.router(), &drained)
@@ -161,9 +150,9 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
     let parts = Parts {
         index,
         admission,
-        configurations,
-        passes,
-        releases,
+        configurations: metrics.configurations,
+        passes: metrics.passes,
+        releases: metrics.releases,
         health: health.clone(),
         news,
     };
@@ -179,6 +168,40 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
     drained.cancel();
     let _drained = tokio::join!(hooks, reviews, probes);
     outcome
+}
+
+/// All that is counted. `docs/reference/metrics.md` lists it.
+struct Metrics {
+    server: serve::Metrics,
+    hooks: HookMetrics,
+    configurations: providers::Configurations,
+    passes: PassMetrics,
+    releases: releases::ReleaseMetrics,
+    admission: AdmissionMetrics,
+}
+
+impl Metrics {
+    /// Everything at its beginning, in `registry`.
+    fn registered(log: &Log, index: &Index, registry: &mut Registry) -> Self {
+        let metrics = Self {
+            server: serve::Metrics::default(),
+            hooks: HookMetrics::default(),
+            configurations: providers::Configurations::default(),
+            passes: PassMetrics::default(),
+            releases: releases::ReleaseMetrics::default(),
+            admission: AdmissionMetrics::default(),
+        };
+        log.register(registry);
+        index.register(registry);
+        metrics.server.register(registry);
+        metrics.hooks.register(registry);
+        metrics.configurations.register(registry);
+        metrics.passes.register(registry);
+        metrics.releases.register(registry);
+        undecodable::register(registry);
+        metrics.admission.register(registry);
+        metrics
+    }
 }
 
 fn news(args: &Args) -> News {

@@ -36,7 +36,7 @@ pub struct Log {
 }
 
 impl Log {
-    fn to(destination: impl Write + Send + 'static) -> Self {
+    pub(crate) fn to(destination: impl Write + Send + 'static) -> Self {
         let (writer, flush) = NonBlockingBuilder::default()
             .buffered_lines_limit(WAITING_LINES)
             .lossy(true)

@@ -15,7 +15,7 @@ use sluice_crds::{
 
 pub use self::{
     answers::Answers,
-    counting::{Counting, Uncounted},
+    counting::{Counting, Look, Uncounted},
     noted::{Noted, Said},
 };
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     decision::{Decision, Knowledge, Known, decide},
     hold::Hold,
     hook_call::HookCall,
+    overview::exceeded,
     record::of_cluster,
     retry::RetryPolicy,
     stores::{Found, Stores, is_legacy_release},
@@ -109,6 +110,23 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             still: still.unwrap_or_default(),
         };
         decide(call, &Knowledge::synced(call.label, known), &pace.policy)
+    }
+
+    /// What is to be counted of a Cluster; `None` where nothing holds it.
+    #[must_use]
+    pub fn look(&self, namespace: &str, name: &str) -> Option<Look> {
+        let held = self.held(namespace, name);
+        let cluster = self.cluster(namespace, name).ok().flatten();
+        let bootstrap = cluster.and_then(|_| self.bootstrap(namespace, name).ok().flatten());
+        let status = bootstrap
+            .as_deref()
+            .and_then(|bootstrap| bootstrap.status.as_ref());
+        let look = Look {
+            held,
+            gate: status.and_then(|status| status.held.clone()),
+            past_deadline: status.is_some_and(|status| exceeded(status).is_some()),
+        };
+        (look != Look::default()).then_some(look)
     }
 
     /// Where a Cluster is held, if it is.

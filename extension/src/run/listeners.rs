@@ -2,8 +2,6 @@
 
 use std::net::SocketAddr;
 
-use prometheus_client::registry::Registry;
-
 use super::serving::Serving;
 use crate::{
     cli::{AdmissionArgs, Args, WebhookArgs},
@@ -45,10 +43,8 @@ pub(super) async fn hooks(
     args: &WebhookArgs,
     serving: &Serving,
     health: &Health,
-    registry: &mut Registry,
+    metrics: serve::Metrics,
 ) -> anyhow::Result<Server> {
-    let metrics = serve::Metrics::default();
-    metrics.register(registry);
     let config = serve::Config {
         serves: "hooks",
         address: SocketAddr::new(args.webhook_host, args.webhook_port),

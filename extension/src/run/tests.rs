@@ -1,6 +1,7 @@
 mod fence;
 mod flags;
 mod loopback;
+mod metrics;
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,6 +1,12 @@
 //! Which Clusters are held, counted again only where something has changed.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use sluice_crds::run::{HeldGate, Hook};
 
 use crate::{cluster::ClusterRef, stuck::Held};
 
@@ -23,9 +29,20 @@ impl Uncounted {
     }
 }
 
+/// What one look finds of a Cluster that is held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Where it stands, for how soon Cluster API asks again.
+    pub held: Option<Held>,
+    /// The gate that holds it, as its status shows it.
+    pub gate: Option<HeldGate>,
+    /// Whether that is held for longer than the policy of the Cluster allows.
+    pub past_deadline: bool,
+}
+
 /// The Clusters that are held.
 #[derive(Debug, Default)]
-pub struct Counting(HashMap<ClusterRef, Held>);
+pub struct Counting(HashMap<ClusterRef, Look>);
 
 impl Counting {
     /// Looks again at those that are `uncounted`. `all` names every Cluster, and `look` says where one is held, if it is.
@@ -33,7 +50,7 @@ impl Counting {
         &mut self,
         uncounted: Uncounted,
         all: impl FnOnce() -> Vec<ClusterRef>,
-        look: impl Fn(&ClusterRef) -> Option<Held>,
+        look: impl Fn(&ClusterRef) -> Option<Look>,
     ) {
         let Uncounted {
             all: every,
@@ -45,7 +62,7 @@ impl Counting {
         }
         for cluster in clusters {
             match look(&cluster) {
-                Some(held) => drop(self.0.insert(cluster, held)),
+                Some(found) => drop(self.0.insert(cluster, found)),
                 None => drop(self.0.remove(&cluster)),
             }
         }
@@ -53,7 +70,24 @@ impl Counting {
 
     /// Where each stands.
     pub fn held(&self) -> impl Iterator<Item = Held> {
-        self.0.values().cloned()
+        self.0.values().filter_map(|look| look.held.clone())
+    }
+
+    /// For how long the gate of each hook has been held that is held longest `now`; zero where none is.
+    pub fn longest(&self, now: Timestamp) -> impl Iterator<Item = (Hook, Duration)> {
+        Hook::ALL.into_iter().map(move |hook| {
+            let gates = self.0.values().filter_map(|look| look.gate.as_ref());
+            let lasted = gates
+                .filter(|gate| gate.hook == hook)
+                .filter_map(|gate| Duration::try_from(now.duration_since(gate.since.0)).ok());
+            (hook, lasted.max().unwrap_or_default())
+        })
+    }
+
+    /// How many Clusters are held for longer than their policy allows.
+    #[must_use]
+    pub fn past_deadline(&self) -> usize {
+        self.0.values().filter(|look| look.past_deadline).count()
     }
 }
 
@@ -67,10 +101,13 @@ mod tests {
 
     #[test]
     fn only_what_has_changed_is_looked_at() {
-        let held = |name: &str| Held {
-            uid: name.to_owned(),
-            standing: Standing::of_hold(name, &Hold::new(GateReason::TKRNotFound, "none")),
-            recorded: false,
+        let held = |name: &str| Look {
+            held: Some(Held {
+                uid: name.to_owned(),
+                standing: Standing::of_hold(name, &Hold::new(GateReason::TKRNotFound, "none")),
+                recorded: false,
+            }),
+            ..Look::default()
         };
         let cluster = |name: &str| ClusterRef::new("ns", name);
         let (mut counting, looked) = (Counting::default(), std::cell::RefCell::new(Vec::new()));
@@ -104,5 +141,65 @@ mod tests {
         assert_eq!(count(all(), &["a", "b"]), expect("a b", "a b"));
         assert_eq!(count(one("b"), &["a"]), expect("b", "a"));
         assert_eq!(count(all(), &[]), expect("a b", ""));
+    }
+
+    #[test]
+    fn the_longest_hold_of_each_hook_is_measured() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let gate = |hook, since| Look {
+            gate: Some(HeldGate {
+                hook,
+                version: "v1.36.3".to_owned(),
+                since: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(since)),
+            }),
+            past_deadline: since == 10,
+            ..Look::default()
+        };
+        let mut counting = Counting::default();
+        let looks = [
+            ("a", gate(Hook::BeforeClusterUpgrade, 10)),
+            ("b", gate(Hook::BeforeClusterUpgrade, 40)),
+            ("c", gate(Hook::BeforeWorkersUpgrade, 90)),
+            // The clock of the leader that wrote it is ahead.
+            ("d", gate(Hook::AfterClusterUpgrade, 200)),
+            ("e", Look::default()),
+        ];
+        let all = Uncounted {
+            all: true,
+            ..Uncounted::default()
+        };
+        counting.count(
+            all,
+            || {
+                looks
+                    .iter()
+                    .map(|(name, _)| ClusterRef::new("ns", name))
+                    .collect()
+            },
+            |of| {
+                looks
+                    .iter()
+                    .find(|(name, _)| *name == of.name())
+                    .map(|(_, look)| look.clone())
+            },
+        );
+        let longest: Vec<_> = counting
+            .longest(at(100))
+            .filter(|(_, lasted)| !lasted.is_zero())
+            .collect();
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            longest,
+            [
+                (Hook::BeforeClusterUpgrade, seconds(90)),
+                (Hook::BeforeWorkersUpgrade, seconds(10))
+            ]
+        );
+        assert_eq!(
+            counting.longest(at(100)).count(),
+            Hook::ALL.len(),
+            "one that is held no more is zero"
+        );
+        assert_eq!(counting.past_deadline(), 1);
     }
 }

@@ -15,7 +15,7 @@ use sluice_core::{
     chain::chain,
     events::Notice,
     hold::Hold,
-    pass::{Close, Done, Effects, Facts, Memories, Settings, close},
+    pass::{Close, Count, Done, Effects, Facts, Memories, Settings, close},
     slots::SLOW,
     stores::Stored as _,
     walls::Again,
@@ -294,6 +294,13 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
         ctx.index.note(&ClusterRef::of(facts.cluster.as_ref()), uid, note);
     }
     ctx.memories().keep(uid, effects.memory);
+    for count in &effects.counts {
+        ctx.metrics.upgrades.count(count);
+        if let Count::Ungated(ungated) = count {
+            let (namespace, name) = (&facts.owner.namespace, &facts.owner.name);
+            warn!(namespace, name, %ungated, "Version without an open gate");
+        }
+    }
     for configuration in &effects.configurations {
         ctx.dependents.wake(configuration);
     }

@@ -1,0 +1,95 @@
+//! What is counted about upgrades. Labels are of bounded sets; no object is ever named.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use sluice_core::{index::Counting, pass::Count};
+
+/// Around the second in which Cluster API asks, to the half hour of a Cluster that is asked rarely.
+const LAG_SECONDS: [f64; 12] = [
+    0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0,
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HookLabel {
+    hook: &'static str,
+}
+
+/// Which gates are held. Each replica shows it, from the ClusterBootstraps in its memory. Clones share the gauges.
+#[derive(Clone, Debug, Default)]
+pub struct HoldMetrics {
+    held: Family<HookLabel, Gauge<f64, AtomicU64>>,
+    past_deadline: Gauge,
+}
+
+impl HoldMetrics {
+    /// Makes the gauges visible.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "sluice_gate_held_seconds",
+            "For how long the gate of each hook has been held that is held longest now, 0 where none is",
+            self.held.clone(),
+        );
+        registry.register(
+            "sluice_deadline_exceeded_clusters",
+            "Clusters with a gate that is held for longer than spec.upgradePolicy.deadline allows",
+            self.past_deadline.clone(),
+        );
+    }
+
+    /// Takes in what was counted.
+    pub fn show(&self, counting: &Counting, now: jiff::Timestamp) {
+        for (hook, lasted) in counting.longest(now) {
+            let label = HookLabel { hook: hook.as_str() };
+            self.held.get_or_create(&label).set(lasted.as_secs_f64());
+        }
+        let past = i64::try_from(counting.past_deadline()).unwrap_or(i64::MAX);
+        self.past_deadline.set(past);
+    }
+}
+
+/// Counts what passes find out about upgrades; only the leader makes passes. Clones share the counters.
+#[derive(Clone, Debug)]
+pub struct UpgradeMetrics {
+    lag: Histogram,
+    ungated: Counter,
+}
+
+impl Default for UpgradeMetrics {
+    fn default() -> Self {
+        Self {
+            lag: Histogram::new(LAG_SECONDS),
+            ungated: Counter::default(),
+        }
+    }
+}
+
+impl UpgradeMetrics {
+    /// Makes the counters visible.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "sluice_release_lag_seconds",
+            "Time from the pass that saw the last proof to the pass that saw the control plane at the version",
+            self.lag.clone(),
+        );
+        registry.register(
+            "sluice_ungated_version",
+            "Versions seen on a control plane or on workers whose gate was not open",
+            self.ungated.clone(),
+        );
+    }
+
+    /// Takes in what a pass has found.
+    pub fn count(&self, count: &Count) {
+        match count {
+            Count::Released(lag) => self.lag.observe(lag.as_secs_f64()),
+            Count::Ungated(_) => {
+                self.ungated.inc();
+            }
+        }
+    }
+}
