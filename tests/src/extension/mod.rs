@@ -209,6 +209,19 @@ impl Extension {
             .concat())
     }
 
+    /// The sum of a metric over its labels and all replicas; `series` is its name, with labels where only one is meant.
+    pub async fn metric(&self, series: &str) -> Result<f64> {
+        let text = self.metrics().await?;
+        let values = text.lines().filter_map(|line| {
+            let (named, value) = line.rsplit_once(' ')?;
+            let is_it = named == series || named.split_once('{').is_some_and(|(name, _)| name == series);
+            is_it.then(|| value.parse::<f64>().ok())?
+        });
+        let mut values = values.peekable();
+        ensure!(values.peek().is_some(), "no replica shows metric {series}");
+        Ok(values.sum())
+    }
+
     /// The log files of all replicas.
     pub fn logs(&self) -> impl Iterator<Item = PathBuf> {
         self.replicas.iter().map(Replica::log)

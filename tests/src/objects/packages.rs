@@ -226,10 +226,12 @@ impl TestPackage {
     fn template(&self) -> String {
         let loads = [("data", "data"), ("json", "json"), ("assert", "assert")]
             .map(|(module, name)| format!("#@ load(\"@ytt:{module}\", \"{name}\")\n"));
-        let broken = self
-            .broken
-            .iter()
-            .map(|complaint| format!("---\nbroken: #@ assert.fail({complaint:?})\n"));
+        let broken = self.broken.iter().map(|complaint| {
+            format!(
+                "---\nbroken: #@ assert.fail({})\n",
+                Value::from(complaint.as_str())
+            )
+        });
         let (short, version) = (self.short(), &self.version);
         let echo = format!(
             "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {short}-values, namespace: {NAMESPACE}}}\n\

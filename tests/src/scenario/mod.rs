@@ -2,6 +2,7 @@
 //! created, upgraded and waited for.
 
 mod cluster;
+mod columns;
 pub mod deaths;
 mod disturb;
 mod events;
@@ -22,6 +23,7 @@ mod world;
 mod writes;
 
 pub use cluster::{Cluster, NewCluster};
+pub use columns::{Columns, Row};
 pub use disturb::Work;
 #[cfg(test)]
 pub(crate) use history::tests::{gates as gates_of, records as history_of};

@@ -39,6 +39,7 @@ mod releases;
 mod removed_api;
 mod resync;
 mod server_replaced;
+mod shown;
 mod stage_zero;
 mod stale;
 mod started_without;
@@ -101,6 +102,10 @@ fn main() -> ExitCode {
         created_again::scenario(),
         workers::scenario(),
         resync::scenario(),
+        shown::columns(),
+        shown::deadline(),
+        shown::history(),
+        shown::ungated(),
         unmanaged::scenario(),
         legacy::paused(),
         legacy::labelled(),

@@ -1,0 +1,11 @@
+//! What people read: columns, deadline, earlier upgrades, and a version that no gate has let go.
+
+mod columns;
+mod deadline;
+mod history;
+mod ungated;
+
+pub(crate) use columns::scenario as columns;
+pub(crate) use deadline::scenario as deadline;
+pub(crate) use history::scenario as history;
+pub(crate) use ungated::scenario as ungated;

@@ -1,0 +1,134 @@
+//! Each phase of an upgrade, as `kubectl get clusterbootstraps -w` prints it.
+
+use anyhow::{Context as _, Result, ensure};
+use sluice_tests::scenario::{Columns, PATIENCE, Row, Scenario, Scene, Table, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
+
+const NAMES: [&str; 10] = [
+    "NAME",
+    "CNI",
+    "CSI",
+    "CPI",
+    "KAPP",
+    "RESOLVED_TKR",
+    "PHASE",
+    "READY",
+    "WAITING FOR",
+    "SINCE",
+];
+
+/// In this order, whatever is between them.
+const PHASES: [&str; 5] = [
+    "UpgradingPackages",
+    "UpgradingControlPlane",
+    "ProvingPackages",
+    "UpgradingWorkers",
+    "Completed",
+];
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario::new(
+        "columns",
+        "kubectl shows each phase of an upgrade, how many packages are proven, and which one is waited for; what a package says is bounded and escaped",
+        |scene| Box::pin(run(scene)),
+    )
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let hostile = format!("\u{1b}[2Jmetrics fails: {}", "x".repeat(65_536));
+    let metrics = scene.package("metrics", "2.0.0");
+    let release = |kubernetes, version, antrea, metrics| -> Result<_> {
+        Ok(scene.release(kubernetes, version, antrea)?.additional(metrics))
+    };
+    let old = release(
+        VERSIONS[1],
+        "1.0.0",
+        Delay::NONE,
+        scene.package("metrics", "1.0.0"),
+    )?;
+    let new = release(
+        VERSIONS[2],
+        "2.0.0",
+        Delay::Never,
+        metrics.clone().broken(hostile),
+    )?;
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+    let cluster = scene.cluster("one").at(&old).workers(1).create().await?;
+    cluster.packages_proven(&old, 0, PATIENCE).await?;
+    cluster.is_available(PATIENCE).await?;
+    cluster.is_settled(PATIENCE).await?;
+
+    let path = format!(
+        "/apis/run.tanzu.vmware.com/v1alpha3/namespaces/{}/clusterbootstraps",
+        scene.namespace()
+    );
+    let printed = Table::get(&scene.client(), &path).await?.columns;
+    ensure!(printed == NAMES, "kubectl prints the columns {printed:?}");
+    let columns = cluster.columns().await?;
+    at_rest(&columns).await?;
+    let before = cluster.upgrade(&new).await?;
+    let failed = columns
+        .shows("that metrics has failed", PATIENCE, |row| {
+            row["READY"] == "1/3" && row["WAITING FOR"].starts_with("metrics 2.0.0: failed: ")
+        })
+        .await?;
+    is_plain(&failed["WAITING FOR"], 160)?;
+    scene.apply(&[metrics.package()]).await?;
+    let held = columns
+        .shows("that only antrea is waited for", PATIENCE, |row| {
+            row["READY"] == "2/3" && row["WAITING FOR"] == "antrea 2.0.0: kapp-controller deploys"
+        })
+        .await?;
+    ensure!(held["PHASE"] == "UpgradingPackages", "{held:?}");
+    ensure!(held["SINCE"].ends_with('s'), "no age: {held:?}");
+    cluster.control_plane_is_untouched(before).await?;
+
+    cluster.delay("antrea", Delay::NONE);
+    cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    cluster.is_settled(PATIENCE).await?;
+    at_rest(&columns).await?;
+    let proves = |row: &&Row| row["PHASE"] == "ProvingPackages" && row["READY"] != "3/3";
+    let rows = columns.rows();
+    let proves = rows
+        .iter()
+        .find(proves)
+        .context("no line shows that packages are proven again")?;
+    ensure!(proves["WAITING FOR"].contains(" 2.0.0: "), "{proves:?}");
+
+    let mut phases = columns.column("PHASE").into_iter();
+    for wanted in PHASES {
+        ensure!(
+            phases.any(|phase| phase == wanted),
+            "{wanted} is not among {:?}, or not in its order",
+            columns.column("PHASE")
+        );
+    }
+    Ok(())
+}
+
+async fn at_rest(columns: &Columns) -> Result<()> {
+    let rests =
+        |row: &Row| row["PHASE"] == "Completed" && row["READY"] == "3/3" && row["WAITING FOR"].is_empty();
+    columns
+        .shows("that nothing is waited for", PATIENCE, rests)
+        .await?;
+    Ok(())
+}
+
+/// What a package says is one short line that a terminal shows as it is.
+fn is_plain(text: &str, longest: usize) -> Result<()> {
+    ensure!(
+        !text.chars().any(char::is_control),
+        "control characters in {text:?}"
+    );
+    ensure!(
+        text.chars().count() <= longest,
+        "{} characters",
+        text.chars().count()
+    );
+    ensure!(text.contains("[2J"), "it says something else: {text:?}");
+    Ok(())
+}

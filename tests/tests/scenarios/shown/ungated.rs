@@ -1,0 +1,79 @@
+//! Versions that no gate has let go: one that a user writes by hand, and those of a Cluster API that does not ask.
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::stack::kubelet::Delay;
+use sluice_tests::wait;
+
+use crate::common::is_completed;
+
+const METRIC: &str = "sluice_ungated_version_total";
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario::new(
+        "ungated",
+        "a version that is written by hand, and versions that Cluster API writes without asking, are counted and said",
+        |scene| Box::pin(run(scene)),
+    )
+    .without_sluice()
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let old = scene.release(VERSIONS[0], "1.0.0", Delay::NONE)?;
+    let new = scene.release(VERSIONS[1], "2.0.0", Delay::Never)?;
+    scene.publish(&old).await?;
+    scene.publish(&new).await?;
+    let cluster = scene.cluster("one").at(&old).workers(1).create().await?;
+    cluster.packages_proven(&old, 0, PATIENCE).await?;
+    cluster.is_available(PATIENCE).await?;
+    is_completed(&cluster).await?;
+    let before = scene.world().extension()?.metric(METRIC).await?;
+
+    // Cluster API does not ask about this namespace, and antrea is not ready.
+    cluster.upgrade(&new).await?;
+    cluster
+        .has_event("VersionUngated", "control plane", PATIENCE)
+        .await?;
+    cluster.has_event("VersionUngated", "workers", PATIENCE).await?;
+    moves(&scene, before + 2.0).await?;
+    cluster.delay("antrea", Delay::NONE);
+    cluster.is_settled(PATIENCE).await?;
+    is_completed(&cluster).await?;
+
+    // While the Cluster is not paused Cluster API puts it back at once.
+    cluster.patch(&json!({"spec": {"paused": true}})).await?;
+    let before = scene.world().extension()?.metric(METRIC).await?;
+    let by_hand = json!({"spec": {"version": VERSIONS[2]}});
+    scene
+        .objects()
+        .merge(&control_plane(&cluster).await?, &by_hand)
+        .await?;
+    cluster.has_event("VersionUngated", VERSIONS[2], PATIENCE).await?;
+    moves(&scene, before + 1.0).await?;
+    cluster.patch(&json!({"spec": {"paused": false}})).await?;
+    Ok(())
+}
+
+async fn moves(scene: &Scene, to: f64) -> Result<()> {
+    let extension = scene.world().extension()?;
+    wait::until(format!("{METRIC} to be {to} at least"), PATIENCE, || async {
+        match extension.metric(METRIC).await? {
+            counted if counted >= to => Ok(()),
+            counted => wait::not_yet(counted),
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Where the control plane object of a Cluster is.
+async fn control_plane(cluster: &Cluster) -> Result<String> {
+    let object = cluster.object().await?;
+    let name = object["spec"]["controlPlaneRef"]["name"].as_str();
+    let name = name.context("a Cluster without control plane")?;
+    let namespace = cluster.scene().namespace();
+    Ok(format!(
+        "/apis/harness.test/v1beta1/namespaces/{namespace}/harnesscontrolplanes/{name}"
+    ))
+}
