@@ -3,6 +3,11 @@
 //! Server: implement [`status::v1::status_service_server::StatusService`]. Client:
 //! [`status::v1::status_service_client::StatusServiceClient`].
 
+pub mod codec;
+
+/// The encoded `google.protobuf.FileDescriptorSet` of the service and of what it imports, without comments.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.binpb"));
+
 /// The status service.
 pub mod status {
     /// Version 1.
