@@ -32,6 +32,7 @@ pub mod releases;
 pub mod retrigger;
 pub mod retry;
 pub mod slots;
+pub mod status;
 pub mod step;
 pub mod stores;
 pub mod stuck;

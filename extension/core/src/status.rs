@@ -1,0 +1,11 @@
+//! What the status service says: of which Clusters, to whom, and in which order.
+
+mod access;
+mod board;
+mod view;
+
+pub use self::{
+    access::{Refusal, User, access_review, allowed, token_review, user},
+    board::{Board, Next, Reader, Selection},
+    view::{ClusterView, view},
+};
