@@ -121,6 +121,11 @@ pub struct Limits {
     /// are closed at once. Callers behind one gateway share an address; Cluster API itself needs one connection, and a few with
     /// HTTP/1.1.
     pub connections: usize,
+    /// Requests of one HTTP/2 connection at once. By default as many as Go sends before it knows how many it may; Cluster API has 50
+    /// workers by default.
+    pub streams: u32,
+    /// Bytes of an answer that wait to be sent, for each stream of HTTP/2, beside the last piece of it.
+    pub send_buffer: usize,
 }
 
 impl Default for Limits {
@@ -132,6 +137,8 @@ impl Default for Limits {
             age: Duration::from_mins(5),
             drain: Duration::from_secs(10),
             connections: 1024,
+            streams: 100,
+            send_buffer: 400 * 1024,
         }
     }
 }

@@ -12,6 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -31,9 +32,6 @@ use super::certificate::Identity;
 use super::metrics::Metrics;
 use super::shares::Share;
 use super::{Limits, tls};
-
-/// Requests of one HTTP/2 connection at once: as many as Go sends before it knows how many it may. Cluster API has 50 workers by default.
-const STREAMS: u32 = 100;
 
 /// What an HTTP/2 connection may send before any of it is read, in one request or in all. Bodies are read as soon as they come, into memory
 /// that is counted, so that a small window costs a busy connection some round trips, and a large one memory when reading falls behind.
@@ -127,7 +125,8 @@ async fn http<T>(
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
+            .max_concurrent_streams(shared.limits.streams)
+            .max_send_buf_size(shared.limits.send_buffer)
             .max_header_list_size(16 * 1024)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
@@ -232,7 +231,16 @@ impl hyper::service::Service<Request<Incoming>> for Service {
                     .insert(CONNECTION, HeaderValue::from_static("close"));
             }
             in_flight.answered(response.headers_mut());
-            Ok(response)
+            if hyper::body::Body::size_hint(response.body()).exact().is_some() {
+                return Ok(response);
+            }
+            // A stream is in flight until it ends, however rarely it says something.
+            Ok(response.map(|body| {
+                Body::new(body.map_frame(move |frame| {
+                    let _kept_until_the_end = &in_flight;
+                    frame
+                }))
+            }))
         })
     }
 }
