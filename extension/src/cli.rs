@@ -7,7 +7,8 @@ use std::{net::IpAddr, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args as ClapArgs, Parser, ValueEnum};
 use sluice_core::retrigger::EXTENSION_CONFIG;
 
-use value::{address, at_least, duration, file, group, identity, namespace, object};
+use value::{address, at_least, file, group, identity};
+pub(crate) use value::{duration, namespace, object};
 
 /// The shortest sync period, and the shortest lease: a lease is given in seconds.
 const SECOND: Duration = Duration::from_secs(1);
@@ -95,6 +96,11 @@ pub struct Args {
     #[arg(long, env = "SLUICE_HEALTH_ADDR", default_value = ":9440", value_name = "ADDR", value_parser = address)]
     pub health_addr: SocketAddr,
 
+    /// Where the gRPC service `sluice.status.v1` is served, with the certificate of hooks, to those who may get ClusterBootstraps;
+    /// nowhere when absent.
+    #[arg(long, env = "SLUICE_STATUS_ADDR", value_name = "ADDR", value_parser = address)]
+    pub status_addr: Option<SocketAddr>,
+
     /// Format of the log.
     #[arg(
         long,
@@ -121,11 +127,15 @@ impl Args {
         let hooks_flag = format!("--webhook-host {} --webhook-port {}", hooks.ip(), hooks.port());
         let reviews_flag = format!("--admission-port {}", reviews.port());
         let probes_flag = format!("--health-addr {}", self.health_addr);
-        let pairs = [
-            ((self.health_addr, &probes_flag), (hooks, &hooks_flag)),
-            ((reviews, &reviews_flag), (hooks, &hooks_flag)),
-            ((self.health_addr, &probes_flag), (reviews, &reviews_flag)),
-        ];
+        let (probes, status_flag) = (
+            (self.health_addr, &probes_flag),
+            self.status_addr.map(|status| format!("--status-addr {status}")),
+        );
+        let (hooks, reviews) = ((hooks, &hooks_flag), (reviews, &reviews_flag));
+        let mut pairs = vec![(probes, hooks), (reviews, hooks), (probes, reviews)];
+        if let (Some(status), Some(flag)) = (self.status_addr, &status_flag) {
+            pairs.extend([hooks, reviews, probes].map(|other| ((status, flag), other)));
+        }
         for ((one, flag), (other, taken)) in pairs {
             if meet(one, other) {
                 return Err(format!("{flag} takes the port of {taken}"));

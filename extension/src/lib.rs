@@ -23,6 +23,7 @@ pub mod retrigger;
 pub mod run;
 pub mod runner;
 pub mod serve;
+pub mod status;
 pub mod store;
 pub mod stores;
 pub mod sweep;

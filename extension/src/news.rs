@@ -16,6 +16,7 @@ use crate::{
     edits::Edits,
     lock::lock,
     queue::Feed,
+    status::Changed,
     triggers::{ClusterRef, Triggers},
     watch::Presence,
 };
@@ -41,6 +42,8 @@ pub struct News {
     pub releases: Feed<Change>,
     /// What the management cluster says of its version.
     pub management: Arc<Mutex<ManagementClusters>>,
+    /// What the status service shows. Nothing is kept without it.
+    pub shown: Feed<Changed>,
 }
 
 impl News {
@@ -78,16 +81,20 @@ impl News {
         self.dependents.cluster_changed(&reference);
         lock(&self.uncounted).one(reference.clone());
         self.releases.send(Change::Cluster(reference.clone()));
+        self.shown.send(Changed::One(reference.clone()));
         self.triggers.wake(reference);
     }
 
     pub(crate) fn bootstrap(&self, bootstrap: &ObjectMeta) {
-        lock(&self.uncounted).one(ClusterRef::in_meta(bootstrap));
+        let reference = ClusterRef::in_meta(bootstrap);
+        lock(&self.uncounted).one(reference.clone());
+        self.shown.send(Changed::One(reference));
         self.triggers.wake_of::<ClusterBootstrap>(bootstrap);
     }
 
     pub(crate) fn release(&self, release: &ObjectMeta) {
         lock(&self.uncounted).all();
+        self.shown.send(Changed::All);
         self.sweeps.send(Shared::Release(name(release)));
         self.marked();
     }

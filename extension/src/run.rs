@@ -2,6 +2,7 @@
 
 mod listeners;
 mod serving;
+mod showing;
 
 use std::{
     path::Path,
@@ -10,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use futures::future::OptionFuture;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -25,6 +27,7 @@ use tracing::info;
 use self::{
     listeners::{hooks, plain, reviews_at},
     serving::Serving,
+    showing::{Showing, show},
 };
 use crate::{
     admission::{Admission, AdmissionMetrics, World},
@@ -46,6 +49,7 @@ use crate::{
     pool,
     remote::Remotes,
     retrigger, serve,
+    status::Status,
     stores::Stores,
     sweep,
     telemetry::Log,
@@ -100,13 +104,23 @@ pub fn main(args: Args, log: &Log) -> anyhow::Result<()> {
         .build()
         .context("start the runtime")?;
     let (serving, admitting) = (Serving::start()?, Serving::of_admission()?);
-    let outcome = runtime.block_on(run(args, log, &serving, &admitting));
+    let showing = args.status_addr.map(|_| Serving::of_status()).transpose()?;
+    let outcome = runtime.block_on(run(args, log, &serving, &admitting, showing.as_ref()));
     serving.end();
     admitting.end();
+    if let Some(showing) = showing {
+        showing.end();
+    }
     outcome
 }
 
-async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> anyhow::Result<()> {
+async fn run(
+    args: Args,
+    log: &Log,
+    serving: &Serving,
+    admitting: &Serving,
+    showing: Option<&Serving>,
+) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
     let news = news(&args);
@@ -132,10 +146,14 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
     });
     let _heart = beat(&health);
     let admission = Admission::new(args.system_namespace.clone(), metrics.admission);
+    let drained = CancellationToken::new();
+    let shown = show(&args, showing, &news, &mut registry, &drained).await?;
+    let (status, shown) = shown
+        .map(|Showing { status, listening }| (status, listening))
+        .unzip();
     let probes_at = serving
         .bind(plain(args.health_addr), serve::Metrics::default())
         .await?;
-    let drained = CancellationToken::new();
     let router = sluice_hooks::router(index.clone(), metrics.hooks);
     let hooks = serving.run(hooks, router, &drained);
     let reviews = admitting
@@ -155,6 +173,7 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
         releases: metrics.releases,
         health: health.clone(),
         news,
+        status,
     };
     let outcome = Box::pin(control(&args, parts, &stop)).await;
 
@@ -166,7 +185,7 @@ async fn run(args: Args, log: &Log, serving: &Serving, admitting: &Serving) -> a
         tokio::time::sleep(ENDPOINT_PROPAGATION).await;
     }
     drained.cancel();
-    let _drained = tokio::join!(hooks, reviews, probes);
+    let _drained = tokio::join!(hooks, reviews, probes, OptionFuture::from(shown));
     outcome
 }
 
@@ -228,6 +247,8 @@ struct Parts {
     releases: releases::ReleaseMetrics,
     health: Health,
     news: News,
+    /// None where it is not served.
+    status: Option<Status>,
 }
 
 /// Everything behind the hooks: stores, leadership, reconciling. Ends when `stop` does.
@@ -261,6 +282,10 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
             admission.knows(World::new(stores, client));
         }
     }));
+    if let Some(status) = &parts.status {
+        // Every replica answers, and asks who may see what.
+        status.knows(stores.clone(), unbounded.clone());
+    }
     let edits = news.edits.clone();
     let watching = edits.run(client.clone(), news.triggers.clone(), stores.clusters.clone());
     let _watching = AbortOnDrop(tokio::spawn(watching));

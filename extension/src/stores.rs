@@ -164,6 +164,13 @@ impl Stores {
         self.releases.filled().await;
     }
 
+    /// Waits until those hold every object that is shown from, whatever APIs of other projects are missing.
+    pub async fn filled_for_status(&self) {
+        self.clusters.filled().await;
+        self.bootstraps.filled().await;
+        self.releases.filled().await;
+    }
+
     /// Waits until every store holds every object of the server.
     pub async fn synced(&self) {
         self.filled.clone().await;

@@ -12,7 +12,7 @@ use sluice_core::names::{LONGEST_LABEL, LONGEST_NAME};
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 /// A Go duration as far as operators use it: `10m`, `90s`, `1h30m`, `500ms`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration = text
         .parse()
         .map_err(|_| format!("{text} is not a duration such as 10m or 90s"))?;
@@ -34,7 +34,7 @@ pub(super) fn at_least(
 }
 
 /// The name of a namespace.
-pub(super) fn namespace(text: &str) -> Result<String, String> {
+pub(crate) fn namespace(text: &str) -> Result<String, String> {
     if is_label(text) {
         Ok(text.to_owned())
     } else {
@@ -56,7 +56,7 @@ pub(super) fn group(text: &str) -> Result<String, String> {
 }
 
 /// The name of an object whose kind takes domains as names.
-pub(super) fn object(text: &str) -> Result<String, String> {
+pub(crate) fn object(text: &str) -> Result<String, String> {
     if text.len() <= LONGEST_NAME && text.split('.').all(is_label) {
         Ok(text.to_owned())
     } else {

@@ -1,6 +1,6 @@
 //! What each listener is given: where, with which certificate, with which limits.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use super::serving::Serving;
 use crate::{
@@ -29,6 +29,23 @@ pub(super) fn reviews_at(args: &Args) -> serve::Config {
             ..Limits::default()
         },
     }
+}
+
+/// The listener of the status service, if there is to be one. It serves the certificate of hooks, too.
+pub(super) fn status_at(args: &Args) -> Option<serve::Config> {
+    Some(serve::Config {
+        serves: "status",
+        address: args.status_addr?,
+        tls: Some(TlsConfig::new(certificate(&args.webhook))),
+        limits: Limits {
+            connections: 128,
+            // Watches last long, and begin again wherever they are cut.
+            age: Duration::from_hours(1),
+            // There may be thousands of streams that are not read. One message of each waits, however long it is.
+            send_buffer: 1024,
+            ..Limits::default()
+        },
+    })
 }
 
 fn certificate(args: &WebhookArgs) -> CertificateFiles {

@@ -28,6 +28,16 @@ impl Serving {
         Self::with(1, "admission").context("start the runtime of the admission webhooks")
     }
 
+    /// The runtime of the status service.
+    pub(super) fn of_status() -> anyhow::Result<Self> {
+        Self::with(1, "status").context("start the runtime of the status service")
+    }
+
+    /// Does something else for a listener.
+    pub(super) fn spawn(&self, beside: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(beside);
+    }
+
     fn with(threads: usize, name: &str) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)

@@ -107,6 +107,7 @@ impl Loopback {
             passes: PassMetrics::default(),
             health: Health::default(),
             news,
+            status: None,
         };
         let stop = stop.clone();
         tokio::spawn(async move { Box::pin(control(&args, parts, &stop)).await })

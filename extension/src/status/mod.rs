@@ -1,0 +1,79 @@
+//! The status service: what this replica knows of upgrades, over gRPC, as `proto/sluice/status/v1/status.proto` says.
+//!
+//! It has a listener and a thread of its own. It reads what hooks are answered from and writes nothing.
+
+mod access;
+mod follow;
+mod message;
+mod metrics;
+mod page;
+mod routes;
+mod service;
+mod streams;
+
+use std::{fmt, sync::Arc, sync::Mutex};
+
+use bytes::Bytes;
+use kube::Client;
+use sluice_core::{status::Board, unsynced::Unsynced};
+use tokio::sync::{SetOnce, watch};
+
+use self::{access::Access, streams::Streams};
+pub use self::{follow::Changed, metrics::StatusMetrics};
+use crate::stores::Stores;
+
+/// What the service answers from. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Status(Arc<Inner>);
+
+struct Inner {
+    /// Unset until the stores are being filled.
+    world: SetOnce<World>,
+    /// Set once every Cluster is on the board.
+    filled: SetOnce<()>,
+    /// Each Cluster as an encoded message, so that one costs about a kilobyte.
+    board: Mutex<Board<Bytes>>,
+    /// Changes after the board did.
+    changes: watch::Sender<u64>,
+    streams: Streams,
+}
+
+/// What is in memory, and who may see it.
+struct World {
+    stores: Stores,
+    access: Access,
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Status").finish_non_exhaustive()
+    }
+}
+
+impl Status {
+    /// A service that knows nothing yet and answers UNAVAILABLE.
+    #[must_use]
+    pub fn new(metrics: StatusMetrics) -> Self {
+        Self(Arc::new(Inner {
+            world: SetOnce::new(),
+            filled: SetOnce::new(),
+            board: Mutex::default(),
+            changes: watch::Sender::new(0),
+            streams: Streams::new(metrics),
+        }))
+    }
+
+    /// From now on it follows `stores`, and asks the management API server, by `client`, who may see what.
+    pub fn knows(&self, stores: Stores, client: Client) {
+        let access = Access::new(client);
+        let _known_before = self.0.world.set(World { stores, access });
+    }
+
+    /// Why nothing may be answered from memory, if there is a reason.
+    fn unsynced(&self) -> Option<Unsynced> {
+        match self.0.world.get().filter(|_| self.0.filled.get().is_some()) {
+            Some(world) => Unsynced::of(world.stores.ages().map(|(_, age)| age)),
+            None => Some(Unsynced::Starting),
+        }
+    }
+}

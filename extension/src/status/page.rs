@@ -1,0 +1,86 @@
+//! Pages of a list.
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use sluice_core::{cluster::ClusterRef, status::Selection};
+
+/// Clusters on a page at most, and where the caller does not say.
+const CLUSTERS: usize = 500;
+
+/// Bytes of the Clusters of a page at most, unless one alone has more: clients of gRPC take 4 MiB by default.
+pub(super) const BYTES: usize = 2 * 1024 * 1024;
+
+/// How many Clusters a page has at most.
+///
+/// # Errors
+/// The number is negative.
+pub(super) fn size(asked: i32) -> Result<usize, String> {
+    match usize::try_from(asked) {
+        Ok(0) => Ok(CLUSTERS),
+        Ok(size) => Ok(size.min(CLUSTERS)),
+        Err(_) => Err(format!("page_size {asked} is negative; 0 lets the server choose")),
+    }
+}
+
+/// The token of the page behind a Cluster.
+pub(super) fn token(last: &ClusterRef) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(last.to_string())
+}
+
+/// The Cluster behind which a page begins; none for the first one.
+///
+/// # Errors
+/// No page of this selection ends with such a token.
+pub(super) fn behind(token: &str, selection: &Selection) -> Result<Option<ClusterRef>, String> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let wrong = || {
+        "page_token is not next_page_token of an answer to the same request; begin again without one"
+            .to_owned()
+    };
+    let text = BASE64_URL_SAFE_NO_PAD
+        .decode(token)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = text.ok_or_else(wrong)?;
+    let (namespace, name) = text.split_once('/').ok_or_else(wrong)?;
+    let last = ClusterRef::new(namespace, name);
+    if namespace.is_empty() || name.is_empty() || !selection.has(&last) {
+        return Err(wrong());
+    }
+    Ok(Some(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_of_the_selection_that_it_was_given_for() {
+        let (one, all) = (ClusterRef::new("a", "one"), Selection::All);
+        let of_a = Selection::Namespace("a".to_owned());
+        for selection in [&all, &of_a] {
+            assert_eq!(behind(&token(&one), selection), Ok(Some(one.clone())));
+            assert_eq!(behind("", selection), Ok(None));
+        }
+        let other = token(&ClusterRef::new("b", "one"));
+        assert!(behind(&other, &of_a).is_err());
+        for wrong in [
+            "x",
+            "%%%",
+            "YQ",
+            &BASE64_URL_SAFE_NO_PAD.encode("/one"),
+            &BASE64_URL_SAFE_NO_PAD.encode("a/"),
+        ] {
+            assert!(behind(wrong, &all).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_neither_endless_nor_negative() {
+        assert_eq!(size(0), Ok(CLUSTERS));
+        assert_eq!(size(7), Ok(7));
+        assert_eq!(size(i32::MAX), Ok(CLUSTERS));
+        assert!(size(-1).is_err_and(|line| line.contains("-1")));
+    }
+}

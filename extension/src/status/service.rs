@@ -1,0 +1,306 @@
+//! The calls of the service.
+
+use std::{pin::Pin, time::Duration};
+
+use futures::{Stream, stream};
+use prost::Message as _;
+use sluice_core::{
+    status::{Next, Reader, Selection, User},
+    unsynced::Unsynced,
+};
+use sluice_proto::status::v1::{
+    Change, Cluster, GetClusterRequest, GetClusterResponse, ListClustersRequest, ListClustersResponse,
+    Outcome, WatchClustersRequest, WatchClustersResponse, status_service_server::StatusService,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, metadata::MetadataMap};
+
+use super::{Status, page, streams::Permit};
+use crate::lock::lock;
+
+/// The longest name of an object, and of a namespace.
+const LONGEST_NAME: usize = 253;
+
+/// How often a stream looks whether memory is current and its user still may see what it gets.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// The service as one listener serves it.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    pub(super) status: Status,
+    /// The listener ends.
+    pub(super) ends: CancellationToken,
+}
+
+type Answer<T> = Result<Response<T>, tonic::Status>;
+
+#[tonic::async_trait]
+impl StatusService for Service {
+    type WatchClustersStream =
+        Pin<Box<dyn Stream<Item = Result<WatchClustersResponse, tonic::Status>> + Send>>;
+
+    async fn list_clusters(&self, request: Request<ListClustersRequest>) -> Answer<ListClustersResponse> {
+        let (metadata, _, asked) = request.into_parts();
+        let selection = selection(&asked.namespace, "")?;
+        let size = page::size(asked.page_size).map_err(tonic::Status::invalid_argument)?;
+        let after = page::behind(&asked.page_token, &selection).map_err(tonic::Status::invalid_argument)?;
+        self.status.admit(&metadata, selection.namespace()).await?;
+        let (mut clusters, mut last, mut bytes) = (Vec::new(), None, 0);
+        let mut more = false;
+        let board = lock(&self.status.0.board);
+        for (cluster, encoded) in board.list(&selection, after.as_ref()) {
+            let message = decoded(encoded)?;
+            if asked.only_upgrading && !is_upgrading(&message) {
+                continue;
+            }
+            bytes += encoded.len();
+            if clusters.len() >= size || (bytes > page::BYTES && !clusters.is_empty()) {
+                more = true;
+                break;
+            }
+            clusters.push(message);
+            last = Some(cluster.clone());
+        }
+        drop(board);
+        let next_page_token = last
+            .filter(|_| more)
+            .as_ref()
+            .map(page::token)
+            .unwrap_or_default();
+        Ok(Response::new(ListClustersResponse {
+            clusters,
+            next_page_token,
+        }))
+    }
+
+    async fn get_cluster(&self, request: Request<GetClusterRequest>) -> Answer<GetClusterResponse> {
+        let (metadata, _, GetClusterRequest { namespace, name }) = request.into_parts();
+        let Selection::One(cluster) = selection(&namespace, &name)? else {
+            let line = "namespace and name of a Cluster are needed";
+            return Err(tonic::Status::invalid_argument(line));
+        };
+        self.status.admit(&metadata, &namespace).await?;
+        let found = lock(&self.status.0.board)
+            .get(&cluster)
+            .map(|encoded| decoded(encoded));
+        let missing =
+            || tonic::Status::not_found(format!("there is no Cluster {name:?} in namespace {namespace:?}"));
+        let found = found.ok_or_else(missing)??;
+        Ok(Response::new(GetClusterResponse { cluster: Some(found) }))
+    }
+
+    async fn watch_clusters(
+        &self,
+        request: Request<WatchClustersRequest>,
+    ) -> Answer<Self::WatchClustersStream> {
+        let (metadata, _, WatchClustersRequest { namespace, name }) = request.into_parts();
+        let selection = selection(&namespace, &name)?;
+        let user = self.status.admit(&metadata, &namespace).await?;
+        let permit = self.status.0.streams.take(&user.name);
+        let permit = permit.map_err(|full| tonic::Status::resource_exhausted(full.to_string()))?;
+        let changes = self.status.0.changes.subscribe();
+        let watching = Watching {
+            reader: Reader::begin(selection, &lock(&self.status.0.board)),
+            service: self.clone(),
+            token: bearer(&metadata)?.into(),
+            namespace,
+            changes,
+            look: Instant::now() + LOOK,
+            _permit: permit,
+        };
+        Ok(Response::new(Box::pin(stream::unfold(
+            Some(watching),
+            Watching::step,
+        ))))
+    }
+}
+
+/// One stream. It is as far as its reader is, and keeps nothing else of what it has sent or will send.
+struct Watching {
+    reader: Reader,
+    service: Service,
+    token: Box<str>,
+    namespace: String,
+    changes: watch::Receiver<u64>,
+    /// When it is to be looked whether it may go on.
+    look: Instant,
+    _permit: Permit,
+}
+
+impl Watching {
+    /// The next item; an error is the last one.
+    async fn step(
+        this: Option<Self>,
+    ) -> Option<(Result<WatchClustersResponse, tonic::Status>, Option<Self>)> {
+        let mut this = this?;
+        match this.next().await {
+            Ok(message) => Some((Ok(message), Some(this))),
+            Err(status) => Some((Err(status), None)),
+        }
+    }
+
+    async fn next(&mut self) -> Result<WatchClustersResponse, tonic::Status> {
+        loop {
+            if self.service.ends.is_cancelled() {
+                return Err(tonic::Status::unavailable("this replica ends; watch again"));
+            }
+            if Instant::now() >= self.look {
+                // Apart from the stream, which is small while it is not looked at.
+                Box::pin(self.may_go_on()).await?;
+            }
+            self.changes.mark_unchanged();
+            let next = self.reader.next(&lock(&self.service.status.0.board));
+            match next {
+                Next::Updated(cluster) => return message(Change::Updated, Some(&cluster)),
+                Next::Removed(cluster) => return message(Change::Removed, Some(&cluster)),
+                Next::Synced => return message(Change::Synced, None),
+                Next::Behind => {
+                    let line = "the reader is too far behind to be sent what is gone; watch again";
+                    return Err(tonic::Status::aborted(line));
+                }
+                Next::Nothing => {}
+            }
+            tokio::select! {
+                // Its sender is part of the service.
+                _ = self.changes.changed() => {}
+                () = sleep_until(self.look) => {}
+                () = self.service.ends.cancelled() => {}
+            }
+        }
+    }
+
+    /// Ends the stream of a user who may not see it any more, and of a replica whose memory is old. While the API server does not say
+    /// who may see what, memory is confirmed no more either.
+    async fn may_go_on(&mut self) -> Result<(), tonic::Status> {
+        self.look = Instant::now() + LOOK;
+        let status = &self.service.status;
+        status.current()?;
+        let Some(world) = status.0.world.get() else {
+            return Ok(());
+        };
+        match world.access.may_see(&self.token, &self.namespace).await {
+            Err(refused)
+                if matches!(
+                    refused.code(),
+                    tonic::Code::Unauthenticated | tonic::Code::PermissionDenied
+                ) =>
+            {
+                Err(refused)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Status {
+    /// The user who calls, who may see a namespace, or all of them where it is empty.
+    async fn admit(&self, metadata: &MetadataMap, namespace: &str) -> Result<User, tonic::Status> {
+        let token = bearer(metadata)?;
+        let starting = || tonic::Status::unavailable("this replica is starting; try again");
+        let world = self.0.world.get().ok_or_else(starting)?;
+        let user = world.access.may_see(token, namespace).await?;
+        self.current()?;
+        Ok(user)
+    }
+
+    /// Whether anything may be answered from memory.
+    fn current(&self) -> Result<(), tonic::Status> {
+        match self.unsynced() {
+            None => Ok(()),
+            Some(Unsynced::Starting) => Err(tonic::Status::unavailable(
+                "this replica has not read all Clusters yet; try again",
+            )),
+            Some(Unsynced::Stale) => Err(tonic::Status::unavailable(
+                "the API server has not confirmed for 45 s what this replica remembers; ask another one",
+            )),
+        }
+    }
+}
+
+fn bearer(metadata: &MetadataMap) -> Result<&str, tonic::Status> {
+    let header = metadata
+        .get("authorization")
+        .and_then(|value| value.to_str().ok());
+    let (scheme, token) = header.unwrap_or_default().split_once(' ').unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() {
+        return Ok(token.trim());
+    }
+    Err(tonic::Status::unauthenticated(
+        "the call has no bearer token; send metadata \"authorization: Bearer <token>\" with one of the management cluster",
+    ))
+}
+
+fn selection(namespace: &str, name: &str) -> Result<Selection, tonic::Status> {
+    for (field, value) in [("namespace", namespace), ("name", name)] {
+        if value.len() > LONGEST_NAME || value.contains('/') {
+            let line =
+                format!("{field} is no name of an object: at most {LONGEST_NAME} characters, none of them /");
+            return Err(tonic::Status::invalid_argument(line));
+        }
+    }
+    let needs =
+        || tonic::Status::invalid_argument(format!("name {name:?} needs the namespace of the Cluster"));
+    Selection::of(namespace, name).ok_or_else(needs)
+}
+
+fn message(change: Change, cluster: Option<&[u8]>) -> Result<WatchClustersResponse, tonic::Status> {
+    Ok(WatchClustersResponse {
+        change: change.into(),
+        cluster: cluster.map(decoded).transpose()?,
+    })
+}
+
+/// What this process has encoded itself.
+fn decoded(encoded: &[u8]) -> Result<Cluster, tonic::Status> {
+    let wrong = |error: prost::DecodeError| tonic::Status::internal(error.to_string());
+    Cluster::decode(encoded).map_err(wrong)
+}
+
+fn is_upgrading(cluster: &Cluster) -> bool {
+    let upgrade = cluster.upgrade.as_ref();
+    upgrade.is_some_and(|upgrade| upgrade.outcome() == Outcome::Unspecified)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::cluster::ClusterRef;
+
+    use super::*;
+
+    #[test]
+    fn only_a_bearer_token_counts() {
+        let with = |value: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("authorization", value.parse().unwrap());
+            bearer(&metadata)
+                .map(str::to_owned)
+                .map_err(|status| status.code())
+        };
+        assert_eq!(with("Bearer abc"), Ok("abc".to_owned()));
+        assert_eq!(with("bearer abc"), Ok("abc".to_owned()));
+        for wrong in ["", "abc", "Bearer", "Bearer ", "Basic abc"] {
+            assert_eq!(with(wrong), Err(tonic::Code::Unauthenticated), "{wrong}");
+        }
+        assert!(bearer(&MetadataMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_selection_is_made_of_names() {
+        let code = |namespace: &str, name: &str| selection(namespace, name).map_err(|status| status.code());
+        assert_eq!(
+            code("ns", "one"),
+            Ok(Selection::One(ClusterRef::new("ns", "one")))
+        );
+        for (namespace, name) in [("", "one"), ("a/b", ""), ("a", "b/c"), (&*"a".repeat(254), "")] {
+            assert_eq!(
+                code(namespace, name),
+                Err(tonic::Code::InvalidArgument),
+                "{namespace} {name}"
+            );
+        }
+    }
+}
