@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod bounded;
 pub mod cli;
+pub mod client;
 pub mod contract;
 pub mod control_plane;
 pub mod controllers;

@@ -3,19 +3,26 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use sluice::{cli::Args, run, telemetry::Log};
+use sluice::{
+    client::{self, Cli},
+    run,
+    telemetry::Log,
+};
 
 /// It gives memory back that a list or a burst of requests has taken, see docs/decisions/0017.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
+    let Cli { verb, serve: args } = match Cli::try_parse() {
+        Ok(cli) => cli,
         // Help and version, which were asked for.
         Err(answer) if !answer.use_stderr() => answer.exit(),
         Err(error) => return misused(&first_paragraph(&error.to_string())),
     };
+    if let Some(verb) = verb {
+        return client::main(verb);
+    }
     if let Err(problem) = args.check() {
         return misused(&problem);
     }

@@ -1,0 +1,160 @@
+//! One connection to a status service, and what may go wrong with it.
+
+use std::{fs, io, time::Duration};
+
+use http::uri::Authority;
+use sluice_core::chain::chain;
+use sluice_proto::status::v1::status_service_client::StatusServiceClient;
+use tonic::{
+    Code, Request, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
+};
+
+use super::{arguments::ServerArgs, terminal::clean};
+
+/// For the connection and its handshake.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How often a connection is asked whether it is alive, and how long that may take.
+const ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+
+/// For one page, or one Cluster.
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
+
+/// Why a verb cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("{0}")]
+    Usage(String),
+    #[error("{server} {}", refusal(.status))]
+    Refused { server: String, status: Box<Status> },
+    #[error("{server} cannot be reached: {}", clean(why))]
+    Unreachable { server: String, why: String },
+    #[error("write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Trouble {
+    pub(super) fn is_closed_output(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Whether it may go away by itself.
+    pub(super) fn passes(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Refused { status, .. } => !matches!(
+                status.code(),
+                Code::Unauthenticated
+                    | Code::PermissionDenied
+                    | Code::InvalidArgument
+                    | Code::NotFound
+                    | Code::Unimplemented
+            ),
+            Self::Usage(_) | Self::Output(_) => false,
+        }
+    }
+}
+
+/// What a service says, on one line.
+fn refusal(status: &Status) -> String {
+    let code = match status.code() {
+        Code::Unauthenticated => "does not know the caller".to_owned(),
+        Code::PermissionDenied => "refuses".to_owned(),
+        Code::NotFound => "finds nothing".to_owned(),
+        Code::Unavailable | Code::Aborted => "does not answer now".to_owned(),
+        code => format!("answers {code:?}"),
+    };
+    format!("{code}: {}", clean(status.message()))
+}
+
+/// A connection, and the token that it was opened with.
+pub(super) struct Connection {
+    pub(super) client: StatusServiceClient<Channel>,
+    server: String,
+    authorization: MetadataValue<Ascii>,
+}
+
+impl Connection {
+    /// Connects as `asked`.
+    ///
+    /// # Errors
+    /// A file cannot be used, or the service is not reached.
+    pub(super) async fn open(asked: &ServerArgs) -> Result<Self, Trouble> {
+        let ServerArgs {
+            server,
+            ca,
+            server_name,
+            token_file,
+        } = asked;
+        let shown = ca.display();
+        let pem = fs::read(ca).map_err(|error| Trouble::Usage(format!("read --ca {shown}: {error}")))?;
+        if !pem.windows(11).any(|window| window == b"-----BEGIN ") {
+            return Err(Trouble::Usage(format!(
+                "--ca {shown} is no PEM file with certificates"
+            )));
+        }
+        let shown = token_file.display();
+        let token = fs::read_to_string(token_file)
+            .map_err(|error| Trouble::Usage(format!("read --token-file {shown}: {error}")))?;
+        let authorization = MetadataValue::try_from(format!("Bearer {}", token.trim())).ok();
+        let mut authorization = authorization
+            .filter(|_| !token.trim().is_empty())
+            .ok_or_else(|| Trouble::Usage(format!("--token-file {shown} has no token")))?;
+        authorization.set_sensitive(true);
+        let host = server
+            .parse::<Authority>()
+            .map(|authority| authority.host().to_owned());
+        let host = host.map_err(|error| Trouble::Usage(format!("--server {server}: {error}")))?;
+        let name = server_name.clone().unwrap_or(host);
+        let tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(pem))
+            .domain_name(name.trim_matches(['[', ']']));
+        let unreachable = |error: &dyn std::error::Error| Trouble::Unreachable {
+            server: server.clone(),
+            why: chain(error),
+        };
+        let endpoint = Endpoint::from_shared(format!("https://{server}"))
+            .and_then(|endpoint| endpoint.tls_config(tls))
+            .map_err(|error| unreachable(&error))?
+            .connect_timeout(CONNECT)
+            .http2_keep_alive_interval(ALIVE.0)
+            .keep_alive_timeout(ALIVE.1);
+        let channel = tokio::time::timeout(CONNECT, endpoint.connect()).await;
+        let late = |_| Trouble::Unreachable {
+            server: server.clone(),
+            why: format!("no connection within {} s", CONNECT.as_secs()),
+        };
+        let channel = channel.map_err(late)?.map_err(|error| unreachable(&error))?;
+        Ok(Self {
+            client: StatusServiceClient::new(channel),
+            server: server.clone(),
+            authorization,
+        })
+    }
+
+    /// A request with the token.
+    pub(super) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request
+            .metadata_mut()
+            .insert("authorization", self.authorization.clone());
+        request
+    }
+
+    /// What became of a call that was not answered.
+    pub(super) fn refused(&self, status: Status) -> Trouble {
+        // A connection that breaks has no code of the service.
+        if let Some(source) = std::error::Error::source(&status) {
+            return Trouble::Unreachable {
+                server: self.server.clone(),
+                why: chain(source),
+            };
+        }
+        Trouble::Refused {
+            server: self.server.clone(),
+            status: Box::new(status),
+        }
+    }
+}

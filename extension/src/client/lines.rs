@@ -1,0 +1,308 @@
+//! What people read: the table of `status`, and the lines of `watch`.
+
+use console::{Style, measure_text_width, pad_str};
+use sluice_proto::status::v1::{Cluster, Gate, Outcome, Package, PackageState, Upgrade};
+
+use super::terminal::{Terminal, clean};
+
+/// How long a bar is, in characters.
+const BAR: usize = 10;
+
+/// Packages that are proven, and all.
+fn proven(upgrade: &Upgrade) -> (usize, usize) {
+    let ready = |package: &&Package| package.state() == PackageState::Ready;
+    (
+        upgrade.packages.iter().filter(ready).count(),
+        upgrade.packages.len(),
+    )
+}
+
+/// `[#####-----] 2/4`.
+fn bar(terminal: &Terminal, (proven, all): (usize, usize)) -> String {
+    let full = (BAR * proven).checked_div(all).unwrap_or(0);
+    let done = terminal.styled(Style::new().green(), &"#".repeat(full));
+    format!("[{done}{}] {proven}/{all}", "-".repeat(BAR - full))
+}
+
+fn outcome(upgrade: &Upgrade) -> Option<&'static str> {
+    match upgrade.outcome() {
+        Outcome::Unspecified => None,
+        Outcome::Completed => Some("completed"),
+        Outcome::Cancelled => Some("cancelled"),
+    }
+}
+
+/// The gate with what it waits for.
+fn waits(gate: &Gate) -> String {
+    let Gate {
+        hook,
+        version,
+        reason,
+        message,
+        ..
+    } = gate;
+    let text = format!("{hook} {version} waits: {reason}");
+    match message.as_str() {
+        "" => clean(&text).into_owned(),
+        message => clean(&format!("{text}, {message}")).into_owned(),
+    }
+}
+
+/// What is said of a package that is not proven.
+fn unproven(package: &Package, state: &str) -> String {
+    let Package {
+        name,
+        version,
+        reason,
+        message,
+        ..
+    } = package;
+    let parts = [reason.as_str(), message.as_str()]
+        .into_iter()
+        .filter(|part| !part.is_empty());
+    let why = parts.collect::<Vec<_>>().join(", ");
+    let text = format!("{name} {version} {state}");
+    let text = if why.is_empty() {
+        text
+    } else {
+        format!("{text}: {why}")
+    };
+    clean(&text).into_owned()
+}
+
+const fn state(package: PackageState) -> &'static str {
+    match package {
+        PackageState::Unspecified => "in an unknown state",
+        PackageState::Pending => "pending",
+        PackageState::Applied => "applied",
+        PackageState::Reconciling => "reconciling",
+        PackageState::Ready => "proven",
+        PackageState::Failed => "failed",
+    }
+}
+
+/// What differs from what was printed before, one text for each gate and package, and for the end.
+pub(super) fn changes(terminal: &Terminal, before: Option<&Upgrade>, now: &Upgrade) -> Vec<String> {
+    let mut changes = Vec::new();
+    if before.is_none_or(|before| (&before.to, &before.hop) != (&now.to, &now.hop)) {
+        let by = if now.hop.is_empty() || now.hop == now.to {
+            String::new()
+        } else {
+            format!(" by {}", now.hop)
+        };
+        let from = if now.from.is_empty() { "nothing" } else { &now.from };
+        changes.push(clean(&format!("{from} to {}{by}", now.to)).into_owned());
+    }
+    let packages = before.map_or(&[][..], |before| &before.packages);
+    for package in &now.packages {
+        if packages.contains(package) {
+            continue;
+        }
+        let style = match package.state() {
+            PackageState::Ready => Style::new().green(),
+            PackageState::Failed => Style::new().red(),
+            _ => Style::new(),
+        };
+        let text = unproven(package, state(package.state()));
+        changes.push(terminal.styled(style, &text));
+    }
+    let gates = before.map_or(&[][..], |before| &before.gates);
+    for gate in now.gates.iter().filter(|gate| !gates.contains(gate)) {
+        let Gate {
+            hook, version, open, ..
+        } = gate;
+        changes.push(if *open {
+            let text = format!("{hook} {version} is open");
+            terminal.styled(Style::new().green().bold(), &clean(&text))
+        } else {
+            terminal.styled(Style::new().yellow(), &waits(gate))
+        });
+    }
+    if let Some(ended) = outcome(now).filter(|ended| before.and_then(outcome) != Some(*ended)) {
+        changes.push(terminal.styled(Style::new().bold(), ended));
+    }
+    changes
+}
+
+/// One line of `watch`.
+pub(super) fn line(terminal: &Terminal, cluster: &Cluster, changes: &[String]) -> String {
+    let Cluster { namespace, name, .. } = cluster;
+    let named = format!("{namespace}/{name}");
+    let counted = cluster.upgrade.as_ref().map(proven).unwrap_or_default();
+    format!(
+        "{}  {}  {}",
+        clean(&named),
+        bar(terminal, counted),
+        changes.join("; ")
+    )
+}
+
+/// The table of `status`, line by line.
+pub(super) fn table(terminal: &Terminal, clusters: &[Cluster]) -> Vec<String> {
+    let head = ["NAMESPACE", "NAME", "UPGRADE", "PACKAGES", "GATE"].map(str::to_owned);
+    let rows: Vec<[String; 5]> = std::iter::once(head)
+        .chain(clusters.iter().map(|cluster| row(terminal, cluster)))
+        .collect();
+    let widths: [usize; 5] = std::array::from_fn(|column| {
+        rows.iter()
+            .map(|row| measure_text_width(&row[column]))
+            .max()
+            .unwrap_or(0)
+    });
+    let padded = rows.iter().map(|row| {
+        let cells = row.iter().zip(widths);
+        let cells =
+            cells.map(|(cell, width)| pad_str(cell, width, console::Alignment::Left, None).into_owned());
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    padded.collect()
+}
+
+fn row(terminal: &Terminal, cluster: &Cluster) -> [String; 5] {
+    let named = [&cluster.namespace, &cluster.name].map(|part| clean(part).into_owned());
+    let [namespace, name] = named;
+    let Some(upgrade) = &cluster.upgrade else {
+        let why = if cluster.managed {
+            "no record yet"
+        } else {
+            "not managed"
+        };
+        return [namespace, name, "-".to_owned(), "-".to_owned(), why.to_owned()];
+    };
+    let versions = if upgrade.from.is_empty() {
+        upgrade.to.clone()
+    } else {
+        format!("{} to {}", upgrade.from, upgrade.to)
+    };
+    let closed = upgrade.gates.iter().find(|gate| !gate.open);
+    let gate = match (outcome(upgrade), closed) {
+        (Some(ended), _) => ended.to_owned(),
+        (None, Some(gate)) => terminal.styled(Style::new().yellow(), &waits(gate)),
+        (None, None) => "open".to_owned(),
+    };
+    [
+        namespace,
+        name,
+        clean(&versions).into_owned(),
+        bar(terminal, proven(upgrade)),
+        gate,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, state: PackageState) -> Package {
+        Package {
+            name: name.to_owned(),
+            version: "2.0.0".to_owned(),
+            state: state.into(),
+            ..Package::default()
+        }
+    }
+
+    fn gate(open: bool, message: &str) -> Gate {
+        Gate {
+            hook: "BeforeClusterUpgrade".to_owned(),
+            version: "v1.36.3".to_owned(),
+            open,
+            reason: if open {
+                String::new()
+            } else {
+                "PackagesNotReady".to_owned()
+            },
+            message: message.to_owned(),
+        }
+    }
+
+    fn cluster(upgrade: Option<Upgrade>) -> Cluster {
+        Cluster {
+            namespace: "demo".to_owned(),
+            name: "one".to_owned(),
+            managed: true,
+            upgrade,
+            ..Cluster::default()
+        }
+    }
+
+    fn held() -> Upgrade {
+        Upgrade {
+            from: "v1.35.4".to_owned(),
+            to: "v1.36.3".to_owned(),
+            hop: "v1.36.3".to_owned(),
+            packages: vec![
+                package("kapp-controller", PackageState::Ready),
+                package("antrea", PackageState::Reconciling),
+            ],
+            gates: vec![gate(false, "waiting for antrea 2.0.0")],
+            ..Upgrade::default()
+        }
+    }
+
+    const PLAIN: Terminal = Terminal::of(None, false);
+
+    #[test]
+    fn a_line_says_what_has_changed_and_nothing_else() {
+        let mut open = held();
+        let said = |before: Option<&Upgrade>, now: &Upgrade| {
+            line(&PLAIN, &cluster(Some(now.clone())), &changes(&PLAIN, before, now))
+        };
+        assert_eq!(
+            said(None, &open),
+            "demo/one  [#####-----] 1/2  v1.35.4 to v1.36.3; kapp-controller 2.0.0 proven; antrea 2.0.0 reconciling; \
+             BeforeClusterUpgrade v1.36.3 waits: PackagesNotReady, waiting for antrea 2.0.0"
+        );
+        let before = open.clone();
+        open.packages[1] = package("antrea", PackageState::Ready);
+        open.gates[0] = gate(true, "");
+        assert_eq!(
+            said(Some(&before), &open),
+            "demo/one  [##########] 2/2  antrea 2.0.0 proven; BeforeClusterUpgrade v1.36.3 is open"
+        );
+        assert_eq!(changes(&PLAIN, Some(&open), &open), Vec::<String>::new());
+        let before = open.clone();
+        open.outcome = Outcome::Completed.into();
+        assert_eq!(changes(&PLAIN, Some(&before), &open), ["completed"]);
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_cluster() {
+        let mut done = held();
+        done.outcome = Outcome::Cancelled.into();
+        let unmanaged = Cluster {
+            managed: false,
+            ..cluster(None)
+        };
+        let clusters = [
+            cluster(Some(held())),
+            cluster(Some(done)),
+            cluster(None),
+            unmanaged,
+        ];
+        assert_eq!(
+            table(&PLAIN, &clusters),
+            [
+                "NAMESPACE  NAME  UPGRADE             PACKAGES          GATE",
+                "demo       one   v1.35.4 to v1.36.3  [#####-----] 1/2  BeforeClusterUpgrade v1.36.3 waits: PackagesNotReady, \
+                 waiting for antrea 2.0.0",
+                "demo       one   v1.35.4 to v1.36.3  [#####-----] 1/2  cancelled",
+                "demo       one   -                   -                 no record yet",
+                "demo       one   -                   -                 not managed",
+            ]
+        );
+    }
+
+    #[test]
+    fn texts_of_clusters_direct_no_terminal() {
+        let mut hostile = held();
+        hostile.gates[0] = gate(false, "\u{1b}[2J\nroot@host");
+        hostile.packages[1].message = "\u{1b}]0;title\u{7}".to_owned();
+        hostile.packages[1].name = "\u{9b}31m".to_owned();
+        hostile.to = "v1\r".to_owned();
+        let all =
+            changes(&PLAIN, None, &hostile).join("") + &table(&PLAIN, &[cluster(Some(hostile))]).join("");
+        assert!(!all.contains(char::is_control), "{all:?}");
+        assert!(all.contains("\\u{1b}[2J"), "{all}");
+    }
+}

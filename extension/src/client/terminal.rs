@@ -1,0 +1,103 @@
+//! Where lines are printed: how wide it is, whether it has colours, and what must not get there.
+
+use std::{
+    borrow::Cow,
+    fmt::Write as _,
+    io::{self, Write as _},
+};
+
+use console::{Style, Term, truncate_str};
+
+/// Standard output.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    /// Characters of a line; none where lines may be of any length, as in a file.
+    width: Option<usize>,
+    colours: bool,
+}
+
+impl Terminal {
+    /// What this process prints on. `NO_COLOR`, `CLICOLOR` and `TERM=dumb` are kept to.
+    pub(super) fn of_process() -> Self {
+        let term = Term::stdout();
+        Self {
+            width: term.is_term().then(|| usize::from(term.size().1)),
+            colours: console::colors_enabled(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn of(width: Option<usize>, colours: bool) -> Self {
+        Self { width, colours }
+    }
+
+    /// A text in a style, where there are colours.
+    pub(super) fn styled(&self, style: Style, text: &str) -> String {
+        style.force_styling(self.colours).apply_to(text).to_string()
+    }
+
+    /// A line that fits.
+    pub(super) fn fit<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        match self.width {
+            Some(width) if width > 0 => truncate_str(line, width, "…"),
+            _ => line.into(),
+        }
+    }
+
+    /// Prints a line that fits.
+    pub(super) fn line(&self, line: &str) -> io::Result<()> {
+        print(&self.fit(line))
+    }
+}
+
+/// Prints a line as it is.
+pub(super) fn print(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// A text of a Cluster, with what would direct a terminal written out: control characters, and those that turn the direction of text.
+pub(super) fn clean(text: &str) -> Cow<'_, str> {
+    let directs = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(directs) {
+        return text.into();
+    }
+    let mut cleaned = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if directs(c) {
+            let _never = write!(cleaned, "{}", c.escape_default());
+        } else {
+            cleaned.push(c);
+        }
+    }
+    cleaned.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_directs_a_terminal_is_written_out() {
+        assert_eq!(clean("waiting for antrea – 1.0"), "waiting for antrea – 1.0");
+        assert_eq!(
+            clean("\u{1b}[2Ja\r\nb\u{9b}c\u{202e}d\0"),
+            "\\u{1b}[2Ja\\r\\nb\\u{9b}c\\u{202e}d\\u{0}"
+        );
+    }
+
+    #[test]
+    fn a_line_fits_whatever_colours_it_has() {
+        let narrow = Terminal::of(Some(6), true);
+        let line = format!("{} and more", narrow.styled(Style::new().red(), "open"));
+        let fitted = narrow.fit(&line).into_owned();
+        assert_eq!(console::strip_ansi_codes(&fitted), "open …");
+        assert!(fitted.contains("\u{1b}[31m"), "{fitted:?}");
+        assert_eq!(Terminal::of(None, false).fit(&line), line.as_str());
+        assert_eq!(
+            Terminal::of(None, false).styled(Style::new().red(), "open"),
+            "open"
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! `sluice watch`: each change, until the upgrades end.
+
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
+
+use sluice_proto::status::v1::{Change, Cluster, Outcome, WatchClustersRequest, WatchClustersResponse};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{
+    NOT_COMPLETED, TIMED_OUT,
+    arguments::{Output, WatchArgs},
+    connection::{Connection, Trouble},
+    json::json,
+    lines::{changes, line},
+    terminal::{Terminal, clean, print},
+};
+
+/// How long a service is asked again that has never answered.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// Between two connections, the first time and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+
+/// How the upgrade of a Cluster ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Completed,
+    Cancelled,
+    Deleted,
+}
+
+pub(super) async fn watch(asked: &WatchArgs, terminal: &Terminal) -> Result<ExitCode, Trouble> {
+    let mut watched = Watched::of(asked, terminal);
+    let watching = watched.until_the_end();
+    let Some(limit) = asked.timeout else {
+        return watching.await;
+    };
+    // More than a year is as good as none.
+    match timeout_at(Instant::now() + limit, watching).await {
+        Ok(ended) => ended,
+        Err(_elapsed) => {
+            eprintln!(
+                "sluice: --timeout {limit:?} passed, and {} has not ended",
+                watched.missing()
+            );
+            Ok(ExitCode::from(TIMED_OUT))
+        }
+    }
+}
+
+/// What is known of the Clusters that are watched.
+struct Watched<'a> {
+    asked: &'a WatchArgs,
+    terminal: &'a Terminal,
+    clusters: BTreeMap<&'a str, Known>,
+    /// Whether a service has ever sent all that there was.
+    synced: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    cluster: Option<Cluster>,
+    /// Whether this stream has sent it.
+    sent: bool,
+    end: Option<End>,
+}
+
+impl<'a> Watched<'a> {
+    fn of(asked: &'a WatchArgs, terminal: &'a Terminal) -> Self {
+        let clusters = asked.names.iter().map(|name| (name.as_str(), Known::default()));
+        Self {
+            asked,
+            terminal,
+            clusters: clusters.collect(),
+            synced: false,
+        }
+    }
+
+    /// Names of those that have not ended.
+    fn missing(&self) -> String {
+        let left = self.clusters.iter().filter(|(_, known)| known.end.is_none());
+        let names: Vec<String> = left
+            .map(|(name, _)| format!("{}/{name}", self.asked.namespace))
+            .collect();
+        names.join(", ")
+    }
+
+    async fn until_the_end(&mut self) -> Result<ExitCode, Trouble> {
+        let began = Instant::now();
+        let mut wait = AGAIN.0;
+        let mut interrupted = false;
+        loop {
+            let synced_before = std::mem::take(&mut self.synced);
+            let outcome = self.one_stream().await;
+            if self.synced {
+                (wait, interrupted) = (AGAIN.0, false);
+            }
+            let knows_it = self.synced || synced_before;
+            self.synced = knows_it;
+            let trouble = match outcome {
+                Ok(code) => return Ok(code),
+                Err(trouble) if trouble.passes() && (knows_it || began.elapsed() < FIRST) => trouble,
+                Err(trouble) => return Err(trouble),
+            };
+            if knows_it && !interrupted {
+                eprintln!("sluice: {trouble}; watching again");
+                interrupted = true;
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(AGAIN.1);
+        }
+    }
+
+    /// One stream from its first state on, until all upgrades have ended or it does.
+    async fn one_stream(&mut self) -> Result<ExitCode, Trouble> {
+        let mut connection = Connection::open(&self.asked.server).await?;
+        let name = match self.asked.names.as_slice() {
+            [one] => one.clone(),
+            _ => String::new(),
+        };
+        let request = connection.request(WatchClustersRequest {
+            namespace: self.asked.namespace.clone(),
+            name,
+        });
+        let stream = connection.client.watch_clusters(request).await;
+        let mut stream = stream.map_err(|status| connection.refused(status))?.into_inner();
+        for known in self.clusters.values_mut() {
+            known.sent = false;
+        }
+        loop {
+            let message = stream
+                .message()
+                .await
+                .map_err(|status| connection.refused(status))?;
+            let ended = || connection.refused(tonic::Status::unavailable("the stream has ended"));
+            if let Some(code) = self.take(&message.ok_or_else(ended)?)? {
+                return Ok(code);
+            }
+        }
+    }
+
+    /// Takes in one message. Returns the exit code once all upgrades have ended.
+    fn take(&mut self, message: &WatchClustersResponse) -> Result<Option<ExitCode>, Trouble> {
+        match (message.change(), &message.cluster) {
+            (Change::Updated, Some(cluster)) => self.updated(message, cluster)?,
+            (Change::Removed, Some(cluster)) => self.removed(message, cluster)?,
+            (Change::Synced, _) => self.synced()?,
+            // Of a later version of the service.
+            _ => {}
+        }
+        Ok(self.code())
+    }
+
+    fn updated(&mut self, message: &WatchClustersResponse, now: &Cluster) -> Result<(), Trouble> {
+        let (asked, terminal) = (self.asked, self.terminal);
+        let Some(known) = self.clusters.get_mut(now.name.as_str()) else {
+            return Ok(());
+        };
+        known.sent = true;
+        if known.end.is_some() {
+            return Ok(());
+        }
+        if known.cluster.as_ref().is_some_and(|before| before.uid != now.uid) {
+            known.end = Some(End::Deleted);
+            return said_deleted(asked, now);
+        }
+        let before = known.cluster.replace(now.clone());
+        if before.as_ref() != Some(now) {
+            show(asked, terminal, message, before.as_ref(), now)?;
+        }
+        known.end = ended(now, asked.to.as_deref());
+        Ok(())
+    }
+
+    fn removed(&mut self, message: &WatchClustersResponse, last: &Cluster) -> Result<(), Trouble> {
+        let Some(known) = self.clusters.get_mut(last.name.as_str()) else {
+            return Ok(());
+        };
+        // One that was never sent here was gone before.
+        let is_it = known
+            .cluster
+            .as_ref()
+            .is_some_and(|cluster| cluster.uid == last.uid);
+        if known.end.is_some() || !is_it {
+            return Ok(());
+        }
+        known.end = Some(End::Deleted);
+        if self.asked.output == Output::Json {
+            print(&json("WatchClustersResponse", message, false)?)?;
+        }
+        said_deleted(self.asked, last)
+    }
+
+    /// All that is there was sent, so what was not sent is not there.
+    fn synced(&mut self) -> Result<(), Trouble> {
+        self.synced = true;
+        let asked = self.asked;
+        for (name, known) in &mut self.clusters {
+            if known.sent || known.end.is_some() {
+                continue;
+            }
+            let Some(last) = &known.cluster else {
+                let line = format!(
+                    "there is no Cluster {name:?} in namespace {:?} at {}",
+                    asked.namespace, asked.server.server
+                );
+                return Err(Trouble::Usage(line));
+            };
+            known.end = Some(End::Deleted);
+            said_deleted(asked, last)?;
+        }
+        Ok(())
+    }
+
+    fn code(&self) -> Option<ExitCode> {
+        let ends: Option<Vec<End>> = self.clusters.values().map(|known| known.end).collect();
+        let all_completed = ends?.iter().all(|end| *end == End::Completed);
+        Some(if all_completed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(NOT_COMPLETED)
+        })
+    }
+}
+
+/// How the upgrade ended that is waited for, if it has.
+fn ended(cluster: &Cluster, to: Option<&str>) -> Option<End> {
+    let upgrade = cluster.upgrade.as_ref()?;
+    if to.is_some_and(|to| to != upgrade.to) {
+        return None;
+    }
+    match upgrade.outcome() {
+        Outcome::Unspecified => None,
+        Outcome::Completed => Some(End::Completed),
+        Outcome::Cancelled => Some(End::Cancelled),
+    }
+}
+
+fn show(
+    asked: &WatchArgs,
+    terminal: &Terminal,
+    message: &WatchClustersResponse,
+    before: Option<&Cluster>,
+    now: &Cluster,
+) -> Result<(), Trouble> {
+    if asked.output == Output::Json {
+        return Ok(print(&json("WatchClustersResponse", message, false)?)?);
+    }
+    let said = match &now.upgrade {
+        Some(upgrade) => changes(
+            terminal,
+            before.and_then(|before| before.upgrade.as_ref()),
+            upgrade,
+        ),
+        None if before.is_some() => Vec::new(),
+        None => vec![
+            if now.managed {
+                "no record yet"
+            } else {
+                "not managed"
+            }
+            .to_owned(),
+        ],
+    };
+    if said.is_empty() {
+        return Ok(());
+    }
+    Ok(terminal.line(&line(terminal, now, &said))?)
+}
+
+fn said_deleted(asked: &WatchArgs, last: &Cluster) -> Result<(), Trouble> {
+    if asked.output == Output::Table {
+        print(&format!(
+            "{}/{}  deleted",
+            clean(&last.namespace),
+            clean(&last.name)
+        ))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
