@@ -18,4 +18,5 @@ pub mod scenario;
 pub mod soak;
 pub mod sources;
 pub mod stack;
+pub mod status;
 pub mod wait;

@@ -26,8 +26,8 @@ use crate::wait;
 pub use ask::HookReply;
 use front::Front;
 pub use registration::Scope;
-pub(crate) use replica::granted;
 pub use replica::{BINARY, Replica, Settings};
+pub(crate) use replica::{binary, granted};
 
 /// Name of the lease.
 const LEASE: &str = "sluice-leader";

@@ -48,6 +48,8 @@ pub struct Settings {
     pub election: [&'static str; 4],
     /// Where it reaches the management API server (`https://127.0.0.1:<port>`); without anything between when absent.
     pub api_server: Option<String>,
+    /// Whether the status service is served.
+    pub status: bool,
 }
 
 impl Settings {
@@ -61,6 +63,7 @@ impl Settings {
             verbosity: 4,
             election: ELECTION,
             api_server: None,
+            status: true,
         }
     }
 }
@@ -75,6 +78,7 @@ pub struct Replica {
     pub(super) hook_port: Port,
     admission_port: Port,
     health_port: Port,
+    status_port: Port,
     process: Mutex<Option<Process>>,
 }
 
@@ -129,6 +133,7 @@ impl Replica {
             hook_port: Port::reserve()?,
             admission_port: Port::reserve()?,
             health_port: Port::reserve()?,
+            status_port: Port::reserve()?,
             process: Mutex::new(None),
         })
     }
@@ -223,6 +228,12 @@ impl Replica {
         format!("127.0.0.1:{}", self.health_port.number())
     }
 
+    /// Where the status service is served, if it is: `127.0.0.1:<port>`.
+    #[must_use]
+    pub fn status_address(&self) -> String {
+        format!("127.0.0.1:{}", self.status_port.number())
+    }
+
     /// Fails while it is not ready.
     pub async fn readyz(&self) -> Result<()> {
         let probe = Probe::new(&format!("http://{}", self.health_address()), "/readyz")?;
@@ -256,6 +267,10 @@ impl Replica {
     }
 
     fn launch(&self) -> Launch {
+        let status = self
+            .settings
+            .status
+            .then(|| format!("--status-addr={}", self.status_address()));
         Launch::new(&self.settings.name, &self.program)
             .arg("--kubeconfig")
             .arg(self.directory.join("kubeconfig"))
@@ -271,6 +286,7 @@ impl Replica {
             .args(["--v", &self.settings.verbosity.to_string()])
             .args(self.settings.election)
             .args(["--leader-elect-identity", &self.settings.name])
+            .args(status)
             .args(&self.settings.arguments)
     }
 }
@@ -283,7 +299,8 @@ pub(crate) async fn granted(client: &Client) -> Result<String> {
     token(client, &identity.namespace, &identity.service_account).await
 }
 
-fn binary() -> Result<PathBuf> {
+/// Path of the release binary.
+pub(crate) fn binary() -> Result<PathBuf> {
     let path = match std::env::var_os(BINARY) {
         Some(chosen) => PathBuf::from(chosen),
         None => target_directory()

@@ -132,6 +132,7 @@ impl Bed {
             sync_period: format!("{}s", sync_period.as_secs()),
             verbosity: 2,
             election: ELECTION,
+            status: false,
             ..Settings::new(name)
         };
         Replica::prepare(&self.core, &self.management, settings, &self.token)
