@@ -91,6 +91,10 @@ fn a_value_that_makes_no_sense_is_a_usage_error_that_names_it() -> TestResult {
         ("--webhook-port", "9440"),
         ("--admission-port", "9443"),
         ("--admission-port", "9440"),
+        ("--status-addr", ":9443"),
+        ("--status-addr", "127.0.0.1:9444"),
+        ("--status-addr", "[::1]:9440"),
+        ("--status-addr", "9445"),
     ] {
         let output = sluice(&[&format!("{flag}={value}")])?;
         let stderr = text(&output.stderr);
@@ -153,4 +157,101 @@ fn started_with_certificates_in(directory: &Path) -> std::io::Result<Output> {
         "--webhook-cert-dir",
         &directory,
     ])
+}
+
+#[test]
+fn help_of_verbs_names_flags_and_exit_codes() -> TestResult {
+    for verb in ["status", "watch"] {
+        let output = sluice(&[verb, "--help"])?;
+        assert!(output.status.success());
+        insta::assert_snapshot!(format!("help_of_{verb}"), text(&output.stdout));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_verb_that_is_used_wrongly_says_so_on_one_line() -> TestResult {
+    let server = ["--server", "localhost:9445", "--ca", "ca.crt"];
+    let wrong: [(&[&str], &str); 8] = [
+        (&["watch", "demo"], "--server"),
+        (&["watch"], "<CLUSTER>"),
+        (
+            &["status", "--server", "localhost", "--ca", "ca.crt"],
+            "localhost is not HOST:PORT",
+        ),
+        (
+            &["status", "--server", "user@host:1", "--ca", "ca.crt"],
+            "not HOST:PORT",
+        ),
+        (&["status", "-A", "demo"], "cannot be used with"),
+        (&["watch", "demo", "--timeout", "soon"], "soon is not a duration"),
+        (&["watch", "De/mo"], "De/mo is not the name of an object"),
+        (&["completions", "cmd"], "cmd"),
+    ];
+    for (words, said) in wrong {
+        let names_server = words.contains(&"--server") || said == "--server" || words[0] == "completions";
+        let server = if names_server { &[][..] } else { &server[..] };
+        let output = sluice(&[words, server].concat())?;
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {stderr}");
+        assert!(
+            stderr.contains(said) && stderr.lines().count() == 1,
+            "{words:?}: {stderr}"
+        );
+    }
+    let mixed = sluice(&["--leader-elect", "status"])?;
+    assert_eq!(
+        mixed.status.code(),
+        Some(2),
+        "flags of the extension are none of a verb"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_keeps_a_verb_from_its_service_is_one_line() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let file = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
+    let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    std::fs::write(file("ca"), certificate.cert.pem())?;
+    std::fs::write(file("token"), "abc\n")?;
+    std::fs::write(file("empty"), "\n")?;
+    let wrong = [
+        ("missing", "token", "read --ca"),
+        ("token", "token", "is no PEM file"),
+        ("ca", "missing", "read --token-file"),
+        ("ca", "empty", "has no token"),
+        // Port 1 is not listened to.
+        ("ca", "token", "127.0.0.1:1 cannot be reached"),
+    ];
+    for (ca, token, said) in wrong {
+        let (ca, token) = (file(ca), file(token));
+        let output = sluice(&[
+            "status",
+            "--server",
+            "127.0.0.1:1",
+            "--ca",
+            &ca,
+            "--token-file",
+            &token,
+        ])?;
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(said) && stderr.lines().count() == 1, "{stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn completions_know_the_verbs() -> TestResult {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = sluice(&["completions", shell])?;
+        let script = text(&output.stdout);
+        assert!(output.status.success());
+        assert!(
+            script.contains("watch") && script.contains("token-file"),
+            "{shell}"
+        );
+    }
+    Ok(())
 }

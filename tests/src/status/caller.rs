@@ -17,7 +17,7 @@ use crate::stack::Stack;
 use crate::stack::kapp_controller::token;
 
 /// How long a verb may take that asks once.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_mins(1);
 
 /// What a caller may `get` ClusterBootstraps of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

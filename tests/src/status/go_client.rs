@@ -17,7 +17,7 @@ use crate::processes::run_directory::{RunDirectory, target_directory};
 use crate::processes::{lock_file, notice, out_of_memory};
 
 /// How long a call may take that is answered once.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_mins(1);
 
 /// The built program.
 #[derive(Debug)]

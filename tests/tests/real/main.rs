@@ -4,3 +4,4 @@ mod crds;
 mod extension;
 mod leader;
 mod standby;
+mod status;

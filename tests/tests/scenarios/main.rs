@@ -43,6 +43,7 @@ mod shown;
 mod stage_zero;
 mod stale;
 mod started_without;
+mod status;
 mod third_party;
 mod twenty;
 mod undecodable;
@@ -109,6 +110,8 @@ fn main() -> ExitCode {
         unmanaged::scenario(),
         legacy::paused(),
         legacy::labelled(),
+        status::stream(),
+        status::denied(),
         stale::cut_off(),
         stale::idle(),
         stale::idle_for_long(),

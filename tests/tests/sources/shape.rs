@@ -13,8 +13,9 @@ const EDGE: &str = "reads, watches, writes, reports";
 
 /// Modules of the binary that do something else, by what they do.
 #[rustfmt::skip]
-const PARTS: [(&str, &[&str]); 4] = [
-    ("serves", &["health", "metrics", "serve", "telemetry"]),
+const PARTS: [(&str, &[&str]); 5] = [
+    ("serves", &["health", "metrics", "serve", "status", "telemetry"]),
+    ("asks a status service", &["client"]),
     ("keeps in memory, and gives turns", &["news", "queue", "store", "sweep", "triggers"]),
     ("leads", &["fence", "leader", "leadership"]),
     ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "pool", "run", "streamed"]),
