@@ -1,6 +1,7 @@
 //! Puts the parts together: listeners first, then stores, then leadership, then reconciling.
 
 mod listeners;
+mod metrics;
 mod serving;
 mod showing;
 
@@ -26,11 +27,12 @@ use tracing::info;
 
 use self::{
     listeners::{hooks, plain, reviews_at},
+    metrics::Metrics,
     serving::Serving,
     showing::{Showing, show},
 };
 use crate::{
-    admission::{Admission, AdmissionMetrics, World},
+    admission::{Admission, World},
     bounded::{Bounds, bounded, paced},
     cli::Args,
     clock::clock,
@@ -44,7 +46,7 @@ use crate::{
     index::Index,
     leader::{self, Elector},
     leadership::Leadership,
-    metrics::{HookMetrics, PassMetrics},
+    metrics::PassMetrics,
     news::News,
     pool,
     remote::Remotes,
@@ -53,7 +55,6 @@ use crate::{
     stores::Stores,
     sweep,
     telemetry::Log,
-    undecodable,
 };
 
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
@@ -147,7 +148,7 @@ async fn run(
     let _heart = beat(&health);
     let admission = Admission::new(args.system_namespace.clone(), metrics.admission);
     let drained = CancellationToken::new();
-    let shown = show(&args, showing, &news, &mut registry, &drained).await?;
+    let shown = show(&args, showing, &news, metrics.status, &drained).await?;
     let (status, shown) = shown
         .map(|Showing { status, listening }| (status, listening))
         .unzip();
@@ -187,40 +188,6 @@ async fn run(
     drained.cancel();
     let _drained = tokio::join!(hooks, reviews, probes, OptionFuture::from(shown));
     outcome
-}
-
-/// All that is counted. `docs/reference/metrics.md` lists it.
-struct Metrics {
-    server: serve::Metrics,
-    hooks: HookMetrics,
-    configurations: providers::Configurations,
-    passes: PassMetrics,
-    releases: releases::ReleaseMetrics,
-    admission: AdmissionMetrics,
-}
-
-impl Metrics {
-    /// Everything at its beginning, in `registry`.
-    fn registered(log: &Log, index: &Index, registry: &mut Registry) -> Self {
-        let metrics = Self {
-            server: serve::Metrics::default(),
-            hooks: HookMetrics::default(),
-            configurations: providers::Configurations::default(),
-            passes: PassMetrics::default(),
-            releases: releases::ReleaseMetrics::default(),
-            admission: AdmissionMetrics::default(),
-        };
-        log.register(registry);
-        index.register(registry);
-        metrics.server.register(registry);
-        metrics.hooks.register(registry);
-        metrics.configurations.register(registry);
-        metrics.passes.register(registry);
-        metrics.releases.register(registry);
-        undecodable::register(registry);
-        metrics.admission.register(registry);
-        metrics
-    }
 }
 
 fn news(args: &Args) -> News {

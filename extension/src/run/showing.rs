@@ -1,7 +1,6 @@
 //! The status service, where it is wanted.
 
 use anyhow::Context as _;
-use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -27,14 +26,12 @@ pub(super) async fn show(
     args: &Args,
     runtime: Option<&Serving>,
     news: &News,
-    registry: &mut Registry,
+    metrics: StatusMetrics,
     drained: &CancellationToken,
 ) -> anyhow::Result<Option<Showing>> {
     let (Some(runtime), Some(config)) = (runtime, status_at(args)) else {
         return Ok(None);
     };
-    let metrics = StatusMetrics::default();
-    metrics.register(registry);
     let status = Status::new(metrics);
     let (router, following) = status.serve(news.shown.listen(), drained)?;
     runtime.spawn(following);

@@ -8,6 +8,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::DropGuard;
 
 use super::*;
+use crate::admission::AdmissionMetrics;
 use crate::controllers::bootstrap::{
     object_server::ObjectServer,
     world::{KUBECONFIG, World, kubeconfig_of, kubeconfig_secret},

@@ -1,0 +1,51 @@
+//! All that is counted.
+
+use prometheus_client::registry::Registry;
+
+use crate::{
+    admission::AdmissionMetrics,
+    controllers::{providers, releases},
+    index::Index,
+    metrics::{HookMetrics, PassMetrics},
+    serve,
+    status::StatusMetrics,
+    telemetry::Log,
+    undecodable,
+};
+
+/// All that is counted. `docs/reference/metrics.md` lists it.
+pub(super) struct Metrics {
+    pub(super) server: serve::Metrics,
+    pub(super) hooks: HookMetrics,
+    pub(super) configurations: providers::Configurations,
+    pub(super) passes: PassMetrics,
+    pub(super) releases: releases::ReleaseMetrics,
+    pub(super) admission: AdmissionMetrics,
+    pub(super) status: StatusMetrics,
+}
+
+impl Metrics {
+    /// Everything at its beginning, in `registry`.
+    pub(super) fn registered(log: &Log, index: &Index, registry: &mut Registry) -> Self {
+        let metrics = Self {
+            server: serve::Metrics::default(),
+            hooks: HookMetrics::default(),
+            configurations: providers::Configurations::default(),
+            passes: PassMetrics::default(),
+            releases: releases::ReleaseMetrics::default(),
+            admission: AdmissionMetrics::default(),
+            status: StatusMetrics::default(),
+        };
+        log.register(registry);
+        index.register(registry);
+        metrics.server.register(registry);
+        metrics.hooks.register(registry);
+        metrics.configurations.register(registry);
+        metrics.passes.register(registry);
+        metrics.releases.register(registry);
+        undecodable::register(registry);
+        metrics.admission.register(registry);
+        metrics.status.register(registry);
+        metrics
+    }
+}
