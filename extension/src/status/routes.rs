@@ -1,6 +1,6 @@
 //! The services of the listener: status, health and reflection.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{
@@ -11,12 +11,12 @@ use axum::{
     response::Response,
 };
 use futures::channel::mpsc::UnboundedReceiver;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use sluice_proto::{
     DESCRIPTORS,
     status::v1::status_service_server::{SERVICE_NAME, StatusServiceServer},
 };
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
@@ -25,8 +25,17 @@ use super::{Changed, Status, service::Service};
 /// The largest request, in bytes: two names and a token of a page.
 const REQUEST: usize = 16 * 1024;
 
+/// All that a call of health or reflection may send, in bytes, whatever one message says of its length.
+const ANONYMOUS_REQUEST: usize = 64 * 1024;
+
 /// Calls of health and reflection at once, which need no token.
-const ANONYMOUS: usize = 256;
+const ANONYMOUS: usize = 64;
+
+/// Within this time the request of a call with a token has arrived: before, nothing is known of its caller.
+const ARRIVES: Duration = Duration::from_secs(10);
+
+/// Calls at once that are answered with a page or with one Cluster: each answer is in memory until it is read.
+const ANSWERS: usize = 16;
 
 impl Status {
     /// The routes, and the future that keeps up to date what they answer from. Streams end when `ends` does.
@@ -53,26 +62,50 @@ impl Status {
             .add_service(health_service)
             .add_service(reflection().build_v1().context(what)?)
             .add_service(reflection().build_v1alpha().context(what)?);
-        let anonymous = Arc::new(Semaphore::new(ANONYMOUS));
+        let slots = Slots {
+            anonymous: Arc::new(Semaphore::new(ANONYMOUS)),
+            answers: Arc::new(Semaphore::new(ANSWERS)),
+        };
         let layered = routes
             .prepare()
             .into_axum_router()
-            .layer(from_fn_with_state(anonymous, counted));
+            .layer(from_fn_with_state(slots, bounded));
         Ok((layered, self.clone().follow(changes, health)))
     }
 }
 
-/// Calls that need no token are counted for as long as they are answered, and those beyond [`ANONYMOUS`] are refused.
-async fn counted(State(anonymous): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    if path
-        .strip_prefix('/')
-        .is_some_and(|path| path.starts_with(SERVICE_NAME))
-    {
-        return next.run(request).await;
+/// What bounds the memory that calls take.
+#[derive(Clone)]
+struct Slots {
+    anonymous: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+}
+
+/// Bounds what a call sends before its caller is known, and how many answers wait to be read. Streams of the status service are counted
+/// by themselves.
+async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().trim_start_matches('/');
+    let method = path
+        .strip_prefix(SERVICE_NAME)
+        .map(|rest| rest.trim_start_matches('/'));
+    let (is_stream, is_ours) = (method == Some("WatchClusters"), method.is_some());
+    if is_stream {
+        return match arrived(request).await {
+            Ok(request) => next.run(request).await,
+            Err(refused) => refused,
+        };
     }
-    let Ok(permit) = anonymous.try_acquire_owned() else {
-        let line = "too many calls of health and reflection at this replica; try again";
+    let (slots, request) = if is_ours {
+        match arrived(request).await {
+            Ok(request) => (slots.answers, request),
+            Err(refused) => return refused,
+        }
+    } else {
+        let limited = request.map(|body| Body::new(Limited::new(body, ANONYMOUS_REQUEST)));
+        (slots.anonymous, limited)
+    };
+    let Ok(permit) = slots.try_acquire_owned() else {
+        let line = "too many calls at once at this replica; try again";
         return tonic::Status::resource_exhausted(line).into_http();
     };
     let answer = next.run(request).await;
@@ -82,4 +115,22 @@ async fn counted(State(anonymous): State<Arc<Semaphore>>, request: Request, next
             frame
         }))
     })
+}
+
+/// The request with its one message, which has arrived whole.
+async fn arrived(request: Request) -> Result<Request, Response> {
+    let (head, body) = request.into_parts();
+    // Five bytes say how long the message is.
+    let whole = Limited::new(body, REQUEST + 5).collect();
+    match timeout(ARRIVES, whole).await {
+        Ok(Ok(whole)) => Ok(Request::from_parts(head, Body::from(whole.to_bytes()))),
+        Ok(Err(_)) => {
+            let line = "the request is larger than 16 KiB, or did not arrive whole";
+            Err(tonic::Status::invalid_argument(line).into_http())
+        }
+        Err(_elapsed) => {
+            let line = "the request did not arrive within 10 s";
+            Err(tonic::Status::deadline_exceeded(line).into_http())
+        }
+    }
 }
