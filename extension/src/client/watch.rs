@@ -62,6 +62,8 @@ struct Known {
     /// Whether this stream has sent it.
     sent: bool,
     end: Option<End>,
+    /// Whether the upgrade that is waited for was seen open.
+    begun: bool,
 }
 
 impl<'a> Watched<'a> {
@@ -167,7 +169,11 @@ impl<'a> Watched<'a> {
         if before.as_ref() != Some(now) {
             show(asked, terminal, message, before.as_ref(), now)?;
         }
-        known.end = ended(now, asked.to.as_deref());
+        let to = asked.to.as_deref();
+        known.begun |= now.upgrade.as_ref().is_some_and(|upgrade| {
+            upgrade.outcome() == Outcome::Unspecified && to.is_none_or(|to| to == upgrade.to)
+        });
+        known.end = ended(now, to, known.begun);
         Ok(())
     }
 
@@ -222,11 +228,12 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// How the upgrade ended that is waited for, if it has.
-fn ended(cluster: &Cluster, to: Option<&str>) -> Option<End> {
+/// How the upgrade ended that is waited for, if it has. `begun` says that it was seen open: one that is cancelled has the version that it
+/// went back to.
+fn ended(cluster: &Cluster, to: Option<&str>, begun: bool) -> Option<End> {
     let upgrade = cluster.upgrade.as_ref()?;
     if to.is_some_and(|to| to != upgrade.to) {
-        return None;
+        return (begun && upgrade.outcome() == Outcome::Cancelled).then_some(End::Cancelled);
     }
     match upgrade.outcome() {
         Outcome::Unspecified => None,

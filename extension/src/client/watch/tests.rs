@@ -91,6 +91,8 @@ fn after(arguments: &[&str], streams: &[Vec<WatchClustersResponse>]) -> Option<u
 #[case::completes(&["one"], vec![vec![updated(open("one")), synced(), updated(done("one"))]], Some(0))]
 #[case::was_completed(&["one"], vec![vec![updated(done("one"))]], Some(0))]
 #[case::cancelled(&["one"], vec![vec![updated(cluster("one", "uid", "v2", Outcome::Cancelled))]], Some(3))]
+#[case::cancelled_with_the_version_before(&["one", "--to", "v2"], vec![vec![updated(open("one")), synced(), updated(cluster("one", "uid", "v1", Outcome::Cancelled))]], Some(3))]
+#[case::cancelled_before(&["one", "--to", "v2"], vec![vec![updated(cluster("one", "uid", "v1", Outcome::Cancelled)), synced()]], None)]
 #[case::deleted(&["one"], vec![vec![updated(open("one")), synced(), removed(open("one"))]], Some(3))]
 #[case::deleted_meanwhile(&["one"], vec![vec![updated(open("one")), synced()], vec![synced()]], Some(3))]
 #[case::created_again(&["one"], vec![vec![updated(open("one")), synced()], vec![updated(cluster("one", "other", "v2", Outcome::Completed))]], Some(3))]
