@@ -24,7 +24,8 @@ pub(super) fn with(
     };
     // An API server keeps whole seconds.
     let is_its = |past: &PastUpgrade| past.began.0.as_second() == began.0.as_second();
-    if !history.first().is_some_and(is_its) {
+    let begins = !history.first().is_some_and(is_its);
+    if begins {
         history.insert(0, new(from, record, began));
         history.truncate(KEPT_UPGRADES);
     }
@@ -37,8 +38,10 @@ pub(super) fn with(
         upgrade.to = one_line(&record.to, LONGEST_VERSION);
     }
     upgrade.released = upgrade.released.take().or_else(|| record.released_at.clone());
-    if let Some((wait, since)) = ended.filter(|(wait, _)| !wait.on_cluster_api) {
-        let seconds = now.duration_since(since.0).as_secs().max(0);
+    // What was waited for when it began is no wait of this upgrade, and what was waited for before it counts from its beginning.
+    let ended = ended.filter(|(wait, _)| !begins && !wait.on_cluster_api);
+    if let Some((wait, since)) = ended {
+        let seconds = now.duration_since(since.0.max(began.0)).as_secs().max(0);
         if upgrade
             .longest_wait_seconds
             .is_none_or(|longest| longest < seconds)

@@ -51,7 +51,11 @@ pub fn shown(
     let same_wait = before.is_some() && subject(waited.as_ref()) == subject(wait.as_ref());
     let since = current.since.clone().filter(|_| same_wait).unwrap_or(Time(now));
     let held = held(record, current, now);
-    let conditions = with_ready(status.conditions, wait.as_ref(), now);
+    let conditions = with_ready(
+        status.conditions,
+        Wait::of_packages(record, wait.as_ref()).as_ref(),
+        now,
+    );
     let conditions = deadline::with_deadline(conditions, held.as_ref(), policy, now);
     let ended = waited.as_ref().filter(|_| !same_wait).zip(current.since.as_ref());
     ClusterBootstrapStatus {
@@ -121,7 +125,8 @@ fn held(record: &UpgradeRecord, current: &ClusterBootstrapStatus, now: Timestamp
     // Of a Cluster that is being created no other hooks are called.
     let is_called = match gate.hook {
         Hook::BeforeClusterCreate | Hook::BeforeClusterDelete => true,
-        _ => record.from.is_some(),
+        // Nor of one that gets another release of its version.
+        _ => record.from.as_ref().is_some_and(|from| !same(from, &record.to)),
     };
     if !is_called {
         return None;

@@ -187,8 +187,66 @@ fn what_is_no_matter_of_packages_is_said_by_the_gate(
     let status = first(record(vec![gate(Hook::BeforeClusterUpgrade, reason)]), 1);
     assert_eq!(status.waiting_for.as_deref(), Some(expected));
     assert_eq!(status.held.as_ref().map(|held| held.hook), held);
-    // Machines that are on their way are nothing that is wrong with packages.
-    assert_eq!(ready(&status).0 == "False", held.is_some());
+    assert_eq!(ready(&status).0, "False", "antrea is not proven");
+}
+
+/// Machines that are on their way are nothing that is wrong with packages, and no reason to call them ready.
+#[rstest]
+#[case::proven(PackageState::Ready, "", "True", "PackagesReady")]
+#[case::deployed_again(PackageState::Reconciling, "AppReconciling", "False", "AppReconciling")]
+#[case::failed(PackageState::Failed, "AppFailed", "False", "AppFailed")]
+fn while_machines_roll_packages_say_whether_all_is_ready(
+    #[case] state: PackageState,
+    #[case] reason: &str,
+    #[case] expected: &str,
+    #[case] why: &str,
+) {
+    let mut rolls = record(vec![gate(
+        Hook::AfterControlPlaneUpgrade,
+        "ControlPlaneUpgrading",
+    )]);
+    rolls.packages[1] = package("antrea", state, reason);
+    let status = first(rolls, 1);
+    let (is, by, ..) = ready(&status);
+    assert_eq!((is, by), (expected, why));
+}
+
+#[test]
+fn a_cluster_without_a_control_plane_is_not_ready() {
+    let mut created = record(vec![gate(Hook::BeforeClusterUpgrade, "ControlPlaneCreating")]);
+    (created.from, created.packages) = (None, Vec::new());
+    assert_eq!(ready(&first(created, 1)).0, "False");
+}
+
+/// No hook is called for it.
+#[test]
+fn another_release_of_the_same_version_is_held_by_no_hook() {
+    let mut swapped = record(vec![gate(Hook::BeforeWorkersUpgrade, WAITS)]);
+    swapped.from = Some(V36.to_owned());
+    assert_eq!(first(swapped, 1).held, None);
+}
+
+/// A package fails on Monday, and an upgrade begins on Thursday.
+#[test]
+fn an_upgrade_is_not_charged_with_what_was_waited_for_before() {
+    let mut settled = record(Vec::new());
+    settled.outcome = Some(Outcome::Completed);
+    settled.completed_at = Some(Time(at(5)));
+    let mut status = first(settled, 10);
+    let mut begun = record(vec![gate(Hook::BeforeClusterUpgrade, "BootstrapNotMerged")]);
+    begun.started_at = Some(Time(at(1000)));
+    status = next(&status, begun.clone(), None, 1000);
+    assert_eq!(status.history[0].longest_wait_seconds, None);
+    // The same package at the same version is waited for on.
+    let mut waits = record(vec![gate(Hook::BeforeClusterUpgrade, WAITS)]);
+    waits.started_at = Some(Time(at(1000)));
+    status = next(&status, waits, None, 1010);
+    status = next(&status, begun, None, 1030);
+    assert!(
+        status.history[0]
+            .longest_wait_seconds
+            .is_some_and(|seconds| seconds <= 30)
+    );
 }
 
 #[test]

@@ -57,6 +57,23 @@ impl Wait {
         }
     }
 
+    /// What keeps a Cluster from being ready that waits for this. Where that is a step of Cluster API, it is what the worst package lacks.
+    pub(super) fn of_packages(record: &UpgradeRecord, wait: Option<&Self>) -> Option<Self> {
+        let wait = wait?;
+        if !wait.on_cluster_api {
+            return Some(wait.clone());
+        }
+        if let Some(package) = worst(record) {
+            return Some(Self::of_package(package));
+        }
+        // Nothing is known of its packages before there is a control plane.
+        let is_created = record.from.is_none() && record.packages.is_empty();
+        is_created.then(|| Self {
+            on_cluster_api: false,
+            ..wait.clone()
+        })
+    }
+
     fn of_package(package: &PackageRecord) -> Self {
         let subject = one_line(&format!("{} {}", package.name, package.version), LONGEST_SUBJECT);
         let failed = package.state == PackageState::Failed;
