@@ -26,7 +26,7 @@ type Contract = (
 );
 type Column = (&'static str, &'static str, &'static str, i32);
 
-const PACKAGES: [Column; 6] = [
+const PACKAGES: [Column; 10] = [
     ("CNI", "string", ".spec.cni.refName", 0),
     ("CSI", "string", ".spec.csi.refName", 0),
     ("CPI", "string", ".spec.cpi.refName", 0),
@@ -38,6 +38,11 @@ const PACKAGES: [Column; 6] = [
         10,
     ),
     ("Resolved_TKR", "string", ".status.resolvedTKR", 0),
+    // Behind those of the addons-manager.
+    ("Phase", "string", ".status.phase", 0),
+    ("Ready", "string", ".status.packagesReady", 0),
+    ("Waiting For", "string", ".status.waitingFor", 0),
+    ("Since", "date", ".status.since", 0),
 ];
 
 const CONTRACTS: [Contract; 14] = [
@@ -381,7 +386,11 @@ fn required_fields_are_the_old_ones() {
             assert_eq!(&json!(found), expected, "{kind}");
             continue;
         }
-        found.retain(|path, _| !path.starts_with("status.upgrade") && !path.contains("upgradePolicy"));
+        // What Sluice has added, which its own status alone carries.
+        let added = ["status.upgrade", "status.held", "status.history"];
+        found.retain(|path, _| {
+            !added.iter().any(|field| path.starts_with(field)) && !path.contains("upgradePolicy")
+        });
         let mut bootstrap = BTreeMap::from([(String::new(), json!(["spec"]))]);
         for package in ["kapp", "cni", "cpi", "csi", "additionalPackages[]"] {
             bootstrap.insert(format!("spec.{package}"), json!(["refName"]));
