@@ -11,10 +11,8 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::cluster::Cluster;
+use super::table::{AS_TABLE, text};
 use crate::wait;
-
-/// What kubectl asks for.
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// One line: cells by the name of their column, in capitals. An empty cell is one that kubectl leaves empty.
 pub type Row = BTreeMap<String, String>;
@@ -57,7 +55,7 @@ impl Cluster {
 
 async fn follow(client: &Client, path: &str, seen: &Mutex<Vec<Row>>) -> Result<()> {
     let request = http::Request::get(path)
-        .header("accept", TABLE)
+        .header("accept", AS_TABLE)
         .body(Vec::new())?;
     let mut lines = Box::pin(client.request_stream(request).await?).lines();
     let mut names: Vec<String> = Vec::new();
@@ -79,14 +77,6 @@ async fn follow(client: &Client, path: &str, seen: &Mutex<Vec<Row>>) -> Result<(
         }
     }
     Ok(())
-}
-
-fn text(cell: &Value) -> String {
-    match cell {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 impl Columns {

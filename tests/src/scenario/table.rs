@@ -6,6 +6,9 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 use serde_json::Value;
 
+/// What kubectl asks for.
+pub(super) const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
 /// What `kubectl get` prints of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
@@ -19,7 +22,7 @@ impl Table {
     /// The objects of a list, or one object, with the columns that `kubectl get` prints without `-o wide`.
     pub async fn get(client: &Client, path: &str) -> Result<Self> {
         let request = http::Request::get(path)
-            .header("accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
+            .header("accept", AS_TABLE)
             .body(Vec::new())?;
         let table: Value = client
             .request(request)
@@ -78,7 +81,8 @@ impl std::fmt::Display for Table {
     }
 }
 
-fn text(cell: &Value) -> String {
+/// A cell as kubectl prints it.
+pub(super) fn text(cell: &Value) -> String {
     match cell {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -23,7 +23,7 @@ use sluice_core::{
 };
 use tokio::{
     task::yield_now,
-    time::{Instant, sleep, sleep_until, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -32,7 +32,7 @@ pub use metrics::ReleaseMetrics;
 
 use self::sources::{Sources, follow};
 use crate::{
-    clock::clock,
+    clock::{clock, later},
     events::Notifier,
     lock::lock,
     metrics::PassMetrics,
@@ -187,7 +187,7 @@ async fn look(
                 Some(first) => seen = together(first, changes).await,
                 None => return,
             },
-            () = later(look_at) => {
+            () = later(look_at.map(Instant::into_std)) => {
                 pending = None;
                 left = shared.context.stores.clusters.names();
             }
@@ -201,14 +201,6 @@ async fn look(
                 }
             }
         }
-    }
-}
-
-/// At the time, or never.
-async fn later(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 
