@@ -22,6 +22,8 @@ pub mod label {
     pub const OS_ARCH: &str = "os-arch";
     /// On an OSImage: kind of image, which also begins the labels of the fields of its reference.
     pub const IMAGE_TYPE: &str = "image-type";
+    /// On a Package of the system namespace, by its presence: what it installs are releases, and all that belongs to them.
+    pub const TKR_PACKAGE: &str = "run.tanzu.vmware.com/tkr-package";
     /// On a Cluster, by its presence: it is the management cluster.
     pub const MANAGEMENT_CLUSTER: &str = "cluster-role.tkg.tanzu.vmware.com/management";
     /// On a ConfigMap of the system namespace, by its presence: it lists releases that are compatible as well.
@@ -89,6 +91,8 @@ pub mod annotation {
     pub const RETRIGGERED_AT: &str = "lifecycle.sluice.dev/retriggered-at";
     /// On a Secret with values in a workload cluster: when kapp-controller was last asked to work on its App again.
     pub const NUDGED_AT: &str = "lifecycle.sluice.dev/nudged-at";
+    /// On a PackageInstall of the system namespace: name of the Package with releases that Sluice installs by it.
+    pub const TKR_PACKAGE: &str = "lifecycle.sluice.dev/tkr-package";
     /// On a Secret with the values of a configuration: UID of the configuration that they were computed from.
     pub const CONFIGURATION_UID: &str = "lifecycle.sluice.dev/configuration-uid";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
@@ -129,6 +133,8 @@ pub mod name {
     pub const KUBECONFIG_SUFFIX: &str = "-kubeconfig";
     /// Key of the kubeconfig in its Secret.
     pub const KUBECONFIG_KEY: &str = "value";
+    /// ServiceAccount of the system namespace that Packages with releases are installed as.
+    pub const TKR_INSTALLER: &str = "sluice-tkr-installer";
     /// ConfigMap of the system namespace that says which releases each version of the management cluster supports.
     pub const BOM_METADATA: &str = "bom-metadata";
     /// Key of that in its `binaryData`.
