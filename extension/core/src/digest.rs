@@ -122,7 +122,8 @@ fn begin(hash: &mut Sha256, kind: u8, length: usize) {
     hash.update((length as u64).to_be_bytes());
 }
 
-fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>, digits: usize) -> String {
+/// The digest of these parts in order, this many hexadecimal digits of it.
+pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>, digits: usize) -> String {
     let mut hash = Sha256::new();
     // Lengths keep one field from running into the next.
     for part in parts {

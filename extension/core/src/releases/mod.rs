@@ -1,11 +1,13 @@
 //! What is said of releases, OSImages and Clusters so that kubectl shows which release comes next: labels and conditions.
 //!
 //! A [`Survey`] judges all releases together. What is written of one object follows from it: [`Mark`] of a release or an OSImage,
-//! [`Offer`] of a Cluster. None of it opens or closes a gate (addons-manager §6.6, §6.7).
+//! [`Offer`] of a Cluster. None of it opens or closes a gate (addons-manager §6.6, §6.7). Releases that come as a [`TkrPackage`] are
+//! installed by kapp-controller.
 
 mod compatibility;
 mod conditions;
 mod image;
+mod installer;
 mod labels;
 mod mark;
 mod offer;
@@ -19,6 +21,7 @@ use crate::{cluster::ClusterRef, reasons::reasons};
 
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
 pub use image::of_image;
+pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, package_in};
 pub use labels::{from_label, prefixes, version_label};
 pub use mark::Mark;
 pub use offer::{Offer, of_cluster};
@@ -57,6 +60,8 @@ pub enum Change {
     All,
     /// A Cluster.
     Cluster(ClusterRef),
+    /// A Package of the system namespace, or its PackageInstall.
+    Package(String),
 }
 
 /// One object of which something is said.
@@ -68,4 +73,6 @@ pub enum Named {
     Image(String),
     /// A Cluster.
     Cluster(ClusterRef),
+    /// A Package of the system namespace, by its name.
+    Package(String),
 }
