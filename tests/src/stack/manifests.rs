@@ -67,26 +67,24 @@ impl Base {
         &self.objects
     }
 
-    /// The one ServiceAccount.
+    /// The ServiceAccount that the Deployment names.
     pub fn identity(&self) -> Result<Identity> {
-        let accounts: Vec<&Value> = self
+        let deployments: Vec<&Value> = self
             .objects
             .iter()
-            .filter(|object| object["kind"] == "ServiceAccount")
-            .map(|object| &object["metadata"])
+            .filter(|object| object["kind"] == "Deployment")
             .collect();
-        let [account] = accounts[..] else {
-            bail!("manifests/base has {} ServiceAccounts, not one", accounts.len())
+        let [deployment] = deployments[..] else {
+            bail!("manifests/base has {} Deployments, not one", deployments.len())
         };
-        let field = |name: &str| {
-            account[name]
-                .as_str()
-                .map(str::to_owned)
-                .with_context(|| format!("ServiceAccount without {name}"))
+        let field = |name: &str, value: &Value| {
+            let value = value.as_str().map(str::to_owned);
+            value.with_context(|| format!("Deployment without {name}"))
         };
+        let pod = &deployment["spec"]["template"]["spec"];
         Ok(Identity {
-            namespace: field("namespace")?,
-            service_account: field("name")?,
+            namespace: field("namespace", &deployment["metadata"]["namespace"])?,
+            service_account: field("ServiceAccount", &pod["serviceAccountName"])?,
         })
     }
 
@@ -153,7 +151,7 @@ mod tests {
         write(
             &base,
             "account.yaml",
-            "kind: ServiceAccount\nmetadata: {name: a, namespace: b}\n---\n---\nkind: Role\n",
+            "kind: Deployment\nmetadata: {name: c, namespace: b}\nspec: {template: {spec: {serviceAccountName: a}}}\n---\n---\nkind: Role\n",
         );
         write(
             &crds,
@@ -169,7 +167,7 @@ mod tests {
             .iter()
             .filter_map(|object| object["kind"].as_str())
             .collect();
-        assert_eq!(kinds, ["ServiceAccount", "Role", "CustomResourceDefinition"]);
+        assert_eq!(kinds, ["Deployment", "Role", "CustomResourceDefinition"]);
         assert_eq!(
             read.identity().unwrap(),
             Identity {
