@@ -6,10 +6,13 @@ use kube::core::ObjectMeta;
 use sluice_core::{
     concern::{Classes, Shared},
     index::Uncounted,
-    releases::{Change, ManagementClusters},
+    releases::{Change, ManagementClusters, package_in},
     retrigger::{Handlers, Uncalled},
 };
-use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
+use sluice_crds::{
+    foreign::{Cluster, PackageInstall},
+    run::ClusterBootstrap,
+};
 
 use crate::{
     controllers::providers::Dependents,
@@ -112,6 +115,14 @@ impl News {
     pub(crate) fn package(&self, package: &ObjectMeta) {
         self.sweeps.send(Shared::Package(name(package)));
         self.releases.send(Change::All);
+        self.releases.send(Change::Package(name(package)));
+    }
+
+    pub(crate) fn install(&self, install: &ObjectMeta) {
+        if let Some(package) = package_in(install) {
+            self.releases.send(Change::Package(package.to_owned()));
+        }
+        self.triggers.wake_of::<PackageInstall>(install);
     }
 
     pub(crate) fn class(&self, class: &ObjectMeta) {

@@ -127,7 +127,7 @@ impl Stores {
             machine_deployments: opening.store(None, topology(), woken_by::<MachineDeployment>),
             machine_pools: opening.store(None, topology(), woken_by::<MachinePool>),
             packages,
-            installs: opening.store(None, all(), woken_by::<PackageInstall>),
+            installs: opening.store(None, all(), News::install),
             apps: opening.store(None, all(), woken_by::<App>),
             releases,
             whole,

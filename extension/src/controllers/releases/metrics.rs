@@ -1,38 +1,74 @@
-//! What is wrong with how many releases.
+//! What is wrong with how many releases, and with how many Packages that bring releases.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
-use sluice_core::releases::Survey;
+use sluice_core::releases::{InstallReason, Survey};
+
+use crate::lock::lock;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
     reason: &'static str,
 }
 
-/// Counts releases that are at fault, on the replica that leads. Clones share the count.
+/// Counts releases that are at fault, and Packages whose releases are not installed, on the replica that leads. Clones share the count.
 #[derive(Clone, Debug, Default)]
-pub struct ReleaseMetrics(Family<ReasonLabel, Gauge>);
+pub struct ReleaseMetrics {
+    invalid: Family<ReasonLabel, Gauge>,
+    failed: Family<ReasonLabel, Gauge>,
+    /// By name of the Package.
+    faults: Arc<Mutex<HashMap<String, InstallReason>>>,
+}
 
 impl ReleaseMetrics {
-    /// Makes the count visible.
+    /// Makes the counts visible.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_invalid_releases",
             "TanzuKubernetesReleases that cannot be used, by the reason of their Valid condition",
-            self.0.clone(),
+            self.invalid.clone(),
+        );
+        registry.register(
+            "sluice_failed_tkr_packages",
+            "Packages whose releases are not installed, by the reason of their event",
+            self.failed.clone(),
         );
     }
 
     /// Takes in what is said of all releases.
     pub(super) fn surveyed(&self, survey: &Survey) {
-        self.0.clear();
+        self.invalid.clear();
         for (reason, count) in survey.faults() {
             let reason = reason.as_str();
             let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.0.get_or_create(&ReasonLabel { reason }).set(count);
+            self.invalid.get_or_create(&ReasonLabel { reason }).set(count);
+        }
+    }
+
+    /// Takes in what is wrong with a Package, if anything.
+    pub(super) fn installed(&self, package: &str, fault: Option<InstallReason>) {
+        let mut faults = lock(&self.faults);
+        let before = match fault {
+            Some(reason) => faults.insert(package.to_owned(), reason),
+            None => faults.remove(package),
+        };
+        let of = |reason: InstallReason| {
+            let reason = reason.as_str();
+            self.failed.get_or_create(&ReasonLabel { reason }).clone()
+        };
+        if let Some(reason) = before {
+            of(reason).dec();
+        }
+        if let Some(reason) = fault {
+            of(reason).inc();
         }
     }
 }

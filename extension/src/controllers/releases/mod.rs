@@ -1,5 +1,6 @@
 //! The controller of releases: it writes which of them can be used, and which a Cluster may take next, for people and for those who select
-//! releases by label. What is written is decided in [`sluice_core::releases`]; no gate rests on any of it.
+//! releases by label. It has kapp-controller install Packages that bring releases. What is written is decided in
+//! [`sluice_core::releases`]; no gate rests on any of it.
 
 mod metrics;
 mod sources;
@@ -17,7 +18,7 @@ use kube::{Client, ResourceExt as _};
 use sluice_core::{
     cluster::ClusterRef,
     events::Uids,
-    releases::{Change, Facts, ManagementClusters, Named, Survey, of_cluster, of_image},
+    releases::{Change, Facts, ManagementClusters, Named, Survey, of_cluster, of_image, package_in},
     stores::Stores as _,
     walls::Retries,
 };
@@ -167,6 +168,7 @@ async fn look(
     changes: &mut (impl Stream<Item = Change> + Unpin),
     due: &mpsc::UnboundedSender<Named>,
 ) {
+    all_packages(shared, due).await;
     let mut seen = HashSet::from([Change::All]);
     // When Clusters are looked at for releases, if they are to be: releases changed for the first time, and for the last.
     let mut pending: Option<(Instant, Instant)> = None;
@@ -177,8 +179,14 @@ async fn look(
             pending = Some((pending.map_or(now, |(since, _)| since), now));
         }
         for change in seen.drain() {
-            if let Change::Cluster(named) = change {
-                consider(shared, named, due);
+            match change {
+                Change::Cluster(named) => {
+                    consider(shared, named, due);
+                }
+                Change::Package(name) => {
+                    let _ends = due.unbounded_send(Named::Package(name));
+                }
+                Change::All => {}
             }
         }
         let look_at = pending.map(|(since, last)| (last + QUIET).min(since + AT_LAST));
@@ -216,6 +224,28 @@ fn consider(shared: &Shared, named: ClusterRef, due: &mpsc::UnboundedSender<Name
         let _ends = due.unbounded_send(Named::Cluster(named));
     }
     is_due
+}
+
+/// Sends all Packages to `due`, and those that are gone and whose PackageInstall is there still.
+async fn all_packages(shared: &Shared, due: &mpsc::UnboundedSender<Named>) {
+    let Context {
+        stores,
+        system_namespace,
+        ..
+    } = shared.context.as_ref();
+    let mut names: HashSet<String> = stores.catalogue().keys().cloned().collect();
+    for (count, install) in stores.installs.names().into_iter().enumerate() {
+        if install.namespace() == system_namespace {
+            let found = stores.installs.peek(Some(system_namespace), install.name());
+            names.extend(found.and_then(|found| package_in(&found.metadata).map(str::to_owned)));
+        }
+        if count % BATCH == BATCH - 1 {
+            yield_now().await;
+        }
+    }
+    for name in names {
+        let _ends = due.unbounded_send(Named::Package(name));
+    }
 }
 
 /// All that changes together with `first`.

@@ -6,7 +6,7 @@ use kube::{Client, Resource, ResourceExt};
 use sluice_core::{
     chain::chain,
     events::Notice,
-    releases::{Mark, Named, Offer, of_cluster, of_image},
+    releases::{Install, InstallState, Mark, Named, Offer, TkrPackage, of_cluster, of_image},
     step::{Answer, Ask, Done, Failure, Object, Server, Subject, Write},
     stores::Stored,
     walls::Again,
@@ -28,9 +28,9 @@ const FIELD_MANAGER: &str = "sluice-releases";
 pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
     let retries = &shared.context.retries;
     match isolated(Box::pin(pass(shared, &named))).await {
-        Ok(()) => {
+        Ok(again) => {
             lock(retries).forget(&named);
-            None
+            again
         }
         Err(error) => {
             if matches!(error, Error::Pass(PassError::Panicked)) {
@@ -45,7 +45,15 @@ pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
     }
 }
 
-async fn pass(shared: &Shared, named: &Named) -> Result<(), Error> {
+async fn pass(shared: &Shared, named: &Named) -> Result<Option<Duration>, Error> {
+    if let Named::Package(name) = named {
+        return package(shared, name).await;
+    }
+    said_of(shared, named).await.map(|()| None)
+}
+
+/// A release, an OSImage or a Cluster.
+async fn said_of(shared: &Shared, named: &Named) -> Result<(), Error> {
     let context = &shared.context;
     let Some(survey) = lock(&shared.survey).clone() else {
         return Ok(());
@@ -80,6 +88,7 @@ async fn pass(shared: &Shared, named: &Named) -> Result<(), Error> {
             },
             None => Ok(()),
         },
+        Named::Package(_) => Ok(()),
         Named::Cluster(named) => {
             let cluster = context
                 .stores
@@ -91,6 +100,38 @@ async fn pass(shared: &Shared, named: &Named) -> Result<(), Error> {
             }
         }
     }
+}
+
+/// A Package of the system namespace, and its PackageInstall.
+async fn package(shared: &Shared, name: &str) -> Result<Option<Duration>, Error> {
+    let context = &shared.context;
+    let (stores, namespace) = (&context.stores, context.system_namespace.as_str());
+    let install = TkrPackage::install_name(name);
+    let package = stores.packages.found(Some(namespace), name);
+    let found = stores.installs.found(Some(namespace), &install);
+    // What cannot be read is left alone.
+    let (Ok(package), Ok(found)) = (package, found) else {
+        return Ok(None);
+    };
+    let uid = found.as_deref().and_then(ResourceExt::uid);
+    saw(shared, &Named::Package(name.to_owned()), uid.as_deref());
+    let turn = TkrPackage::of(namespace, name, package.as_deref(), found.as_deref());
+    let (state, mut again) = (turn.state(), None);
+    if let InstallState::Failed(fault) = &state {
+        again = fault.again();
+        context.metrics.installed(name, Some(fault.reason));
+        if let Some(found) = &found {
+            let notice = Some(fault.notice());
+            context.events.publish(&found.object_ref(&()), notice).await;
+        }
+    } else if state == InstallState::Settled {
+        context.metrics.installed(name, None);
+        context.events.forget(&uid.unwrap_or_default());
+    }
+    if let Some(wanted) = turn.install() {
+        carry_out(shared, (namespace, &install), &wanted).await?;
+    }
+    Ok(again)
 }
 
 /// Events of an object that is gone are forgotten.
@@ -146,4 +187,4 @@ macro_rules! hosts {
         })+
     };
 }
-hosts!(Mark, Offer);
+hosts!(Mark, Offer, Install);
