@@ -238,7 +238,7 @@ impl Release {
     }
 
     fn secret_name(&self, package: &TestPackage) -> String {
-        format!("{}-{}-values", package.short(), self.build)
+        format!("{}-{}-values", package.short(), self.name())
     }
 
     fn values_of(&self, package: &TestPackage) -> &Values {
