@@ -13,6 +13,7 @@ pub mod observer;
 pub mod pace;
 pub mod processes;
 pub mod provider;
+pub mod repository;
 pub mod requests;
 pub mod scenario;
 pub mod soak;

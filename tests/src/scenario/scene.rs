@@ -1,6 +1,7 @@
 //! One scenario's part of the world.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ use super::world::World;
 use crate::objects::packages::TestPackage;
 use crate::objects::{Class, Release, Values};
 use crate::processes::canary;
-use crate::requests::apply;
+use crate::repository::{Source, TkrPackage, repository};
+use crate::requests::{apply, edit};
+use crate::stack::SYSTEM_NAMESPACE;
 use crate::stack::kubelet::Delay;
 use crate::wait;
 
@@ -26,6 +29,8 @@ pub struct Scene {
     namespace: String,
     /// Names of the releases that the scenario has published.
     releases: Arc<Mutex<BTreeSet<String>>>,
+    /// Whether the scenario has a PackageRepository.
+    offers: Arc<AtomicBool>,
 }
 
 impl Scene {
@@ -35,6 +40,7 @@ impl Scene {
             world: world.clone(),
             namespace: namespace.to_owned(),
             releases: Arc::default(),
+            offers: Arc::default(),
         };
         apply::namespace(&scene.client(), namespace).await?;
         apply::apply_all(&scene.client(), &class.objects(namespace)).await?;
@@ -137,11 +143,41 @@ impl Scene {
 
     /// Applies everything that belongs to a release.
     pub async fn publish(&self, release: &Release) -> Result<()> {
-        self.releases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(release.name());
+        self.withdraws(release);
         self.apply(&release.objects()).await
+    }
+
+    /// A Package that brings a release and these images, whose bundle is published; it is in no repository yet.
+    pub async fn tkr_package(
+        &self,
+        source: &Source,
+        release: &Release,
+        images: &[Value],
+    ) -> Result<TkrPackage> {
+        self.withdraws(release);
+        TkrPackage::publish(source, &self.namespace, release, images).await
+    }
+
+    /// Applies the scenario's PackageRepository, which has these Packages from now on.
+    pub async fn offer(&self, source: &Source, packages: &[Value]) -> Result<()> {
+        self.offers.store(true, Ordering::Relaxed);
+        let repository = repository(source, &self.namespace, packages).await?;
+        self.apply(&[repository]).await
+    }
+
+    /// The path of the scenario's PackageRepository.
+    #[must_use]
+    pub fn repository_path(&self) -> String {
+        format!(
+            "/apis/packaging.carvel.dev/v1alpha1/namespaces/{SYSTEM_NAMESPACE}/packagerepositories/{}",
+            self.namespace
+        )
+    }
+
+    /// Has a release withdrawn at the end that comes in another way.
+    pub fn withdraws(&self, release: &Release) {
+        let mut releases = self.releases.lock().unwrap_or_else(PoisonError::into_inner);
+        releases.insert(release.name());
     }
 
     /// Applies objects to the management cluster.
@@ -198,9 +234,10 @@ impl Scene {
         format!("/api/v1/namespaces/{}", self.namespace)
     }
 
-    /// Deletes the scenario's Clusters, waits until they are gone, and withdraws its releases.
+    /// Deletes the scenario's Clusters, waits until they are gone, and withdraws its PackageRepository and its releases.
     pub async fn close(&self) -> Result<()> {
         self.delete_clusters().await?;
+        self.delete_repository().await?;
         let releases = std::mem::take(&mut *self.releases.lock().unwrap_or_else(PoisonError::into_inner));
         for release in releases {
             let path = format!("{}/{release}", Release::PATH);
@@ -208,6 +245,26 @@ impl Scene {
                 .request_text(http::Request::delete(path).body(Vec::new())?)
                 .await?;
         }
+        Ok(())
+    }
+
+    async fn delete_repository(&self) -> Result<()> {
+        if !self.offers.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let path = self.repository_path();
+        self.objects().delete(&path).await?;
+        wait::until(
+            "the PackageRepository to be gone",
+            Duration::from_mins(2),
+            || async {
+                match edit::get(&self.client(), &path).await? {
+                    None => Ok(()),
+                    Some(repository) => wait::not_yet(&repository["status"]),
+                }
+            },
+        )
+        .await?;
         Ok(())
     }
 
