@@ -45,6 +45,7 @@ mod stale;
 mod started_without;
 mod status;
 mod third_party;
+mod tkr_packages;
 mod twenty;
 mod undecodable;
 mod unmanaged;
@@ -78,6 +79,9 @@ fn main() -> ExitCode {
         partial::unmanaged_cni(),
         releases::compatibility(),
         releases::updates_available(),
+        tkr_packages::installed(),
+        tkr_packages::removed(),
+        tkr_packages::broken(),
         broken_package::scenario(),
         removed_api::scenario(),
         order_of_edits::scenario(),
