@@ -92,9 +92,7 @@ impl Act for Once {
     async fn play(&self, terminal: &Terminal, world: &Arc<World>) -> Result<bool> {
         let scene = Scene::open(world, upgrade::NAMESPACE, &upgrade::class()).await?;
         let releases = upgrade::releases(&scene)?;
-        for release in &releases {
-            scene.publish(release).await?;
-        }
+        let _served = upgrade::offer(terminal, &scene, &releases).await?;
         let (old, new) = (&releases[1], &releases[2]);
         terminal.say(
             Tone::Heading,

@@ -44,9 +44,7 @@ pub(super) async fn run(terminal: &Terminal, world: &Arc<World>, times: usize) -
     ensure!(times > 0, "--times 0 makes no upgrade");
     let scene = Scene::open(world, upgrade::NAMESPACE, &upgrade::class()).await?;
     let releases = upgrade::releases(&scene)?;
-    for release in &releases {
-        scene.publish(release).await?;
-    }
+    let _served = upgrade::offer(terminal, &scene, &releases).await?;
     let mut reports = Vec::new();
     while reports.len() < times {
         let name = format!("demo-{}", reports.len());

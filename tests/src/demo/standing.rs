@@ -122,9 +122,7 @@ pub(super) async fn serve(terminal: &Terminal) -> Result<()> {
     let world = World::start("demo-up", &Hooks::AskedAbout(Scope::Everywhere)).await?;
     let scene = Scene::open(&world, upgrade::NAMESPACE, &upgrade::class()).await?;
     let releases = upgrade::releases(&scene)?;
-    for release in &releases {
-        scene.publish(release).await?;
-    }
+    let _served = upgrade::offer(terminal, &scene, &releases).await?;
     let cluster = upgrade::create(terminal, &scene, "demo", &releases[1]).await?;
     let directory = world.stack().core().directory();
     let file = |name: &str, content: String| -> Result<PathBuf> {

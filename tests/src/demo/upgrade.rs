@@ -1,16 +1,17 @@
 //! The demo's Cluster and its upgrade.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::facts::{Facts, PackageChange};
 use super::report::Report;
 use super::story::Story;
 use super::terminal::{Terminal, Tone};
 use crate::objects::{Class, Infrastructure, Provider, Release, Values};
+use crate::repository::{Files, Source, TkrPackage};
 use crate::scenario::{Cluster, PATIENCE, Scene, Table, VERSIONS};
 use crate::stack::kubelet::Delay;
 use crate::wait;
@@ -50,6 +51,45 @@ pub(super) fn releases(scene: &Scene) -> Result<Vec<Release>> {
             Ok(release.values("antrea", Values::Provider(antrea)))
         })
         .collect()
+}
+
+/// Offers releases in one PackageRepository, and waits until they are there. Its files are served until what is returned is dropped.
+pub(super) async fn offer(terminal: &Terminal, scene: &Scene, releases: &[Release]) -> Result<Source> {
+    terminal.say(
+        Tone::Heading,
+        format!(
+            "\nApplying one PackageRepository with {} releases",
+            releases.len()
+        ),
+    );
+    let source = Source::Files(Files::serve().await?);
+    let mut packages = Vec::new();
+    for release in releases {
+        packages.push(scene.tkr_package(&source, release, &[]).await?);
+    }
+    for package in &packages {
+        terminal.say(Tone::Plain, format!("  package {}", package.name()));
+    }
+    let began = Instant::now();
+    let offered: Vec<Value> = packages.iter().map(TkrPackage::package).collect();
+    scene.offer(&source, &offered).await?;
+    terminal.waiting("kapp-controller to install the releases");
+    wait::until("releases to be ready", PATIENCE, || async {
+        let table = Table::get(&scene.client(), Release::PATH).await?;
+        let is_ready = |release: &Release| {
+            let row = table.row(&release.name());
+            row.is_some_and(|row| row["READY"] == "True")
+        };
+        if releases.iter().all(is_ready) {
+            Ok(())
+        } else {
+            wait::not_yet(table)
+        }
+    })
+    .await?;
+    let seconds = began.elapsed().as_secs_f64();
+    terminal.say(Tone::Good, format!("  releases ready after {seconds:.1} s"));
+    Ok(source)
 }
 
 /// Creates a Cluster at a release and waits until it is at rest.
