@@ -24,6 +24,8 @@ pub mod label {
     pub const IMAGE_TYPE: &str = "image-type";
     /// On a Package of the system namespace, by its presence: what it installs are releases, and all that belongs to them.
     pub const TKR_PACKAGE: &str = "run.tanzu.vmware.com/tkr-package";
+    /// On nodes, by way of [`TKR_DATA`](super::name::TKR_DATA): name of the OSImage that they were made from.
+    pub const OS_IMAGE: &str = "run.tanzu.vmware.com/os-image";
     /// On a Cluster, by its presence: it is the management cluster.
     pub const MANAGEMENT_CLUSTER: &str = "cluster-role.tkg.tanzu.vmware.com/management";
     /// On a ConfigMap of the system namespace, by its presence: it lists releases that are compatible as well.
@@ -53,6 +55,10 @@ pub mod annotation {
     pub const LEGACY_PAUSED: &str = "tkg.tanzu.vmware.com/paused";
     /// On a Cluster: its presence says that the ClusterBootstrap comes from a user and is waited for.
     pub const CUSTOM_CLUSTER_BOOTSTRAP: &str = "tkg.tanzu.vmware.com/custom-clusterbootstrap";
+    /// On a Cluster or a ClusterClass: a selector of releases, empty for any. Its presence asks that `topology.version` be resolved.
+    pub const RESOLVE_TKR: &str = "run.tanzu.vmware.com/resolve-tkr";
+    /// On control plane or workers of a Cluster's topology, or of a ClusterClass: a selector of OSImages.
+    pub const RESOLVE_OS_IMAGE: &str = "run.tanzu.vmware.com/resolve-os-image";
     /// On a Cluster: HTTP proxy.
     pub const HTTP_PROXY: &str = "tkg.tanzu.vmware.com/tkg-http-proxy";
     /// On a Cluster: HTTPS proxy.
@@ -143,4 +149,6 @@ pub mod name {
     pub const TKR_VERSIONS: &str = "tkrVersions";
     /// Topology variable with the images and labels for each Kubernetes version.
     pub const TKR_DATA: &str = "TKR_DATA";
+    /// Topology variable whose field `host` is where all images come from.
+    pub const IMAGE_REPOSITORY: &str = "imageRepository";
 }

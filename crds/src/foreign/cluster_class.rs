@@ -1,9 +1,10 @@
-//! Cluster API's ClusterClass: which Kubernetes versions an upgrade may pass through.
+//! Cluster API's ClusterClass: which Kubernetes versions an upgrade may pass through, and what its parts are called.
 
 use serde::{Deserialize, Serialize};
 
 use super::kind::foreign_kind;
 use super::lenient::{each, or_default};
+use super::topology::TopologyMetadata;
 
 foreign_kind! {
     /// A ClusterClass.
@@ -21,6 +22,57 @@ pub struct ClusterClassSpec {
     /// How clusters of the class are upgraded.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<ClusterClassUpgrade>,
+    /// The control plane.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<ControlPlaneClass>,
+    /// The workers.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub workers: Option<WorkersClass>,
+    /// The variables that clusters may set.
+    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<ClassVariable>,
+}
+
+/// The control plane of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ControlPlaneClass {
+    /// Labels and annotations for the control plane.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TopologyMetadata>,
+}
+
+/// The workers of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkersClass {
+    /// Classes of MachineDeployments.
+    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    pub machine_deployments: Vec<WorkerClass>,
+    /// Classes of MachinePools.
+    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
+    pub machine_pools: Vec<WorkerClass>,
+}
+
+/// One class of workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerClass {
+    /// Its name, which topologies refer to.
+    #[serde(deserialize_with = "or_default")]
+    pub class: String,
+    /// Labels and annotations for the workers.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TopologyMetadata>,
+}
+
+/// A variable that a class declares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClassVariable {
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
 }
 
 /// How clusters of a class are upgraded.
@@ -42,6 +94,12 @@ pub struct ExternalUpgrade {
 }
 
 impl ClusterClassSpec {
+    /// Whether clusters of the class may set this variable.
+    #[must_use]
+    pub fn declares(&self, variable: &str) -> bool {
+        self.variables.iter().any(|declared| declared.name == variable)
+    }
+
     /// Whether an extension plans the steps of upgrades.
     #[must_use]
     pub fn is_planned_by_extension(&self) -> bool {
