@@ -29,6 +29,7 @@ pub mod proof;
 pub mod providers;
 pub mod record;
 pub mod releases;
+pub mod resolver;
 pub mod retrigger;
 pub mod retry;
 pub mod slots;

@@ -2,10 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use kube::ResourceExt as _;
 use serde_json::{Map, Value};
-use sluice_crds::{labels::label, run::OSImageSpec};
+use sluice_crds::{
+    labels::label,
+    run::{OSImage, OSImageSpec, TanzuKubernetesRelease},
+};
 
-use crate::names::{LONGEST_LABEL, parse_string_for_label};
+use crate::{
+    names::{LONGEST_LABEL, parse_string_for_label},
+    version::Ordered,
+};
 
 /// Labels as they shall be: absent ones are removed.
 pub(super) type Labels = BTreeMap<String, Option<String>>;
@@ -34,6 +41,46 @@ pub fn prefixes(version_label: &str) -> impl Iterator<Item = &str> {
             .trim_end_matches(|letter: char| !letter.is_alphanumeric());
         Some(shorter).filter(|shorter| !shorter.is_empty())
     })
+}
+
+/// The labels of a release, with those that follow from its version, whether they are written yet or not.
+#[must_use]
+pub fn release_labels_of(release: &TanzuKubernetesRelease) -> BTreeMap<String, String> {
+    let follow = version_labels(semantic(&release.spec.version), release.metadata.labels.as_ref());
+    changed(release.labels(), follow)
+}
+
+/// The labels of an OSImage, with those that follow from its spec, whether they are written yet or not.
+#[must_use]
+pub fn image_labels_of(image: &OSImage) -> BTreeMap<String, String> {
+    let mut follow = version_labels(
+        semantic(&image.spec.kubernetes_version),
+        image.metadata.labels.as_ref(),
+    );
+    follow.extend(image_labels(&image.spec));
+    changed(image.labels(), follow)
+}
+
+fn semantic(version: &str) -> Option<&str> {
+    Some(version).filter(|version| Ordered::of(version).is_some())
+}
+
+fn changed(existing: &BTreeMap<String, String>, changes: Labels) -> BTreeMap<String, String> {
+    let mut labels = existing.clone();
+    for (key, value) in changes {
+        match value {
+            Some(value) => labels.insert(key, value),
+            None => labels.remove(&key),
+        };
+    }
+    labels
+}
+
+/// The labels that say what an OSImage is, without those of versions and without what others have put on it.
+#[must_use]
+pub fn of_image_itself(image: &OSImageSpec) -> BTreeMap<String, String> {
+    let labels = image_labels(image).into_iter();
+    labels.filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 /// The prefixes of a version, if there is one, as labels without values, and the removal of those that `existing` has of another version.

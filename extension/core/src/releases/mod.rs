@@ -22,7 +22,7 @@ use crate::{cluster::ClusterRef, reasons::reasons};
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
 pub use image::of_image;
 pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, package_in};
-pub use labels::{from_label, prefixes, version_label};
+pub use labels::{from_label, image_labels_of, of_image_itself, prefixes, release_labels_of, version_label};
 pub use mark::Mark;
 pub use offer::{Offer, of_cluster};
 pub use survey::{Facts, Fault, Images, Survey};

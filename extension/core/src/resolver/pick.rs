@@ -1,0 +1,226 @@
+//! Picks a release, and an image for each part.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::{
+    ResourceExt as _,
+    core::{Selector, SelectorExt as _},
+};
+use sluice_crds::{
+    labels::label,
+    run::{OSImage, TanzuKubernetesRelease},
+};
+
+use super::part::Part;
+use crate::{
+    cluster::is_legacy,
+    releases::{Images, prefixes, release_labels_of, version_label},
+    stores::Releases,
+    version::Ordered,
+};
+
+/// So many releases are named that were not taken.
+const NEAREST: usize = 3;
+
+/// What releases and images are excluded by, whatever selectors say.
+const UNWANTED: [&str; 3] = [label::INCOMPATIBLE, label::DEACTIVATED, label::INVALID];
+
+/// What is asked of a release.
+#[derive(Debug)]
+pub(super) struct Query<'a> {
+    /// `topology.version` as a label.
+    pub(super) prefix: String,
+    /// The selector of releases as it was written.
+    pub(super) text: &'a str,
+    pub(super) selector: Selector,
+    pub(super) releases: &'a Releases,
+    /// None where no image is looked for.
+    pub(super) images: Option<&'a Images>,
+}
+
+/// A release that was picked, with the image of each part that was asked about.
+#[derive(Debug, Clone)]
+pub(super) struct Picked {
+    pub(super) release: Arc<TanzuKubernetesRelease>,
+    pub(super) images: Vec<Arc<OSImage>>,
+}
+
+impl Query<'_> {
+    /// Whether the version of a release begins so, or is of this Kubernetes version.
+    pub(super) fn fits(&self, release: &TanzuKubernetesRelease) -> bool {
+        let version = version_label(&release.spec.version);
+        prefixes(&version).any(|prefix| prefix == self.prefix)
+            || version_label(&release.spec.kubernetes.version) == self.prefix
+    }
+
+    /// Whether the selector takes a release.
+    pub(super) fn selects(&self, release: &TanzuKubernetesRelease) -> bool {
+        self.selector.selects_all() || self.selector.matches(&release_labels_of(release))
+    }
+
+    /// The newest release that can be taken, with the only image of each part.
+    ///
+    /// # Errors
+    /// What is said of the releases that were not taken, the nearest first.
+    pub(super) fn newest(&self, parts: &[Part]) -> Result<Picked, String> {
+        // A release of this very name is meant, also where others begin so.
+        if let Some(named) = self.releases.get(&self.prefix) {
+            return self
+                .taken(named, parts)
+                .map_err(|why| format!("{} {why}", self.prefix));
+        }
+        let fitting = self.releases.values().filter(|release| self.fits(release));
+        let mut fitting: Vec<_> = fitting
+            .map(|release| (Ordered::of(&release.spec.version), release))
+            .collect();
+        fitting.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let mut excluded = Vec::new();
+        for (_, release) in fitting {
+            match self
+                .usable(release)
+                .and_then(|()| self.candidates(release, parts))
+            {
+                Ok(candidates) => {
+                    return only(release, candidates, parts)
+                        .map_err(|why| format!("{} {why}", release.name_any()));
+                }
+                Err(why) if excluded.len() < NEAREST => {
+                    excluded.push(format!("{} {why}", release.name_any()));
+                }
+                Err(_) => {}
+            }
+        }
+        if excluded.is_empty() {
+            return Err(self.of_other_versions());
+        }
+        Err(excluded.join(", "))
+    }
+
+    /// This release, if it can be taken, with the only image of each part.
+    ///
+    /// # Errors
+    /// Why it cannot, to be read after its name.
+    pub(super) fn taken(
+        &self,
+        release: &Arc<TanzuKubernetesRelease>,
+        parts: &[Part],
+    ) -> Result<Picked, String> {
+        if !self.fits(release) {
+            return Err(format!(
+                "has version {} with Kubernetes {}, which does not begin with {}",
+                release.spec.version, release.spec.kubernetes.version, self.prefix
+            ));
+        }
+        self.usable(release)?;
+        let candidates = self.candidates(release, parts)?;
+        only(release, candidates, parts)
+    }
+
+    /// The only image of each part in a release that is not asked about itself.
+    ///
+    /// # Errors
+    /// Why there is none, to be read after the name of the release.
+    pub(super) fn images_in(
+        &self,
+        release: &Arc<TanzuKubernetesRelease>,
+        parts: &[Part],
+    ) -> Result<Picked, String> {
+        let candidates = self.candidates(release, parts)?;
+        only(release, candidates, parts)
+    }
+
+    /// Whether nothing excludes a release.
+    fn usable(&self, release: &TanzuKubernetesRelease) -> Result<(), String> {
+        if let Some(by) = unwanted(release.labels()) {
+            return Err(format!("is {by}"));
+        }
+        // Clusters of such a release are left alone, so nothing would gate them.
+        if is_legacy(&release.metadata) {
+            return Err("is marked legacy".to_owned());
+        }
+        if release.metadata.deletion_timestamp.is_some() {
+            return Err("is being deleted".to_owned());
+        }
+        if !self.selects(release) {
+            return Err(format!("is not selected by {:?}", self.text));
+        }
+        Ok(())
+    }
+
+    /// The images of each part; at least one of each, where images are looked for.
+    fn candidates(
+        &self,
+        release: &TanzuKubernetesRelease,
+        parts: &[Part],
+    ) -> Result<Vec<Vec<Arc<OSImage>>>, String> {
+        let Some(images) = self.images else {
+            return Ok(Vec::new());
+        };
+        let named = release.spec.os_images.iter();
+        let named: Vec<_> = named
+            .filter_map(|named| images.get(&named.name))
+            .filter(|image| unwanted(image.labels()).is_none())
+            .collect();
+        let mut candidates = Vec::with_capacity(parts.len());
+        for part in parts {
+            let own: Vec<_> = named
+                .iter()
+                .copied()
+                .filter(|image| part.takes(image))
+                .cloned()
+                .collect();
+            if own.is_empty() {
+                return Err(format!("has no OSImage for {}", part.place));
+            }
+            candidates.push(own);
+        }
+        Ok(candidates)
+    }
+
+    /// The releases whose names begin most like the version that was asked for.
+    fn of_other_versions(&self) -> String {
+        let common = |other: &str| {
+            let both = self.prefix.chars().zip(other.chars());
+            both.take_while(|(one, other)| one == other).count()
+        };
+        let mut known: Vec<_> = self
+            .releases
+            .iter()
+            .map(|(name, release)| (common(name), Ordered::of(&release.spec.version), name.as_str()))
+            .collect();
+        known.sort_by(|one, other| other.cmp(one));
+        known.truncate(NEAREST);
+        if known.is_empty() {
+            return "there is no TanzuKubernetesRelease at all".to_owned();
+        }
+        let names: Vec<_> = known.into_iter().map(|(.., name)| name).collect();
+        format!("no version begins so, the nearest are {}", names.join(", "))
+    }
+}
+
+/// What excludes an object with these labels.
+fn unwanted(labels: &BTreeMap<String, String>) -> Option<&'static str> {
+    UNWANTED.into_iter().find(|key| labels.contains_key(*key))
+}
+
+/// The only image of each part.
+fn only(
+    release: &Arc<TanzuKubernetesRelease>,
+    candidates: Vec<Vec<Arc<OSImage>>>,
+    parts: &[Part],
+) -> Result<Picked, String> {
+    let mut images = Vec::with_capacity(candidates.len());
+    for (mut own, part) in candidates.into_iter().zip(parts) {
+        if own.len() > 1 {
+            let names: Vec<_> = own.iter().map(|image| image.name_any()).collect();
+            let count = names.len();
+            let names = names.into_iter().take(NEAREST).collect::<Vec<_>>().join(", ");
+            return Err(format!("has {count} OSImages for {} ({names})", part.place));
+        }
+        images.extend(own.pop());
+    }
+    Ok(Picked {
+        release: Arc::clone(release),
+        images,
+    })
+}
