@@ -16,13 +16,14 @@ use sluice_core::{
     bootstrap::Catalogue,
     compact::Kept,
     decode::{Item, Undecodable},
+    releases::{Change, Images},
     stores::{self, Found, OfCluster, Releases, Stored, Whole},
     walls::FollowedStore,
 };
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
     labels::label,
-    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
 use crate::{
@@ -35,7 +36,7 @@ use crate::{
     watch::{Followed, Presence, Seen, follow, reporting},
 };
 
-/// The stores. All are filled before the first reconcile; see [`Stores::synced`].
+/// The stores. All but that of OSImages are filled before the first reconcile; see [`Stores::synced`].
 #[derive(Debug, Clone)]
 pub struct Stores {
     /// All Clusters.
@@ -56,6 +57,8 @@ pub struct Stores {
     pub installs: Store<PackageInstall>,
     /// Apps of the management cluster.
     pub apps: Store<App>,
+    /// All OSImages. Neither hooks nor passes rest on them, so nothing waits for this store; its definition may be missing.
+    pub images: Store<OSImage>,
     /// All TanzuKubernetesReleases. Those that can be decoded are looked up in `whole`.
     releases: Store<TanzuKubernetesRelease>,
     ages: Ages,
@@ -63,7 +66,8 @@ pub struct Stores {
     ended: Arc<OnceLock<String>>,
     /// Ends when every store is filled.
     filled: future::Shared<BoxFuture<'static, ()>>,
-    /// All TanzuKubernetesReleases, and what all Packages of the system namespace say of themselves: every pass needs them all.
+    /// All TanzuKubernetesReleases, and what all Packages of the system namespace say of themselves: every pass needs them all. And all
+    /// OSImages: a resolution looks at many.
     whole: Arc<Mutex<Whole>>,
 }
 
@@ -119,7 +123,9 @@ impl Stores {
             move |seen| seen.each(|bootstrap, presence| named.bootstrap(bootstrap, presence)),
             News::bootstrap,
         );
+        let images = opening.images(Api::all(client.clone()), &whole);
         let stores = Self {
+            images,
             clusters,
             bootstraps,
             templates: opening.store(system, all(), News::template),
@@ -155,6 +161,14 @@ impl Stores {
         self.ages
             .each_ref()
             .map(|(kind, followed)| (*kind, lock(followed).age(now())))
+    }
+
+    /// All OSImages; none before they were read.
+    #[must_use]
+    pub fn images(&self) -> Option<Arc<Images>> {
+        self.images
+            .is_filled()
+            .then(|| Arc::clone(&lock(&self.whole).images))
     }
 
     /// Waits until those hold every object that reviews are answered from without asking for more.
@@ -272,7 +286,41 @@ impl Opening<'_> {
         self.follow(api, config, Arc::default(), |_| {}, changed)
     }
 
+    /// The OSImages, for which nothing waits.
+    fn images(&mut self, api: Api<Item<OSImage>>, whole: &Arc<Mutex<Whole>>) -> Store<OSImage> {
+        let takes_in = taking_in(whole, Whole::image);
+        let changed = self.news.releases.clone();
+        let first = move |seen: &Seen<'_, OSImage>| {
+            takes_in(seen);
+            // Also where the list was empty: that is known from now on.
+            if matches!(seen, Seen::Synced(_)) {
+                changed.send(Change::All);
+            }
+        };
+        let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));
+        self.open(api, all(), followed, first, |news, _| news.marked())
+    }
+
     fn follow<K>(
+        &mut self,
+        api: Api<Item<K>>,
+        config: watcher::Config,
+        followed: Arc<Mutex<FollowedStore>>,
+        first: impl Fn(&Seen<'_, K>) + Send + 'static,
+        changed: impl Fn(&News, &ObjectMeta) + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Followed + Resource<DynamicType = ()>,
+    {
+        let store = self.open(api, config, followed, first, changed);
+        let waiting = store.clone();
+        // A store that will never be filled belongs to a process that ends.
+        self.filled.push(async move { waiting.filled().await }.boxed());
+        store
+    }
+
+    /// A store for which nothing waits.
+    fn open<K>(
         &mut self,
         api: Api<Item<K>>,
         config: watcher::Config,
@@ -293,9 +341,6 @@ impl Opening<'_> {
         let ended = AssertUnwindSafe(run).catch_unwind();
         self.followed
             .push(ended.map(|_either_way| kind.into_owned()).boxed());
-        let waiting = store.clone();
-        // A store that will never be filled belongs to a process that ends.
-        self.filled.push(async move { waiting.filled().await }.boxed());
         store
     }
 }

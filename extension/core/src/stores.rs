@@ -6,7 +6,7 @@ use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
     labels::{annotation, label},
-    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     cluster::is_legacy,
     decode::Undecodable,
     hop::ControlPlane,
+    releases::Images,
 };
 
 /// What there is of one name, at one moment: an object, none, or one that cannot be decoded.
@@ -83,6 +84,8 @@ pub struct Whole {
     pub releases: Arc<Releases>,
     /// What all Packages of the system namespace say of themselves.
     pub catalogue: Arc<Catalogue>,
+    /// All OSImages.
+    pub images: Arc<Images>,
 }
 
 impl Whole {
@@ -101,6 +104,16 @@ impl Whole {
                     || before.metadata.uid != release.metadata.uid
                     || is_legacy(&before.metadata) != is_legacy(&release.metadata)
             })
+    }
+
+    /// Takes in an OSImage, which is there or was.
+    pub fn image(&mut self, image: &OSImage, is_there: bool) {
+        let (images, name) = (Arc::make_mut(&mut self.images), image.name_any());
+        if is_there {
+            images.insert(name, Arc::new(image.clone()));
+        } else {
+            images.remove(&name);
+        }
     }
 
     /// Takes in a Package, which is there or was.

@@ -260,13 +260,13 @@ async fn together(first: Change, changes: &mut (impl Stream<Item = Change> + Unp
 /// Judges all releases, and sends those that have to be written to `due`, with the OSImages. Says whether Clusters may be concerned.
 async fn survey(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
     let (stores, now) = (&shared.context.stores, clock().now);
-    let images = shared.sources.images();
+    let images = stores.images();
     let management = lock(&shared.context.management).version();
     let compatibility = shared.sources.compatibility(management);
     let (releases, packages) = (stores.releases(), stores.catalogue());
     let survey = Arc::new(Survey::of(Facts {
         releases: &releases,
-        images: images.as_ref(),
+        images: images.as_deref(),
         packages: &packages,
         compatibility: compatibility.as_ref(),
     }));

@@ -5,18 +5,15 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use futures::future::{BoxFuture, FutureExt as _, join3};
+use futures::future::{BoxFuture, FutureExt as _, join};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Resource, ResourceExt as _, runtime::watcher};
 use sluice_core::{
     decode::Item,
-    releases::{self, Change, Compatibility, Images},
+    releases::{self, Change, Compatibility},
     walls::FollowedStore,
 };
-use sluice_crds::{
-    labels::{label, name},
-    run::OSImage,
-};
+use sluice_crds::labels::{label, name};
 
 use super::Context;
 use crate::{
@@ -30,7 +27,6 @@ use crate::{
 /// Stores that only the leader needs.
 pub(super) struct Sources {
     system_namespace: String,
-    pub(super) images: Store<OSImage>,
     bom: Store<ConfigMap>,
     additional: Store<ConfigMap>,
     /// Whether a list or watch of ConfigMaps was refused or not answered.
@@ -51,15 +47,13 @@ pub(super) fn follow(context: &Context) -> (Sources, BoxFuture<'static, ()>) {
     let by_name = all().fields(&format!("metadata.name={}", name::BOM_METADATA));
     let by_label = all().labels(label::ADDITIONAL_COMPATIBLE_TKRS);
     let (changes, unread) = (&context.changes, Arc::<AtomicBool>::default());
-    let (images, images_following) = followed(Api::all(client.clone()), all(), changes, &Arc::default());
     let (bom, bom_following) = followed(config_maps(), by_name, changes, &unread);
     let (additional, additional_following) = followed(config_maps(), by_label, changes, &unread);
-    let following = join3(images_following, bom_following, additional_following).map(drop);
+    let following = join(bom_following, additional_following).map(drop);
     let sources = Sources {
         system_namespace: context.system_namespace.clone(),
         unread,
         read: Mutex::default(),
-        images,
         bom,
         additional,
     };
@@ -93,14 +87,6 @@ where
 }
 
 impl Sources {
-    /// All OSImages; `None` before they were read.
-    pub(super) fn images(&self) -> Option<Images> {
-        let named = |image: Arc<OSImage>| (image.name_any(), image);
-        self.images
-            .is_filled()
-            .then(|| self.images.state().into_iter().map(named).collect())
-    }
-
     /// What is known of the compatibility of releases; `None` before all of it was read.
     pub(super) fn compatibility(&self, management_version: Option<String>) -> Option<Compatibility> {
         if !self.bom.is_filled() || !self.additional.is_filled() {

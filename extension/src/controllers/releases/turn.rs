@@ -81,7 +81,7 @@ async fn said_of(shared: &Shared, named: &Named) -> Result<(), Error> {
                 None => Ok(()),
             }
         }
-        Named::Image(name) => match shared.sources.images.peek(None, name) {
+        Named::Image(name) => match shared.context.stores.images.peek(None, name) {
             Some(image) => match of_image(&image, clock().now) {
                 Some(mark) => carry_out(shared, ("", name), &mark).await,
                 None => Ok(()),
