@@ -9,6 +9,33 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use sluice_core::admission::{Fault, Kind, Verdict};
 
+/// What an answer is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Of<'a> {
+    pub(super) group: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) name: &'a str,
+}
+
+impl<'a> Of<'a> {
+    /// An object of a kind of the addons-manager.
+    pub(super) const fn kind(kind: Kind, name: &'a str) -> Self {
+        Self {
+            group: "run.tanzu.vmware.com",
+            kind: kind.as_str(),
+            name,
+        }
+    }
+
+    pub(super) const fn cluster(name: &'a str) -> Self {
+        Self {
+            group: "cluster.x-k8s.io",
+            kind: "Cluster",
+            name,
+        }
+    }
+}
+
 /// The longest warning of which API servers show all.
 const LONGEST_WARNING: usize = 250;
 
@@ -20,14 +47,8 @@ pub(super) fn plain(status: StatusCode, text: &str) -> Response {
     (status, text.to_owned()).into_response()
 }
 
-/// The answer to the review `uid` of the object `name`, with an RFC 6902 patch where it is to be another one.
-pub(super) fn reviewed(
-    uid: &str,
-    kind: Kind,
-    name: &str,
-    verdict: &Verdict,
-    patch: Option<&str>,
-) -> Response {
+/// The answer to the review `uid` of an object, with an RFC 6902 patch where it is to be another one.
+pub(super) fn reviewed(uid: &str, of: Of<'_>, verdict: &Verdict, patch: Option<&str>) -> Response {
     let mut response = json!({"uid": uid, "allowed": verdict.faults.is_empty()});
     if !verdict.warnings.is_empty() {
         response["warnings"] = warnings(&verdict.warnings).into();
@@ -37,7 +58,7 @@ pub(super) fn reviewed(
         response["patch"] = BASE64_STANDARD.encode(patch).into();
     }
     if !verdict.faults.is_empty() {
-        response["status"] = status(kind, name, &verdict.faults);
+        response["status"] = status(of, &verdict.faults);
     }
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -51,8 +72,7 @@ pub(super) fn reviewed(
 }
 
 /// As an API server says that an object is invalid: one line, and each field by itself.
-fn status(kind: Kind, name: &str, faults: &[Fault]) -> Value {
-    let kind = kind.as_str();
+fn status(Of { group, kind, name }: Of<'_>, faults: &[Fault]) -> Value {
     let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let all = match texts.as_slice() {
         [one] => one.clone(),
@@ -69,8 +89,8 @@ fn status(kind: Kind, name: &str, faults: &[Fault]) -> Value {
         "status": "Failure",
         "code": 422,
         "reason": "Invalid",
-        "message": format!("{kind}.run.tanzu.vmware.com {name:?} is invalid: {all}"),
-        "details": {"group": "run.tanzu.vmware.com", "kind": kind, "name": name, "causes": causes},
+        "message": format!("{kind}.{group} {name:?} is invalid: {all}"),
+        "details": {"group": group, "kind": kind, "name": name, "causes": causes},
     })
 }
 

@@ -6,7 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
-use sluice_core::{admission::ANNOTATIONS, bootstrap::MOST_ADDITIONAL, names::LONGEST_NAME};
+use sluice_core::{admission::ANNOTATIONS, bootstrap::MOST_ADDITIONAL, names::LONGEST_NAME, resolver};
 
 /// The longest text of an annotation that is read; one that is longer is cut, and so cannot be read by its rule.
 const LONGEST_ANNOTATION: usize = 16 * 1024;
@@ -68,38 +68,65 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Bounded<T> {
     }
 }
 
-/// The annotations that rules are about.
-#[derive(Debug, Default)]
-pub(super) struct Annotations(pub(super) BTreeMap<String, String>);
+/// Which keys of a map are kept.
+pub(super) trait Keys {
+    const KEYS: &'static [&'static str];
+}
 
-impl<'de> Deserialize<'de> for Annotations {
+/// The annotations of ClusterBootstraps that rules are about.
+#[derive(Debug)]
+pub(super) struct OfBootstraps;
+
+impl Keys for OfBootstraps {
+    const KEYS: &'static [&'static str] = &ANNOTATIONS;
+}
+
+/// The labels and annotations of Clusters that resolutions are about.
+#[derive(Debug)]
+pub(super) struct OfClusters;
+
+impl Keys for OfClusters {
+    const KEYS: &'static [&'static str] = &resolver::KEYS;
+}
+
+/// The labels or annotations with some keys.
+#[derive(Debug)]
+pub(super) struct Chosen<K>(pub(super) BTreeMap<String, String>, PhantomData<K>);
+
+impl<K> Default for Chosen<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new(), PhantomData)
+    }
+}
+
+impl<'de, K: Keys> Deserialize<'de> for Chosen<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct All;
-        impl<'de> Visitor<'de> for All {
-            type Value = Annotations;
+        struct All<K>(PhantomData<K>);
+        impl<'de, K: Keys> Visitor<'de> for All<K> {
+            type Value = Chosen<K>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("annotations")
+                f.write_str("labels or annotations")
             }
 
             fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Annotations::default())
+                Ok(Chosen::default())
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut kept = BTreeMap::new();
                 while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                    if ANNOTATIONS.contains(&key.as_ref()) {
+                    if K::KEYS.contains(&key.as_ref()) {
                         let text: Cow<'de, str> = map.next_value()?;
                         kept.insert(key.into_owned(), cut(&text, LONGEST_ANNOTATION));
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
                 }
-                Ok(Annotations(kept))
+                Ok(Chosen(kept, PhantomData))
             }
         }
-        deserializer.deserialize_any(All)
+        deserializer.deserialize_any(All(PhantomData))
     }
 }
 

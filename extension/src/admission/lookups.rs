@@ -14,6 +14,7 @@ use sluice_core::{
     bootstrap::{CREDENTIAL_TYPE, PackageFacts},
     cluster::{is_stopped, release_of},
     providers::own_resource,
+    resolver::{self, ImagesUnknown, Resolution},
     step::{Failure, Key, Resource, Server},
     stores::Stores as _,
 };
@@ -26,6 +27,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+use super::clusters;
 use crate::{
     bounded::{Bounds, bounded},
     run::REQUEST,
@@ -131,6 +133,11 @@ impl World {
                 looked.insert(look, seen);
             }
         }
+    }
+
+    /// Resolves a Cluster with what is in memory.
+    pub(super) fn resolve(&self, asked: &resolver::Asked) -> Result<Resolution, ImagesUnknown> {
+        clusters::resolved(asked, &self.stores)
     }
 
     /// Asks the API server for all of `asked`.

@@ -4,6 +4,7 @@
 //! admitted with a warning.
 
 mod answer;
+mod clusters;
 mod kept;
 mod lookups;
 mod metrics;
@@ -24,13 +25,16 @@ use axum::{
 };
 use futures::FutureExt as _;
 use http::StatusCode;
-use sluice_core::admission::{Kind, Looked, Review, Verdict, complete, judge};
+use sluice_core::{
+    admission::{Kind, Looked, Review, Verdict, complete, judge},
+    resolver::Resolution,
+};
 use sluice_hooks::{Budget, Peer, Repeats, Unread, with_body};
 use tokio::sync::Semaphore;
 use tracing::{debug, error, info};
 
 use self::{
-    answer::{plain, reviewed},
+    answer::{Of, plain, reviewed},
     wire::{Asked, Malformed},
 };
 pub use self::{
@@ -128,6 +132,7 @@ impl Admission {
         let bodies = &self.0.bodies;
         let answered = match webhook {
             Webhook::Default => with_body(body, version, bodies, &peer, |bytes| self.completed(bytes)).await,
+            Webhook::Resolve => with_body(body, version, bodies, &peer, |bytes| self.resolved(bytes)).await,
             Webhook::Validate(kind) => {
                 let asked = |bytes: &[u8]| {
                     let Asked { uid, review, .. } = wire::parse(kind, bytes)?;
@@ -143,7 +148,7 @@ impl Admission {
         match answered {
             Ok(Ok(answer)) => answer,
             Ok(Err(Malformed(why))) => {
-                let kind = webhook.kind().as_str();
+                let kind = webhook.kind();
                 let text = format!("the body is no AdmissionReview of a {kind}: {why}");
                 (Outcome::Malformed, plain(StatusCode::BAD_REQUEST, &text))
             }
@@ -156,7 +161,7 @@ impl Admission {
         let Some(review) = review else {
             return (
                 Outcome::Admitted,
-                reviewed(uid, kind, "", &Verdict::default(), None),
+                reviewed(uid, Of::kind(kind, ""), &Verdict::default(), None),
             );
         };
         let system = &self.0.system_namespace;
@@ -168,8 +173,9 @@ impl Admission {
             },
         };
         let outcome = Outcome::of(&verdict);
-        said(Webhook::Validate(kind), &review, outcome);
-        (outcome, reviewed(uid, kind, &review.name, &verdict, None))
+        said(Webhook::Validate(kind), &review.namespace, &review.name, outcome);
+        let of = Of::kind(kind, &review.name);
+        (outcome, reviewed(uid, of, &verdict, None))
     }
 
     /// Answers from memory alone, while the body is still counted: a part of it stands in the answer.
@@ -179,7 +185,7 @@ impl Admission {
         let Some(review) = review else {
             return Ok((
                 Outcome::Admitted,
-                reviewed(&uid, kind, "", &Verdict::default(), None),
+                reviewed(&uid, Of::kind(kind, ""), &Verdict::default(), None),
             ));
         };
         let completion = match self.0.world.get() {
@@ -199,16 +205,41 @@ impl Admission {
             warnings: Vec::new(),
         };
         let outcome = Outcome::of(&verdict);
-        said(Webhook::Default, &review, outcome);
-        Ok((
-            outcome,
-            reviewed(&uid, kind, &review.name, &verdict, patch.as_deref()),
-        ))
+        said(Webhook::Default, &review.namespace, &review.name, outcome);
+        let of = Of::kind(kind, &review.name);
+        Ok((outcome, reviewed(&uid, of, &verdict, patch.as_deref())))
+    }
+
+    /// Answers from memory alone, while the body is still counted.
+    fn resolved(&self, bytes: &[u8]) -> Result<(Outcome, Response), Malformed> {
+        let review = clusters::parse(bytes)?;
+        let clusters::Review {
+            uid, namespace, name, ..
+        } = &review;
+        let of = Of::cluster(name);
+        let Some(asked) = &review.asked else {
+            return Ok((Outcome::Admitted, reviewed(uid, of, &Verdict::default(), None)));
+        };
+        let Some(world) = self.0.world.get() else {
+            return Ok(starting());
+        };
+        let Ok(Resolution {
+            faults,
+            warnings,
+            patch,
+        }) = world.resolve(asked)
+        else {
+            return Ok(without_images());
+        };
+        let verdict = Verdict { faults, warnings };
+        let outcome = Outcome::of(&verdict);
+        said(Webhook::Resolve, namespace, name, outcome);
+        let patch = (!patch.is_empty()).then(|| serde_json::Value::from(patch).to_string());
+        Ok((outcome, reviewed(uid, of, &verdict, patch.as_deref())))
     }
 }
 
-fn said(webhook: Webhook, review: &Review, outcome: Outcome) {
-    let (namespace, name) = (&review.namespace, &review.name);
+fn said(webhook: Webhook, namespace: &str, name: &str, outcome: Outcome) {
     debug!(
         webhook = webhook.name(),
         namespace,
@@ -220,6 +251,11 @@ fn said(webhook: Webhook, review: &Review, outcome: Outcome) {
 
 fn starting() -> (Outcome, Response) {
     let text = "Sluice has just started and does not know all Clusters yet; try again";
+    (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text))
+}
+
+fn without_images() -> (Outcome, Response) {
+    let text = "Sluice does not know all OSImages yet; try again, and if it lasts look at the definition of OSImage and at the log";
     (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text))
 }
 
@@ -252,27 +288,33 @@ fn unread(why: &Unread) -> (Outcome, Response) {
 enum Webhook {
     /// What a ClusterBootstrap lacks.
     Default,
+    /// Which release a Cluster is of.
+    Resolve,
     /// Whether an object may be stored.
     Validate(Kind),
 }
 
 impl Webhook {
-    const ALL: [Self; 3] = [
+    const ALL: [Self; 4] = [
         Self::Default,
+        Self::Resolve,
         Self::Validate(Kind::Bootstrap),
         Self::Validate(Kind::Template),
     ];
 
-    const fn kind(self) -> Kind {
+    /// The kind of the objects.
+    const fn kind(self) -> &'static str {
         match self {
-            Self::Default => Kind::Bootstrap,
-            Self::Validate(kind) => kind,
+            Self::Default => Kind::Bootstrap.as_str(),
+            Self::Resolve => "Cluster",
+            Self::Validate(kind) => kind.as_str(),
         }
     }
 
     const fn path(self) -> &'static str {
         match self {
             Self::Default => "/mutate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
+            Self::Resolve => "/mutate-cluster",
             Self::Validate(Kind::Bootstrap) => "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstrap",
             Self::Validate(Kind::Template) => {
                 "/validate-run-tanzu-vmware-com-v1alpha3-clusterbootstraptemplate"
@@ -284,6 +326,7 @@ impl Webhook {
     const fn name(self) -> &'static str {
         match self {
             Self::Default => "clusterbootstrap-default",
+            Self::Resolve => "cluster",
             Self::Validate(Kind::Bootstrap) => "clusterbootstrap",
             Self::Validate(Kind::Template) => "clusterbootstraptemplate",
         }

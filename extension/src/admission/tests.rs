@@ -338,3 +338,94 @@ async fn a_partial_one_without_spec_is_refused() {
     let message = answer["status"]["message"].as_str().unwrap();
     assert!(message.contains("missing spec definition"), "{message}");
 }
+
+/// Webhooks that know one release of v1.35, and a class that asks for nothing.
+async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
+    let client = Frozen::new().client(|path| {
+        if path.ends_with("/tanzukubernetesreleases") {
+            vec![json!({
+                "metadata": {"name": "v1.35.4---a.1"},
+                "spec": {"version": "v1.35.4+a.1", "kubernetes": {"version": "v1.35.4"}, "bootstrapPackages": []},
+            })]
+        } else if path.ends_with("/clusterclasses") {
+            vec![json!({"metadata": {"name": "class", "namespace": "team-a"}, "spec": {}})]
+        } else {
+            Vec::new()
+        }
+    });
+    let (stores, following) = Stores::open(&client, "system", &News::default());
+    let following = tokio::spawn(following);
+    stores.synced().await;
+    let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    admission.knows(World::new(stores, client));
+    (admission, following)
+}
+
+/// A review of a Cluster of this version that is created.
+fn of_cluster(version: &str) -> Value {
+    let mut body = body(&Value::Null, None);
+    body["request"]["kind"] = json!({"group": "cluster.x-k8s.io", "version": "v1beta2", "kind": "Cluster"});
+    body["request"]["object"] = json!({
+        "metadata": {
+            "name": "one", "namespace": "team-a", "annotations": {"run.tanzu.vmware.com/resolve-tkr": "", "other": "x"},
+            "managedFields": [{"manager": "kubectl"}],
+        },
+        "spec": {"topology": {"classRef": {"name": "class"}, "version": version}},
+    });
+    body
+}
+
+async fn resolved(admission: &Admission, body: &Value) -> (StatusCode, String, Value) {
+    let (status, text) = ask_of(admission, Webhook::Resolve, body.to_string()).await;
+    let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+    (status, text, answer["response"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_gets_its_release_as_a_patch() {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+    let (admission, _following) = resolving().await;
+    let (_, _, answer) = resolved(&admission, &of_cluster("v1.35")).await;
+    assert_eq!(
+        (&answer["allowed"], &answer["patchType"]),
+        (&json!(true), &json!("JSONPatch"))
+    );
+    let patch = BASE64_STANDARD.decode(answer["patch"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Value>(&patch).unwrap(),
+        json!([
+            {"op": "add", "path": "/metadata/labels", "value": {"run.tanzu.vmware.com/tkr": "v1.35.4---a.1"}},
+            {"op": "replace", "path": "/spec/topology/version", "value": "v1.35.4"},
+        ])
+    );
+
+    let (_, _, answer) = resolved(&admission, &of_cluster("v1.36")).await;
+    let message = answer["status"]["message"].as_str().unwrap();
+    let begin =
+        "Cluster.cluster.x-k8s.io \"one\" is invalid: spec.topology.version: Invalid value: \"v1.36\"";
+    assert!(message.starts_with(begin), "{message}");
+
+    let mut gone = of_cluster("v1.36");
+    gone["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let (_, _, answer) = resolved(&admission, &gone).await;
+    assert_eq!(answer, json!({"uid": "f3c1", "allowed": true}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_no_api_server_stores_is_refused() {
+    let (admission, _following) = resolving().await;
+    let mut long = of_cluster("v1.35");
+    long["request"]["object"]["spec"]["topology"]["variables"] =
+        json!([{"name": "a", "value": "x".repeat(1 << 20)}]);
+    let (status, text, _) = resolved(&admission, &long).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(
+        text.contains("no AdmissionReview of a Cluster: the spec has more than 1 MiB"),
+        "{text}"
+    );
+
+    let starting = Admission::new("system".to_owned(), AdmissionMetrics::default());
+    let (status, _, _) = resolved(&starting, &of_cluster("v1.35")).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+}

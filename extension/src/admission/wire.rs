@@ -9,7 +9,7 @@ use sluice_crds::run::{
     ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom,
 };
 
-use super::kept::{Annotations, Bounded, Owned, Text};
+use super::kept::{Bounded, Chosen, OfBootstraps, Owned, Text};
 
 /// Why a body is no review.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,57 @@ pub(super) struct Asked<'a> {
 
 /// Reads the body of a review of `kind`.
 pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
-    let body: Body<'_> = read(body)?;
+    let of = ("run.tanzu.vmware.com", "v1alpha3", kind.as_str());
+    let Changed {
+        uid,
+        namespace,
+        name,
+        objects,
+    } = changed::<Object<'_>>(body, of)?;
+    let Some((new, old)) = objects.filter(|(new, _)| new.metadata.deletion_timestamp.is_none()) else {
+        return Ok(Asked {
+            uid,
+            review: None,
+            spec: "",
+        });
+    };
+    let spec = text(&new);
+    let spec_differs = old.as_ref().is_none_or(|old| text(old) != spec);
+    Ok(Asked {
+        uid,
+        spec,
+        review: Some(Review {
+            kind,
+            namespace,
+            name: name
+                .or(new.metadata.name.as_ref().map(|name| name.0.clone()))
+                .unwrap_or_default(),
+            owned: new.metadata.owned.0 || old.as_ref().is_some_and(|old| old.metadata.owned.0),
+            spec_missing: new.spec.is_none(),
+            old: old.map(state).transpose()?,
+            new: state(new)?,
+            spec_differs,
+        }),
+    })
+}
+
+/// What a review says of any kind.
+pub(super) struct Changed<O> {
+    /// What the answer has to repeat.
+    pub(super) uid: String,
+    pub(super) namespace: String,
+    /// None where the API server makes it up.
+    pub(super) name: Option<String>,
+    /// The object as it shall be, and as it was; none where it is neither created nor updated, but a part of it, or gone.
+    pub(super) objects: Option<(O, Option<O>)>,
+}
+
+/// Reads the body of a review of objects of this group, version and kind.
+pub(super) fn changed<'a, O: Deserialize<'a>>(
+    body: &'a [u8],
+    (group, version, kind): (&str, &str, &str),
+) -> Result<Changed<O>, Malformed> {
+    let body: Body<O> = read(body)?;
     let expected = |what: &str, found: &str, wanted: &str| {
         if found == wanted {
             Ok(())
@@ -42,52 +92,29 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
         .request
         .ok_or_else(|| Malformed("it has no request".to_owned()))?;
     let of = &request.kind;
-    expected("request.kind.group", &of.group.0, "run.tanzu.vmware.com")?;
-    expected("request.kind.version", &of.version.0, "v1alpha3")?;
-    expected("request.kind.kind", &of.kind.0, kind.as_str())?;
-    let uid = request.uid.0.clone();
+    expected("request.kind.group", &of.group.0, group)?;
+    expected("request.kind.version", &of.version.0, version)?;
+    expected("request.kind.kind", &of.kind.0, kind)?;
     let is_change = matches!(request.operation.0.as_str(), "CREATE" | "UPDATE");
-    if !is_change || request.sub_resource.is_some_and(|name| !name.0.is_empty()) {
-        return Ok(Asked {
-            uid,
-            review: None,
-            spec: "",
-        });
-    }
-    let new = request
-        .object
-        .ok_or_else(|| Malformed("request.object is missing".to_owned()))?;
-    let old = if request.operation.0 == "UPDATE" {
-        let old = request.old_object;
-        Some(old.ok_or_else(|| Malformed("request.oldObject is missing".to_owned()))?)
+    let objects = if is_change && request.sub_resource.is_none_or(|name| name.0.is_empty()) {
+        let new = request
+            .object
+            .ok_or_else(|| Malformed("request.object is missing".to_owned()))?;
+        let old = if request.operation.0 == "UPDATE" {
+            let old = request.old_object;
+            Some(old.ok_or_else(|| Malformed("request.oldObject is missing".to_owned()))?)
+        } else {
+            None
+        };
+        Some((new, old))
     } else {
         None
     };
-    if new.metadata.deletion_timestamp.is_some() {
-        return Ok(Asked {
-            uid,
-            review: None,
-            spec: "",
-        });
-    }
-    let spec = text(&new);
-    let spec_differs = old.as_ref().is_none_or(|old| text(old) != spec);
-    let name = request.name.map(|name| name.0).filter(|name| !name.is_empty());
-    Ok(Asked {
-        uid,
-        spec,
-        review: Some(Review {
-            kind,
-            namespace: request.namespace.map(|namespace| namespace.0).unwrap_or_default(),
-            name: name
-                .or(new.metadata.name.as_ref().map(|name| name.0.clone()))
-                .unwrap_or_default(),
-            owned: new.metadata.owned.0 || old.as_ref().is_some_and(|old| old.metadata.owned.0),
-            spec_missing: new.spec.is_none(),
-            old: old.map(state).transpose()?,
-            new: state(new)?,
-            spec_differs,
-        }),
+    Ok(Changed {
+        uid: request.uid.0,
+        namespace: request.namespace.map(|namespace| namespace.0).unwrap_or_default(),
+        name: request.name.map(|name| name.0).filter(|name| !name.is_empty()),
+        objects,
     })
 }
 
@@ -106,24 +133,23 @@ fn state(object: Object<'_>) -> Result<State, Malformed> {
     })
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Malformed> {
+pub(super) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Malformed> {
     serde_json::from_slice(text).map_err(|error| Malformed(error.to_string()))
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Body<'a> {
+#[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
+struct Body<O> {
     #[serde(default)]
     api_version: Text,
     #[serde(default)]
     kind: Text,
-    #[serde(borrow, default)]
-    request: Option<Request<'a>>,
+    request: Option<Request<O>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Request<'a> {
+#[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
+struct Request<O> {
     uid: Text,
     kind: GroupVersionKind,
     #[serde(default)]
@@ -133,10 +159,8 @@ struct Request<'a> {
     #[serde(default)]
     namespace: Option<Text>,
     operation: Text,
-    #[serde(borrow, default)]
-    object: Option<Object<'a>>,
-    #[serde(borrow, default)]
-    old_object: Option<Object<'a>>,
+    object: Option<O>,
+    old_object: Option<O>,
 }
 
 #[derive(Deserialize)]
@@ -160,7 +184,7 @@ struct Object<'a> {
 struct Metadata {
     name: Option<Text>,
     deletion_timestamp: Option<IgnoredAny>,
-    annotations: Annotations,
+    annotations: Chosen<OfBootstraps>,
     #[serde(rename = "ownerReferences")]
     owned: Owned,
 }

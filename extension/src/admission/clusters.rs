@@ -1,0 +1,116 @@
+//! Reviews of Clusters: which release and which images they are made of, see [`sluice_core::resolver`].
+
+use kube::core::ObjectMeta;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+use sluice_core::{
+    releases::Images,
+    resolver::{Asked, ImagesUnknown, Known, Resolution, class_of, resolve},
+    stores::Stores as _,
+};
+use sluice_crds::foreign::Cluster;
+
+use super::{
+    kept::{Chosen, OfClusters, Text},
+    wire::{Changed, Malformed, changed, read},
+};
+use crate::stores::Stores;
+
+/// The longest spec of a Cluster that is read. etcd takes 1.5 MiB, with metadata and status.
+const LONGEST_SPEC: usize = 1024 * 1024;
+
+/// A review of a Cluster.
+#[derive(Debug)]
+pub(super) struct Review {
+    /// What the answer has to repeat.
+    pub(super) uid: String,
+    pub(super) namespace: String,
+    /// Empty where the API server makes it up.
+    pub(super) name: String,
+    /// What is asked about; none where nothing is resolved.
+    pub(super) asked: Option<Asked>,
+}
+
+#[derive(Deserialize)]
+struct Object<'a> {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(borrow, default)]
+    spec: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    name: Option<Text>,
+    deletion_timestamp: Option<IgnoredAny>,
+    labels: Option<Chosen<OfClusters>>,
+    annotations: Option<Chosen<OfClusters>>,
+}
+
+/// Reads the body of a review of a Cluster.
+pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
+    let of = ("cluster.x-k8s.io", "v1beta2", "Cluster");
+    let Changed {
+        uid,
+        namespace,
+        name,
+        objects,
+    } = changed::<Object<'_>>(body, of)?;
+    let objects = objects.filter(|(new, _)| new.metadata.deletion_timestamp.is_none());
+    let of_object = objects
+        .as_ref()
+        .and_then(|(new, _)| Some(new.metadata.name.as_ref()?.0.clone()));
+    let asked = match objects {
+        Some((new, old)) => Some(Asked {
+            new: cluster(new, &namespace)?,
+            old: old.map(|old| cluster(old, &namespace)).transpose()?,
+        }),
+        None => None,
+    };
+    Ok(Review {
+        uid,
+        name: name.or(of_object).unwrap_or_default(),
+        namespace,
+        asked,
+    })
+}
+
+fn cluster(Object { metadata, spec }: Object<'_>, namespace: &str) -> Result<Cluster, Malformed> {
+    let spec = spec.map_or("{}", RawValue::get);
+    if spec.len() > LONGEST_SPEC {
+        return Err(Malformed("the spec has more than 1 MiB".to_owned()));
+    }
+    let Metadata {
+        name,
+        labels,
+        annotations,
+        ..
+    } = metadata;
+    Ok(Cluster {
+        metadata: ObjectMeta {
+            name: name.map(|name| name.0),
+            namespace: Some(namespace.to_owned()),
+            labels: labels.map(|labels| labels.0),
+            annotations: annotations.map(|annotations| annotations.0),
+            ..ObjectMeta::default()
+        },
+        spec: read(spec.as_bytes())?,
+        status: None,
+    })
+}
+
+/// Resolves a Cluster with what is in memory.
+pub(super) fn resolved(asked: &Asked, stores: &Stores) -> Result<Resolution, ImagesUnknown> {
+    let class = class_of(&asked.new).and_then(|(namespace, name)| stores.classes.get(Some(&namespace), name));
+    let releases = stores.releases();
+    let images: Option<std::sync::Arc<Images>> = stores.images();
+    resolve(
+        asked,
+        Known {
+            class: class.as_deref(),
+            releases: &releases,
+            images: images.as_deref(),
+        },
+    )
+}
