@@ -63,6 +63,17 @@ pub struct Args {
     )]
     pub cluster_concurrency: u16,
 
+    /// Hold Clusters that ask for a release, by annotation of their own or of their ClusterClass, and have no label that names one: the
+    /// webhook that resolves them was not asked.
+    #[arg(
+        long,
+        env = "SLUICE_HOLD_UNRESOLVED",
+        default_value_t = true,
+        value_name = "BOOL",
+        action = clap::ArgAction::Set
+    )]
+    pub hold_unresolved: bool,
+
     /// API group whose kinds Clusters may name as their control plane although their definitions carry no contract label of
     /// Cluster API; may be repeated.
     #[arg(long = "control-plane-group", value_name = "GROUP", value_parser = group)]

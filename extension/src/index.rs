@@ -38,6 +38,8 @@ struct Inner {
     began: Instant,
     /// Unset until all of them are filled.
     stores: OnceLock<Stores>,
+    /// Set where Clusters go on that should have been resolved to a release, and were not.
+    unresolved_go: OnceLock<()>,
     /// Unset where there is no lease.
     leadership: OnceLock<Leadership>,
     noted: Mutex<Noted>,
@@ -60,6 +62,7 @@ impl Index {
             deletion_limit: u32::try_from(deletion_limit.as_secs()).unwrap_or(u32::MAX),
             began: Instant::now(),
             stores: OnceLock::new(),
+            unresolved_go: OnceLock::new(),
             leadership: OnceLock::new(),
             noted: Mutex::default(),
             stale: Said::default(),
@@ -77,6 +80,11 @@ impl Index {
     /// From now on nothing is released by a record while no replica leads.
     pub fn needs(&self, leadership: Leadership) {
         self.0.leadership.get_or_init(|| leadership);
+    }
+
+    /// From now on Clusters are let go that should have been resolved to a release, and were not.
+    pub fn lets_unresolved_go(&self) {
+        self.0.unresolved_go.get_or_init(|| ());
     }
 
     /// Follows the stores for as long as it is polled. Calls are answered from them once all are filled.
@@ -166,6 +174,7 @@ impl Index {
         index::Index {
             stores,
             system_namespace: &self.0.system_namespace,
+            hold_unresolved: self.0.unresolved_go.get().is_none(),
             note: |uid: &str| lock(&self.0.noted).noted(uid),
         }
     }

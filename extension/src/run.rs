@@ -130,6 +130,9 @@ async fn run(
         args.cluster_delete_timeout,
         news.uncounted.clone(),
     );
+    if !args.hold_unresolved {
+        index.lets_unresolved_go();
+    }
     let health = Health::default();
     let mut registry = Registry::default();
     let metrics = Metrics::registered(log, &index, &mut registry);

@@ -35,6 +35,8 @@ pub enum Knowledge<'a> {
     Unsynced(Unsynced),
     /// The Cluster is not ours.
     Unmanaged,
+    /// The Cluster would be ours if it had been resolved; for how long it was held so, if that is long.
+    Unresolved(Hold, Duration),
     /// The Cluster is ours.
     Managed(Known<'a>),
 }
@@ -99,6 +101,7 @@ fn decide_by(
         Knowledge::Unsynced(Unsynced::Starting) => Some(held(CallReason::Starting, "")),
         Knowledge::Unsynced(Unsynced::Stale) => Some(stale()),
         Knowledge::Unmanaged => None,
+        Knowledge::Unresolved(hold, _) => Some(hold.clone().of_call()),
         Knowledge::Managed(known) if nothing_to_wait_for(call, known) => None,
         Knowledge::Managed(known) => clauses.iter().find_map(|clause| (clause.objection)(call, known)),
     };
@@ -116,6 +119,7 @@ fn decide_by(
 fn still(knowledge: &Knowledge<'_>, reason: HoldReason) -> Duration {
     match knowledge {
         Knowledge::Managed(known) if !reason.is_passing() => known.still,
+        Knowledge::Unresolved(_, still) => *still,
         _ => Duration::ZERO,
     }
 }

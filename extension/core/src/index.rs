@@ -25,6 +25,7 @@ use crate::{
     hook_call::HookCall,
     overview::exceeded,
     record::of_cluster,
+    resolver::{asks_before, missed},
     retry::RetryPolicy,
     stores::{Found, Stores, is_legacy_release},
     stuck::{Counted, Held, Standing, Stuck},
@@ -38,6 +39,8 @@ pub struct Index<'a, S, N> {
     pub stores: &'a S,
     /// The namespace of templates.
     pub system_namespace: &'a str,
+    /// Whether Clusters are held that should have been resolved to a release, and were not.
+    pub hold_unresolved: bool,
     /// What keeps the Cluster with a UID from having a record at all, if that is known.
     pub note: N,
 }
@@ -76,6 +79,14 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     pub fn decide(&self, call: &HookCall<'_>, pace: &Pace, leaderless: bool) -> Decision {
         let bootstrap = self.bootstrap(call.namespace, call.name);
         let cluster = self.cluster(call.namespace, call.name);
+        if asks_before(call.hook)
+            && let Some(hold) = self.unresolved(call.label, call.uid, &cluster, &bootstrap)
+        {
+            let standing = Standing::of_hold("", &hold);
+            let still = pace.stuck.map(|stuck| stuck.still(standing, pace.now));
+            let knowledge = Knowledge::Unresolved(hold, still.unwrap_or_default());
+            return decide(call, &knowledge, &pace.policy);
+        }
         let release = self.release(call.label);
         // A deletion waits for its packages to be uninstalled, whatever its release is.
         let needs_release = call.hook != Hook::BeforeClusterDelete;
@@ -136,8 +147,16 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         if let Some(held) = held_by_undecodable(&cluster, &bootstrap) {
             return Some(held);
         }
+        let uid = cluster.as_ref().ok()?.as_ref()?.uid()?;
+        let label = cluster.as_ref().ok()?.as_ref()?.labels().get(label::TKR).cloned();
+        if let Some(hold) = self.unresolved(label.as_deref(), &uid, &cluster, &bootstrap) {
+            return Some(Held {
+                standing: Standing::of_hold("", &hold),
+                recorded: false,
+                uid,
+            });
+        }
         let (cluster, bootstrap) = (cluster.ok().flatten()?, bootstrap.ok().flatten());
-        let uid = cluster.uid()?;
         if let Some(record) = of_cluster(recorded(bootstrap.as_deref()), &uid) {
             return record.outcome.is_none().then(|| Held {
                 standing: Standing::of_record(record),
@@ -156,6 +175,21 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             recorded: false,
             uid,
         })
+    }
+
+    /// Why a Cluster that is not managed is held all the same, if it is.
+    fn unresolved(
+        &self,
+        label: Option<&str>,
+        uid: &str,
+        cluster: &Found<Cluster>,
+        bootstrap: &Found<ClusterBootstrap>,
+    ) -> Option<Hold> {
+        let is_labelled = label.is_some_and(|label| !label.is_empty());
+        if !self.hold_unresolved || is_labelled || !matches!(bootstrap, Ok(None)) {
+            return None;
+        }
+        missed(cluster, uid, self.stores)
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Found<Cluster> {

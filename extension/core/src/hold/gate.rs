@@ -9,6 +9,11 @@ held! {
         /// The label `run.tanzu.vmware.com/tkr` is gone, the ClusterBootstrap is not.
         TKRLabelRemoved("gate, event"):
             "set the label again; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)",
+        /// The Cluster, or its ClusterClass, asks for a release by annotation `run.tanzu.vmware.com/resolve-tkr`, and no label says which:
+        /// the webhook that resolves it was not asked. Only BeforeClusterCreate and BeforeClusterUpgrade are held.
+        TKRNotResolved("hook message"):
+            "set `run.tanzu.vmware.com/resolve-tkr` on the Cluster to the selector of its class (empty where it has none), or set the \
+             label; `--hold-unresolved=false` turns this off",
         /// The label names a TanzuKubernetesRelease that is marked legacy, but the Cluster has a ClusterBootstrap.
         TKRLegacy("gate, hook message, event"):
             "name another release; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)",

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_crds::labels::annotation;
+use sluice_crds::{foreign::ClusterClass, labels::annotation};
 
 use super::*;
 use crate::{
@@ -61,6 +61,7 @@ fn index(stores: &Given) -> Index<'_, Given, impl Fn(&str) -> Option<Hold>> {
     Index {
         stores,
         system_namespace: SYSTEM,
+        hold_unresolved: true,
         note: |uid: &str| (uid == "noted").then(|| Hold::new(GateReason::PackageNotFound, "antrea")),
     }
 }
@@ -270,4 +271,87 @@ fn a_cluster_is_asked_rarely_while_it_is_where_it_was() {
         ..self::given()
     };
     assert_eq!(wait(&moved), 1, "it waits for something else");
+}
+
+/// A Cluster without a label and without a ClusterBootstrap, and its class.
+fn unresolved(own: bool, of_class: bool) -> Given {
+    let annotated = |asks: bool| {
+        let key = annotation::RESOLVE_TKR.to_owned();
+        asks.then(|| (key, String::new())).into_iter()
+    };
+    let topology = json!({"spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}}});
+    let mut cluster: Arc<Cluster> = object(Some("team-a"), "one", &json!({}), &topology);
+    Arc::make_mut(&mut cluster)
+        .annotations_mut()
+        .extend(annotated(own));
+    let mut class: Arc<ClusterClass> = object(Some("team-a"), "class", &json!({}), &json!({"spec": {}}));
+    Arc::make_mut(&mut class)
+        .annotations_mut()
+        .extend(annotated(of_class));
+    Given {
+        clusters: vec![cluster],
+        classes: vec![class],
+        ..given()
+    }
+}
+
+fn changed(mut given: Given, change: impl FnOnce(&mut Cluster)) -> Given {
+    change(Arc::make_mut(&mut given.clusters[0]));
+    given
+}
+
+#[rstest]
+#[case::class_asks(unresolved(false, true), true)]
+#[case::cluster_asks(unresolved(true, false), true)]
+#[case::neither_asks(unresolved(false, false), false)]
+#[case::deleting(changed(unresolved(true, true), |cluster| cluster.metadata.deletion_timestamp = Some(
+    k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH)
+)), false)]
+#[case::paused(changed(unresolved(true, true), |cluster| cluster.spec.paused = true), false)]
+#[case::without_topology(changed(unresolved(true, true), |cluster| cluster.spec.topology = None), false)]
+#[case::has_a_bootstrap(Given { bootstraps: vec![bootstrap(&Value::Null)], ..unresolved(true, true) }, false)]
+#[case::cluster_not_seen(Given { clusters: Vec::new(), ..unresolved(false, true) }, true)]
+#[case::cluster_of_another_uid(changed(unresolved(false, false), |cluster| cluster.metadata.uid = None), true)]
+#[case::class_not_seen(Given { classes: Vec::new(), ..unresolved(false, true) }, true)]
+#[case::undecodable_class(
+    Given { undecodable: vec![undecodable("ClusterClass", Some("team-a"), "class", &json!({}))], ..unresolved(false, true) },
+    false
+)]
+fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: bool) {
+    let not_resolved = Some(HoldReason::Gate(GateReason::TKRNotResolved));
+    for hook in Hook::ALL {
+        let call = HookCall {
+            hook,
+            label: None,
+            ..call()
+        };
+        let expected = held && asks_before(hook);
+        assert_eq!(reason(&given, &call, false) == not_resolved, expected, "{hook}");
+        let labelled = HookCall { hook, ..self::call() };
+        assert_ne!(
+            reason(&given, &labelled, false),
+            not_resolved,
+            "{hook} with a label"
+        );
+    }
+    let is_there = given
+        .clusters
+        .iter()
+        .any(|cluster| cluster.metadata.uid.is_some());
+    if is_there && given.bootstraps.is_empty() {
+        assert_eq!(index(&given).held("team-a", "one").is_some(), held);
+    }
+    let off = Index {
+        hold_unresolved: false,
+        ..index(&given)
+    };
+    let call = HookCall {
+        label: None,
+        hook: Hook::BeforeClusterCreate,
+        ..call()
+    };
+    let pace = Pace::of("uid", &Counted::default(), 600, Duration::ZERO);
+    if given.bootstraps.is_empty() {
+        assert_eq!(off.decide(&call, &pace, false), Decision::Release);
+    }
 }

@@ -6,6 +6,7 @@
 
 mod change;
 mod data;
+mod missed;
 mod part;
 mod pick;
 mod selector;
@@ -21,6 +22,7 @@ use sluice_crds::{
 };
 
 pub use change::resolve;
+pub use missed::{asks_before, missed};
 pub use selector::{NoSelector, parse as parse_selector};
 
 use crate::{admission::Fault, releases::Images, stores::Releases};
