@@ -59,6 +59,66 @@ pub struct Class {
     pub upgrade_plan: Option<String>,
     /// What Clusters run on.
     pub infrastructure: Infrastructure,
+    /// What images machines are made of; none leaves it open.
+    pub images: Option<Images>,
+}
+
+/// How a class has machines made of images that a release brings.
+#[derive(Debug, Clone, Default)]
+pub struct Images {
+    /// The selector of releases of its Clusters; none where only a Cluster may ask for a resolution.
+    pub releases: Option<&'static str>,
+    /// Another class of workers, with its selector of images.
+    pub other_workers: Option<(&'static str, &'static str)>,
+}
+
+/// Has a release, and images of it, resolved: on Clusters and classes.
+pub const RESOLVE: &str = "run.tanzu.vmware.com/resolve-tkr";
+
+/// Selects images: on control plane and workers of Clusters and classes.
+pub const RESOLVE_IMAGE: &str = "run.tanzu.vmware.com/resolve-os-image";
+
+impl Images {
+    /// The class, with the variable `TKR_DATA` and with patches that put the image of each part into its template.
+    fn put_into(&self, class: &mut Value) {
+        if let Some(selector) = self.releases {
+            class["metadata"]["annotations"][RESOLVE] = json!(selector);
+        }
+        let spec = &mut class["spec"];
+        let mut names = vec!["default"];
+        if let Some((name, selector)) = self.other_workers {
+            let mut other = spec["workers"]["machineDeployments"][0].clone();
+            other["class"] = json!(name);
+            other["metadata"] = json!({"annotations": {RESOLVE_IMAGE: selector}});
+            if let Some(classes) = spec["workers"]["machineDeployments"].as_array_mut() {
+                classes.push(other);
+            }
+            names.push(name);
+        }
+        let entry = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        spec["variables"] = json!([{
+            "name": "TKR_DATA", "required": false,
+            "schema": {"openAPIV3Schema": {"type": "object", "additionalProperties": entry}},
+        }]);
+        let image = |part: &str, kind: &str, resources: Value| {
+            let version = format!(".builtin.{part}.version");
+            let template = format!("{{{{ (index .TKR_DATA {version}).osImageRef.name }}}}");
+            json!({
+                "selector": {
+                    "apiVersion": format!("{GROUP}/{VERSION}"), "kind": format!("{kind}Template"), "matchResources": resources,
+                },
+                "jsonPatches": [{"op": "add", "path": "/spec/template/spec/image", "valueFrom": {"template": template}}],
+            })
+        };
+        spec["patches"] = json!([{
+            "name": "images",
+            "enabledIf": "{{ if .TKR_DATA }}true{{ end }}",
+            "definitions": [
+                image("controlPlane", "HarnessControlPlane", json!({"controlPlane": true})),
+                image("machineDeployment", "HarnessMachine", json!({"machineDeploymentClass": {"names": names}})),
+            ],
+        }]);
+    }
 }
 
 impl Class {
@@ -100,6 +160,9 @@ impl Class {
         }
         if let Some(handler) = &self.upgrade_plan {
             class["spec"]["upgrade"] = json!({"external": {"generateUpgradePlanExtension": handler}});
+        }
+        if let Some(images) = &self.images {
+            images.put_into(&mut class);
         }
         let objects = [
             template(infrastructure, namespace, &self.infrastructure.spec()),

@@ -6,6 +6,6 @@ pub mod definition;
 pub mod packages;
 mod release;
 
-pub use class::{Class, Infrastructure};
+pub use class::{Class, Images, Infrastructure, RESOLVE, RESOLVE_IMAGE};
 pub use cluster::{CLUSTER_API, TKR, cluster, upgrade};
 pub use release::{Provider, Release, Values};

@@ -46,11 +46,16 @@ pub struct Release {
     /// Packages that the template does not have.
     others: Vec<TestPackage>,
     values: Vec<(String, Values)>,
+    /// Names of OSImages and of their distributions.
+    images: Vec<(String, String)>,
 }
 
 impl Release {
     /// Where all of them are.
     pub const PATH: &str = "/apis/run.tanzu.vmware.com/v1alpha3/tanzukubernetesreleases";
+
+    /// Where all OSImages are.
+    pub const IMAGES: &str = "/apis/run.tanzu.vmware.com/v1alpha3/osimages";
 
     /// Release `build` (`slow.1`) of a Kubernetes version, with the two packages that every release has.
     #[must_use]
@@ -70,6 +75,7 @@ impl Release {
             additional: Vec::new(),
             others: Vec::new(),
             values: Vec::new(),
+            images: Vec::new(),
         }
     }
 
@@ -91,6 +97,13 @@ impl Release {
     #[must_use]
     pub fn additional(mut self, package: TestPackage) -> Self {
         self.additional.push(package);
+        self
+    }
+
+    /// Adds an OSImage with a distribution, `ubuntu`. What the infrastructure finds it by is its name, too.
+    #[must_use]
+    pub fn image(mut self, name: impl Into<String>, distribution: impl Into<String>) -> Self {
+        self.images.push((name.into(), distribution.into()));
         self
     }
 
@@ -131,6 +144,22 @@ impl Release {
             .chain(&self.additional)
     }
 
+    /// Names of the OSImages.
+    pub fn images(&self) -> impl Iterator<Item = &str> {
+        self.images.iter().map(|(name, _)| name.as_str())
+    }
+
+    fn os_image(&self, name: &str, distribution: &str) -> Value {
+        json!({
+            "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "OSImage", "metadata": {"name": name},
+            "spec": {
+                "kubernetesVersion": self.kubernetes,
+                "os": {"type": "linux", "name": distribution, "version": "24.04", "arch": "amd64"},
+                "image": {"type": "harness", "ref": {"name": name}},
+            },
+        })
+    }
+
     /// Everything to be applied to the management cluster; the release itself last.
     #[must_use]
     pub fn objects(&self) -> Vec<Value> {
@@ -139,8 +168,10 @@ impl Release {
             self.values_secret(package)
                 .or_else(|| self.values_provider(package))
         });
+        let images = self.images.iter();
         packages
             .chain(values)
+            .chain(images.map(|(name, distribution)| self.os_image(name, distribution)))
             .chain([self.template(), self.release()])
             .collect()
     }
@@ -151,7 +182,8 @@ impl Release {
             .chain(&self.others)
             .map(|package| json!({"name": package.name()}))
             .collect();
-        json!({
+        let images: Vec<Value> = self.images().map(|name| json!({"name": name})).collect();
+        let mut release = json!({
             "apiVersion": "run.tanzu.vmware.com/v1alpha3",
             "kind": "TanzuKubernetesRelease",
             "metadata": {"name": self.name()},
@@ -160,7 +192,11 @@ impl Release {
                 "kubernetes": {"version": self.kubernetes},
                 "bootstrapPackages": names,
             },
-        })
+        });
+        if !images.is_empty() {
+            release["spec"]["osImages"] = images.into();
+        }
+        release
     }
 
     fn template(&self) -> Value {

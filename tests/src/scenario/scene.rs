@@ -27,7 +27,7 @@ use crate::wait;
 pub struct Scene {
     world: Arc<World>,
     namespace: String,
-    /// Names of the releases that the scenario has published.
+    /// Where the releases and OSImages are that the scenario has published.
     releases: Arc<Mutex<BTreeSet<String>>>,
     /// Whether the scenario has a PackageRepository.
     offers: Arc<AtomicBool>,
@@ -174,10 +174,12 @@ impl Scene {
         )
     }
 
-    /// Has a release withdrawn at the end that comes in another way.
+    /// Has a release and its OSImages withdrawn at the end that come in another way.
     pub fn withdraws(&self, release: &Release) {
+        let images = release.images().map(|image| format!("{}/{image}", Release::IMAGES));
+        let paths = images.chain([format!("{}/{}", Release::PATH, release.name())]);
         let mut releases = self.releases.lock().unwrap_or_else(PoisonError::into_inner);
-        releases.insert(release.name());
+        releases.extend(paths);
     }
 
     /// Applies objects to the management cluster.
@@ -239,8 +241,7 @@ impl Scene {
         self.delete_clusters().await?;
         self.delete_repository().await?;
         let releases = std::mem::take(&mut *self.releases.lock().unwrap_or_else(PoisonError::into_inner));
-        for release in releases {
-            let path = format!("{}/{release}", Release::PATH);
+        for path in releases {
             self.client()
                 .request_text(http::Request::delete(path).body(Vec::new())?)
                 .await?;
