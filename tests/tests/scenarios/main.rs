@@ -37,6 +37,7 @@ mod provided;
 mod release_set;
 mod releases;
 mod removed_api;
+mod resolve;
 mod resync;
 mod server_replaced;
 mod shown;
@@ -106,6 +107,10 @@ fn main() -> ExitCode {
         deletion::scenario(),
         created_again::scenario(),
         workers::scenario(),
+        resolve::prefix(),
+        resolve::pools(),
+        resolve::refused(),
+        resolve::down(),
         resync::scenario(),
         shown::columns(),
         shown::deadline(),
