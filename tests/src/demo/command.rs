@@ -97,8 +97,9 @@ impl Act for Once {
         terminal.say(
             Tone::Heading,
             format!(
-                "\nCreating a Cluster at {} with one worker pool",
-                old.kubernetes()
+                "\nCreating a Cluster of version {} with one worker pool: its release is {}",
+                upgrade::minor(old.kubernetes()),
+                old.name()
             ),
         );
         for package in old.packages() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::facts::{Facts, PackageChange};
 use super::report::Report;
 use super::story::Story;
 use super::terminal::{Terminal, Tone};
-use crate::objects::{Class, Infrastructure, Provider, Release, Values};
+use crate::objects::{Class, Infrastructure, Provider, RESOLVE, Release, TKR, Values};
 use crate::repository::{Files, Source, TkrPackage};
 use crate::scenario::{Cluster, PATIENCE, Scene, Table, VERSIONS};
 use crate::stack::kubelet::Delay;
@@ -92,7 +92,12 @@ pub(super) async fn offer(terminal: &Terminal, scene: &Scene, releases: &[Releas
     Ok(source)
 }
 
-/// Creates a Cluster at a release and waits until it is at rest.
+/// The minor version of a version, `v1.35`.
+pub(super) fn minor(version: &str) -> &str {
+    version.rsplit_once('.').map_or(version, |(minor, _)| minor)
+}
+
+/// Creates a Cluster of the minor version of a release, which is the only one of it, and waits until it is at rest.
 pub(super) async fn create(
     terminal: &Terminal,
     scene: &Scene,
@@ -100,7 +105,22 @@ pub(super) async fn create(
     release: &Release,
 ) -> Result<Cluster> {
     terminal.waiting(format!("Cluster {name} at {}", release.kubernetes()));
-    let cluster = scene.cluster(name).at(release).workers(1).create().await?;
+    // As a user does: the beginning of a version, and no release.
+    let version = minor(release.kubernetes());
+    let webhooks = format!("addons-sluice-{}", scene.namespace());
+    scene
+        .world()
+        .extension()?
+        .admit(&webhooks, &[scene.namespace()])
+        .await?;
+    let asks = scene.cluster(name).unmanaged(version).annotated(RESOLVE, "");
+    let cluster = asks.workers(1).create().await?;
+    let resolved = cluster.object().await?["metadata"]["labels"][TKR].clone();
+    ensure!(
+        resolved == release.name(),
+        "{version} is resolved to {resolved}, not to {}",
+        release.name()
+    );
     cluster.packages_proven(release, 0, PATIENCE * 2).await?;
     cluster.is_available(PATIENCE * 2).await?;
     cluster.is_settled(PATIENCE).await?;
