@@ -1,0 +1,104 @@
+//! What one resolution of a Cluster costs among 300 releases with 3,000 images: a new one, one that stays, and one that is refused after
+//! every release was looked at.
+
+use std::{hint::black_box, sync::Arc};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use serde_json::{Value, json};
+use sluice_core::{
+    releases::Images,
+    resolver::{Asked, Known, resolve},
+    stores::Releases,
+};
+use sluice_crds::{foreign::ClusterClass, run::OSImage};
+
+const SELECTOR: &str = "run.tanzu.vmware.com/resolve-os-image";
+
+/// 20 minor versions of 15 releases, each with ten images of its own.
+fn catalogue() -> serde_json::Result<(Releases, Images)> {
+    let (mut releases, mut images) = (Releases::new(), Images::new());
+    for count in 0..300 {
+        let kubernetes = format!("v1.{}.{}+vmware.1", 20 + count / 15, count % 15);
+        let name = format!("{}-tkg.1", kubernetes.replace('+', "---"));
+        let mut named = Vec::new();
+        for image in 0..10 {
+            let name = format!("{name}-{image}");
+            let object: OSImage = serde_json::from_value(json!({
+                "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "OSImage", "metadata": {"name": name},
+                "spec": {
+                    "kubernetesVersion": kubernetes,
+                    "os": {"type": "linux", "name": format!("os-{image}"), "version": "5", "arch": "amd64"},
+                    "image": {"type": "ami", "ref": {"id": name, "region": "us-east-1"}},
+                },
+            }))?;
+            images.insert(name.clone(), Arc::new(object));
+            named.push(json!({"name": name}));
+        }
+        let release = serde_json::from_value(json!({
+            "apiVersion": "run.tanzu.vmware.com/v1alpha3", "kind": "TanzuKubernetesRelease", "metadata": {"name": name},
+            "spec": {
+                "version": format!("{kubernetes}-tkg.1"), "kubernetes": {"version": kubernetes}, "osImages": named,
+                "bootstrapPackages": [],
+            },
+        }))?;
+        releases.insert(name, Arc::new(release));
+    }
+    Ok((releases, images))
+}
+
+/// A Cluster whose parts select images by label.
+fn cluster(version: &str, os: &str) -> Value {
+    let selects = json!({"annotations": {SELECTOR: format!("os-name={os}")}});
+    json!({
+        "metadata": {"name": "one", "namespace": "team", "annotations": {"run.tanzu.vmware.com/resolve-tkr": ""}},
+        "spec": {"topology": {
+            "classRef": {"name": "class"}, "version": version, "controlPlane": {"metadata": selects},
+            "workers": {"machineDeployments": [
+                {"class": "default", "name": "a", "metadata": selects}, {"class": "default", "name": "b", "metadata": selects},
+            ]},
+        }},
+    })
+}
+
+fn resolutions(criterion: &mut Criterion) {
+    let Ok((releases, images)) = catalogue() else {
+        return;
+    };
+    let class: ClusterClass = serde_json::from_value(json!({
+        "metadata": {"name": "class", "namespace": "team"},
+        "spec": {
+            "workers": {"machineDeployments": [{"class": "default"}]},
+            "variables": [{"name": "TKR_DATA"}],
+        },
+    }))
+    .unwrap_or_default();
+    let known = Known {
+        class: Some(&class),
+        releases: &releases,
+        images: Some(&images),
+    };
+    let asked = |old: Option<&Value>, new: &Value| Asked {
+        old: old.and_then(|old| serde_json::from_value(old.clone()).ok()),
+        new: serde_json::from_value(new.clone()).unwrap_or_default(),
+    };
+    let mut labelled = cluster("v1.30.7+vmware.1", "os-3");
+    labelled["metadata"]["labels"] = json!({"run.tanzu.vmware.com/tkr": "v1.30.7---vmware.1-tkg.1"});
+    let mut prefixed = labelled.clone();
+    prefixed["spec"]["topology"]["version"] = json!("v1.30");
+    let mut group = criterion.benchmark_group("resolve");
+    for (name, asked) in [
+        ("new", asked(None, &cluster("v1.30", "os-3"))),
+        ("newest-of-all", asked(None, &cluster("v1", "os-3"))),
+        ("stays", asked(Some(&labelled), &prefixed)),
+        ("refused", asked(None, &cluster("v1.30", "none"))),
+        ("refused-of-all", asked(None, &cluster("v1", "none"))),
+    ] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| resolve(black_box(&asked), black_box(known)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, resolutions);
+criterion_main!(benches);
