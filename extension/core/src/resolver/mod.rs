@@ -6,10 +6,12 @@
 
 mod change;
 mod data;
+mod machines;
 mod missed;
 mod part;
 mod pick;
 mod selector;
+mod steps;
 
 #[cfg(test)]
 mod tests;

@@ -109,7 +109,7 @@ fn apply(object: &mut Value, step: &Value) {
         .skip(1)
         .map(str::to_owned)
         .collect();
-    let (last, parents) = path.split_last().unwrap();
+    let (leaf, parents) = path.split_last().unwrap();
     let mut at = object;
     for part in parents {
         at = match part.parse::<usize>() {
@@ -119,13 +119,13 @@ fn apply(object: &mut Value, step: &Value) {
                 .unwrap_or_else(|| panic!("no {part} for {step}")),
         };
     }
-    let key = last.replace("~1", "/");
+    let key = leaf.replace("~1", "/");
     match (step["op"].as_str().unwrap(), at) {
         ("remove", Value::Object(map)) => assert!(map.remove(&key).is_some(), "{step}"),
         ("remove", Value::Array(list)) => drop(list.remove(key.parse().unwrap())),
         ("add", Value::Array(list)) if key == "-" => list.push(step["value"].clone()),
         ("replace", Value::Object(map)) => {
-            assert!(map.insert(key, step["value"].clone()).is_some(), "{step}")
+            assert!(map.insert(key, step["value"].clone()).is_some(), "{step}");
         }
         ("add", Value::Object(map)) => drop(map.insert(key, step["value"].clone())),
         other => panic!("{other:?}"),
@@ -324,9 +324,8 @@ fn entries_stay_as_they_were() {
         let mut edited = stored.clone();
         edit(&mut edited["spec"]["topology"]);
         let (mut after, _) = world.becomes(Some(&stored), &edited);
-        if after["spec"]["topology"]["workers"]["machineDeployments"][1]["variables"].is_null() {
-            panic!("the override is gone: {after}");
-        }
+        let pools = &after["spec"]["topology"]["workers"]["machineDeployments"];
+        assert!(!pools[1]["variables"].is_null(), "the override is gone: {after}");
         for pool in after["spec"]["topology"]["workers"]["machineDeployments"]
             .as_array_mut()
             .unwrap()
