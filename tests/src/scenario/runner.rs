@@ -171,12 +171,11 @@ struct Arguments {
 
 /// The main function of the test program.
 #[must_use]
-pub fn main(scenarios: &[Scenario]) -> ExitCode {
+pub fn main(scenarios: Vec<Scenario>) -> ExitCode {
     let arguments = Arguments::parse();
     let chosen: Vec<Scenario> = scenarios
-        .iter()
+        .into_iter()
         .filter(|scenario| arguments.chooses(scenario))
-        .cloned()
         .collect();
     if chosen.is_empty() {
         say(&format!("no scenario is chosen by {:?}", arguments.names));

@@ -176,7 +176,9 @@ impl Scene {
 
     /// Has a release and its OSImages withdrawn at the end that come in another way.
     pub fn withdraws(&self, release: &Release) {
-        let images = release.images().map(|image| format!("{}/{image}", Release::IMAGES));
+        let images = release
+            .images()
+            .map(|image| format!("{}/{image}", Release::IMAGES));
         let paths = images.chain([format!("{}/{}", Release::PATH, release.name())]);
         let mut releases = self.releases.lock().unwrap_or_else(PoisonError::into_inner);
         releases.extend(paths);

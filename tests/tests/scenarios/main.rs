@@ -56,7 +56,7 @@ mod workload_away;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    sluice_tests::scenario::main(&[
+    sluice_tests::scenario::main(vec![
         // The longest one first, so that others run beside it.
         false_ready::scenario(),
         harness_installs::scenario(),

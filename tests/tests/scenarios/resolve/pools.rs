@@ -161,12 +161,12 @@ async fn machines(cluster: &Cluster) -> Result<Vec<String>> {
 /// What the API server warns of when this is merged into the Cluster; it is not stored.
 async fn one_warning(cluster: &Cluster, patch: &Value) -> Result<String> {
     let scene = cluster.scene();
-    let path = format!(
+    let dry_run = format!(
         "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/clusters/{}?dryRun=All",
         scene.namespace(),
         cluster.name()
     );
-    let request = http::Request::patch(path)
+    let request = http::Request::patch(dry_run)
         .header("content-type", "application/merge-patch+json")
         .body(kube::client::Body::from(patch.to_string().into_bytes()))?;
     let response = scene.client().send(request).await?;
