@@ -99,6 +99,8 @@ pub mod annotation {
     pub const NUDGED_AT: &str = "lifecycle.sluice.dev/nudged-at";
     /// On a PackageInstall of the system namespace: name of the Package with releases that Sluice installs by it.
     pub const TKR_PACKAGE: &str = "lifecycle.sluice.dev/tkr-package";
+    /// On a PackageInstall, of kapp-controller: name of a Secret whose files the first step of ytt takes in.
+    pub const YTT_PATHS: &str = "ext.packaging.carvel.dev/ytt-paths-from-secret-name";
     /// On a Secret with the values of a configuration: UID of the configuration that they were computed from.
     pub const CONFIGURATION_UID: &str = "lifecycle.sluice.dev/configuration-uid";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
@@ -141,6 +143,8 @@ pub mod name {
     pub const KUBECONFIG_KEY: &str = "value";
     /// ServiceAccount of the system namespace that Packages with releases are installed as.
     pub const TKR_INSTALLER: &str = "sluice-tkr-installer";
+    /// Secret of the system namespace that has kapp keep the labels of releases and OSImages which others have set.
+    pub const TKR_KAPP_CONFIG: &str = "sluice-tkr-kapp-config";
     /// ConfigMap of the system namespace that says which releases each version of the management cluster supports.
     pub const BOM_METADATA: &str = "bom-metadata";
     /// Key of that in its `binaryData`.

@@ -6,7 +6,7 @@ use kube::core::ObjectMeta;
 use sluice_core::{
     concern::{Classes, Shared},
     index::Uncounted,
-    releases::{Change, ManagementClusters, package_in},
+    releases::{Change, ManagementClusters},
     retrigger::{Handlers, Uncalled},
 };
 use sluice_crds::{
@@ -41,6 +41,8 @@ pub struct News {
     pub classes: Arc<Mutex<Classes>>,
     /// What packages take their values from is watched.
     pub edits: Edits,
+    /// The namespace of Packages that bring releases.
+    pub system_namespace: String,
     /// Wakes the controller of releases.
     pub releases: Feed<Change>,
     /// What the management cluster says of its version.
@@ -119,8 +121,9 @@ impl News {
     }
 
     pub(crate) fn install(&self, install: &ObjectMeta) {
-        if let Some(package) = package_in(install) {
-            self.releases.send(Change::Package(package.to_owned()));
+        // What else is marked so is of tenants, and installs no releases.
+        if install.namespace.as_ref() == Some(&self.system_namespace) {
+            self.releases.send(Change::of_install(install));
         }
         self.triggers.wake_of::<PackageInstall>(install);
     }

@@ -198,6 +198,7 @@ fn news(args: &Args) -> News {
     News {
         edits: Edits::of(&args.secret_namespaces),
         management: Arc::new(Mutex::new(ManagementClusters::of(&args.system_namespace))),
+        system_namespace: args.system_namespace.clone(),
         ..News::of(handlers)
     }
 }

@@ -3,8 +3,9 @@
 
 #[cfg(test)]
 mod tests;
+mod underway;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
@@ -32,9 +33,6 @@ const LONGEST_NAME: usize = 200;
 /// What an event may say at most, in bytes: the API server refuses longer notes.
 const LONGEST_NOTE: usize = 1000;
 
-/// How often it is looked whether a PackageInstall is gone that is not Sluice's.
-const NOT_OURS_AGAIN: Duration = Duration::from_secs(30);
-
 /// So many digits of a digest make a name where the one of the Package cannot be one.
 const DIGITS: usize = 20;
 
@@ -51,6 +49,8 @@ reasons! {
     TKRPackageFailed,
 }
 
+pub use underway::Underway;
+
 /// What is wrong with a Package that brings releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallFault {
@@ -61,13 +61,6 @@ pub struct InstallFault {
 }
 
 impl InstallFault {
-    /// When the Package is looked at again, where nothing wakes it: a PackageInstall that is not Sluice's does not say for which Package it
-    /// stands in the way.
-    #[must_use]
-    pub fn again(&self) -> Option<Duration> {
-        (self.reason == InstallReason::PackageInstallNotOurs).then_some(NOT_OURS_AGAIN)
-    }
-
     /// The event of the PackageInstall that says so: an event is named after its object, and names of Packages may have a `+`.
     #[must_use]
     pub fn notice(&self) -> Notice<'_> {
@@ -82,7 +75,7 @@ impl InstallFault {
 /// How far the releases of a Package are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstallState {
-    /// There are none to be installed, or they are.
+    /// There are none to be installed, or they are, or a user has paused that.
     Settled,
     /// kapp-controller is at work.
     Underway,
@@ -150,7 +143,7 @@ impl<'a> TkrPackage<'a> {
 
     /// What has to be written; `None` where all is as it shall be, or where it is another's.
     ///
-    /// A PackageInstall that is being deleted is waited for. One whose Package is gone, or brings releases no more, is removed, and what it
+    /// A PackageInstall that is being deleted is waited for, and takes nothing with it. One whose Package is gone, or brings releases no more, is removed, and what it
     /// has installed stays (`noopDelete`).
     #[must_use]
     pub fn install(&self) -> Option<Install> {
@@ -160,13 +153,14 @@ impl<'a> TkrPackage<'a> {
         };
         match (self.bringing(), self.found) {
             (Some(package), None) => Some(Install::Create(Box::new(self.wanted(package)))),
-            (_, Some(found)) if !self.is_ours(found) || found.metadata.deletion_timestamp.is_some() => None,
-            (Some(package), Some(found)) => {
+            (_, Some(found)) if !self.is_ours(found) => None,
+            (_, Some(found)) if is_deleted(found) && found.spec.noop_delete => None,
+            (Some(package), Some(found)) if !is_deleted(found) => {
                 let patch = update(&self.wanted(package), found)?;
                 Some(Install::Update(key(), patch))
             }
             // Edited: what it has installed would go with it.
-            (None, Some(found)) if !found.spec.noop_delete => {
+            (_, Some(found)) if !found.spec.noop_delete => {
                 let metadata = &found.metadata;
                 let patch = json!({
                     "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
@@ -174,7 +168,7 @@ impl<'a> TkrPackage<'a> {
                 });
                 Some(Install::Update(key(), patch))
             }
-            (None, Some(found)) => Some(Install::Remove {
+            (_, Some(found)) => Some(Install::Remove {
                 install: key(),
                 uid: found.uid(),
                 package: Key::of::<Package>(Server::Management, Some(self.namespace), self.name),
@@ -188,10 +182,10 @@ impl<'a> TkrPackage<'a> {
             metadata: ObjectMeta {
                 name: Some(Self::install_name(self.name)),
                 namespace: Some(self.namespace.to_owned()),
-                annotations: Some(BTreeMap::from([(
-                    annotation::TKR_PACKAGE.to_owned(),
-                    self.name.to_owned(),
-                )])),
+                annotations: Some(BTreeMap::from([
+                    (annotation::TKR_PACKAGE.to_owned(), self.name.to_owned()),
+                    (annotation::YTT_PATHS.to_owned(), name::TKR_KAPP_CONFIG.to_owned()),
+                ])),
                 ..ObjectMeta::default()
             },
             spec: PackageInstallSpec {
@@ -214,11 +208,11 @@ impl<'a> TkrPackage<'a> {
     /// How far the releases are, in kapp-controller's words where it fails.
     #[must_use]
     pub fn state(&self) -> InstallState {
-        let (Some(_), Some(found)) = (self.bringing(), self.found) else {
-            return match self.bringing() {
-                Some(_) => InstallState::Underway,
-                None => InstallState::Settled,
-            };
+        let found = match (self.bringing(), self.found) {
+            (Some(_), Some(found)) => found,
+            (Some(_), None) => return InstallState::Underway,
+            (None, Some(found)) if self.is_ours(found) && is_deleted(found) => found,
+            (None, _) => return InstallState::Settled,
         };
         let package = format!("Package {}/{}", self.namespace, self.name);
         if !self.is_ours(found) {
@@ -232,20 +226,25 @@ impl<'a> TkrPackage<'a> {
             return InstallState::Failed(InstallFault { reason, message });
         }
         let status = found.status.clone().unwrap_or_default();
-        if condition::is_true(&status.conditions, "ReconcileFailed") {
-            let failed = condition::find(&status.conditions, "ReconcileFailed");
+        let failed = |type_: &&&str| condition::is_true(&status.conditions, type_);
+        if let Some(type_) = ["DeleteFailed", "ReconcileFailed"].iter().find(failed) {
+            let failed = condition::find(&status.conditions, type_);
             let said = failed.map(|failed| failed.message.clone()).unwrap_or_default();
             let words = status.useful_error_message.unwrap_or(said);
             return InstallState::Failed(fault(&package, &words));
         }
-        if condition::is_true(&status.conditions, "ReconcileSucceeded")
-            && status.observed_generation == found.metadata.generation
-        {
+        let is_installed = condition::is_true(&status.conditions, "ReconcileSucceeded")
+            && status.observed_generation == found.metadata.generation;
+        if is_installed || found.spec.paused || found.spec.canceled {
             InstallState::Settled
         } else {
             InstallState::Underway
         }
     }
+}
+
+fn is_deleted(install: &PackageInstall) -> bool {
+    install.metadata.deletion_timestamp.is_some()
 }
 
 /// Whether what a Package with this metadata installs are releases.
@@ -258,11 +257,12 @@ fn brings_releases(meta: &ObjectMeta) -> bool {
 fn fault(package: &str, words: &str) -> InstallFault {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let (reason, advice) = if let Some(owner) = owner(&words) {
-        let advice = format!("App {owner} has brought an object of the bundle; have one of both bring it");
+        let advice = format!("{owner} has brought an object of the bundle; have one of both bring it");
         (InstallReason::OwnedByAnotherApp, advice)
-    } else if words.to_lowercase().contains(" is forbidden: ") {
+    } else if is_without_right(&words) {
         let advice = format!(
-            "the bundle has what releases do not consist of, or drops an object; correct it, or bind a Role with that kind to ServiceAccount {}",
+            "the bundle has what releases do not consist of, or drops an object; correct it, or, where the kind is meant to come, bind a Role \
+             with it to ServiceAccount {}",
             name::TKR_INSTALLER
         );
         (InstallReason::RightMissing, advice)
@@ -275,7 +275,13 @@ fn fault(package: &str, words: &str) -> InstallFault {
     InstallFault { reason, message }
 }
 
-/// The App that kapp names as the owner of an object, `tkg-system/one` of `different app 'one.app' namespace: tkg-system`. Where kapp does not
+/// Whether a ServiceAccount has no right to do what kapp wanted. Quotas, namespaces that end and policies forbid as well.
+fn is_without_right(words: &str) -> bool {
+    let mut refusals = words.split(" is forbidden: ").skip(1);
+    refusals.any(|why| why.to_lowercase().starts_with("user \"") && why.contains(" cannot "))
+}
+
+/// What kapp names as the owner of an object, `App tkg-system/one` of `different app 'one.app' namespace: tkg-system`. Where kapp does not
 /// know its name, the label that it names.
 fn owner(words: &str) -> Option<String> {
     const ASSOCIATED: &str = "is already associated with a different ";
@@ -285,15 +291,21 @@ fn owner(words: &str) -> Option<String> {
         .and_then(|other| other.split_once('\''))
     else {
         let label = other.strip_prefix("label '")?.split('\'').next()?;
-        return Some(format!("with label {label}"));
+        return Some(format!("App with label {label}"));
     };
-    let app = app
-        .strip_suffix(".app")
-        .or_else(|| app.strip_suffix("-ctrl"))
-        .unwrap_or(app);
+    // kapp-controller names its kapp apps so.
+    let (kind, name) = match app.strip_suffix(".pkgr") {
+        Some(name) => ("PackageRepository", name),
+        None => (
+            "App",
+            app.strip_suffix(".app")
+                .or_else(|| app.strip_suffix("-ctrl"))
+                .unwrap_or(app),
+        ),
+    };
     let namespace = rest.strip_prefix(" namespace: ").unwrap_or_default();
     let namespace = namespace.split_whitespace().next().unwrap_or_default();
-    Some(format!("{namespace}/{app}"))
+    Some(format!("{kind} {namespace}/{name}"))
 }
 
 /// What has to be written of a PackageInstall.

@@ -17,11 +17,13 @@ mod updates;
 #[cfg(test)]
 mod tests;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use crate::{cluster::ClusterRef, reasons::reasons};
 
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
 pub use image::of_image;
-pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, package_in};
+pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, Underway, package_in};
 pub use labels::{from_label, image_labels_of, of_image_itself, prefixes, release_labels_of, version_label};
 pub use mark::Mark;
 pub use offer::{Offer, of_cluster};
@@ -62,6 +64,20 @@ pub enum Change {
     Cluster(ClusterRef),
     /// A Package of the system namespace, or its PackageInstall.
     Package(String),
+    /// A PackageInstall of the system namespace that does not say for which Package it is.
+    Install(String),
+}
+
+impl Change {
+    /// That of a PackageInstall of the system namespace with this metadata.
+    #[must_use]
+    pub fn of_install(install: &ObjectMeta) -> Self {
+        let name = install.name.clone().unwrap_or_default();
+        match package_in(install) {
+            Some(package) if TkrPackage::install_name(package) == name => Self::Package(package.to_owned()),
+            _ => Self::Install(name),
+        }
+    }
 }
 
 /// One object of which something is said.

@@ -53,6 +53,12 @@ impl ReleaseMetrics {
         }
     }
 
+    /// Nothing is wrong with any Package, as far as is known.
+    pub(super) fn forget_packages(&self) {
+        lock(&self.faults).clear();
+        self.failed.clear();
+    }
+
     /// Takes in what is wrong with a Package, if anything.
     pub(super) fn installed(&self, package: &str, fault: Option<InstallReason>) {
         let mut faults = lock(&self.faults);

@@ -18,7 +18,10 @@ use kube::{Client, ResourceExt as _};
 use sluice_core::{
     cluster::ClusterRef,
     events::Uids,
-    releases::{Change, Facts, ManagementClusters, Named, Survey, of_cluster, of_image, package_in},
+    releases::{
+        Change, Facts, ManagementClusters, Named, Survey, TkrPackage, Underway, of_cluster, of_image,
+        package_in,
+    },
     stores::Stores as _,
     walls::Retries,
 };
@@ -114,6 +117,8 @@ struct Shared {
     sources: Sources,
     /// None before the first one.
     survey: Mutex<Option<Arc<Survey>>>,
+    /// Packages whose releases are being installed.
+    underway: Mutex<Underway>,
     /// Of the objects that have had a turn.
     uids: Mutex<Uids<Named>>,
 }
@@ -143,10 +148,13 @@ async fn until_stopped(
     changes: &mut (impl Stream<Item = Change> + Unpin + Send),
     stop: &CancellationToken,
 ) {
+    // What another replica has led to since is not known here.
+    context.metrics.forget_packages();
     let (sources, following) = follow(&context);
     let shared = Arc::new(Shared {
         sources,
         survey: Mutex::default(),
+        underway: Mutex::default(),
         uids: Mutex::default(),
         context,
     });
@@ -185,6 +193,13 @@ async fn look(
                 }
                 Change::Package(name) => {
                     let _ends = due.unbounded_send(Named::Package(name));
+                }
+                Change::Install(install) => {
+                    let packages = shared.context.stores.catalogue();
+                    let of_name = |name: &&String| TkrPackage::install_name(name) == install;
+                    for name in packages.keys().filter(of_name) {
+                        let _ends = due.unbounded_send(Named::Package(name.clone()));
+                    }
                 }
                 Change::All => {}
             }

@@ -116,9 +116,18 @@ async fn package(shared: &Shared, name: &str) -> Result<Option<Duration>, Error>
     let uid = found.as_deref().and_then(ResourceExt::uid);
     saw(shared, &Named::Package(name.to_owned()), uid.as_deref());
     let turn = TkrPackage::of(namespace, name, package.as_deref(), found.as_deref());
-    let (state, mut again) = (turn.state(), None);
+    let now = clock().now;
+    let (state, again) = match (turn.install(), &found) {
+        (Some(Install::Create(_)), _) => {
+            let later = lock(&shared.underway).begins(name, now);
+            if later.is_some() {
+                return Ok(later);
+            }
+            (InstallState::Underway, None)
+        }
+        _ => lock(&shared.underway).saw(name, turn.state(), now),
+    };
     if let InstallState::Failed(fault) = &state {
-        again = fault.again();
         context.metrics.installed(name, Some(fault.reason));
         if let Some(found) = &found {
             let notice = Some(fault.notice());

@@ -50,14 +50,19 @@ async fn run(scene: Scene) -> Result<()> {
     let unread = TkrPackage::new(scene.namespace(), &version(&scene, 4), unread);
     let owned = publish(&scene, &source, 5, &[noble, release(&scene, 5, &name("noble"))]).await?;
     let twice = publish(&scene, &source, 6, &[release(&scene, 1, &name("noble"))]).await?;
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name("foreign")},
-        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
-    });
-    let foreign = publish(&scene, &source, 7, &[role]).await?;
+    let foreign = publish(&scene, &source, 7, &[role(&name("foreign"))]).await?;
+    let credentials = publish(&scene, &source, 9, &[token_secret(&name("token"))]).await?;
     let good = publish(&scene, &source, 8, &[release(&scene, 8, &name("noble"))]).await?;
     let all = [
-        &first, &taken, &unfetched, &unread, &owned, &twice, &foreign, &good,
+        &first,
+        &taken,
+        &unfetched,
+        &unread,
+        &owned,
+        &twice,
+        &foreign,
+        &credentials,
+        &good,
     ];
     let all: Vec<Value> = all.iter().map(|package| package.package()).collect();
     scene.offer(&source, &all).await?;
@@ -73,11 +78,12 @@ async fn run(scene: Scene) -> Result<()> {
         (&owned, "OwnedByAnotherApp", first_app.clone()),
         (&twice, "OwnedByAnotherApp", first_app),
         (&foreign, "RightMissing", "sluice-tkr-installer".to_owned()),
+        (&credentials, "TKRPackageFailed", "holds credentials".to_owned()),
     ];
     for (package, reason, names) in &faults {
         has_event(&scene, package, reason, names).await?;
     }
-    for package in [&unfetched, &unread, &owned, &twice, &foreign] {
+    for package in [&unfetched, &unread, &owned, &twice, &foreign, &credentials] {
         let what = format!("{} to have failed", package.name());
         until(&scene, &package.install_path(), what, |install| {
             super::condition(install, "ReconcileFailed").is_some()
@@ -144,6 +150,25 @@ fn release(scene: &Scene, number: u8, image: &str) -> Value {
         "spec": {
             "version": format!("v{}", version(scene, number)), "kubernetes": {"version": VERSIONS[1]},
             "osImages": [{"name": image}], "bootstrapPackages": [],
+        },
+    })
+}
+
+/// A kind that releases do not consist of.
+fn role(name: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+    })
+}
+
+/// A Secret that the API server would fill a token in.
+fn token_secret(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {
+            "name": name, "namespace": SYSTEM_NAMESPACE,
+            "annotations": {"kubernetes.io/service-account.name": "sluice-tkr-installer"},
         },
     })
 }

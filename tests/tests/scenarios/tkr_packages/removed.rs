@@ -1,7 +1,7 @@
 //! What is in use stays when its package leaves the repository.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_tests::objects::Release;
 use sluice_tests::repository::{Files, Source, TkrPackage};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
@@ -81,12 +81,25 @@ async fn run(scene: Scene) -> Result<()> {
     ensure!(said.contains("PackageNotFound"), "the Cluster says {said:?}");
     cluster.control_plane_is_untouched(before).await?;
 
+    // Labels of others, of whom kapp knows nothing.
+    let labelled = [format!("{}/{}", Release::PATH, old.name()), image_path(&noble)];
+    for path in &labelled {
+        let mark = json!({"metadata": {"labels": {"deactivated": "", "team": "one"}}});
+        scene.objects().merge(path, &mark).await?;
+    }
     scene.offer(&source, &both).await?;
     proven_before_written(&cluster, &whole, before).await?;
     cluster.is_settled(PATIENCE * 2).await?;
     is_ready(&scene, &whole.name()).await?;
     // The same App again: kapp finds what it has brought before.
     is_installed(&scene, &first).await?;
+    for path in &labelled {
+        let labels = there(&scene, path).await?["metadata"]["labels"].take();
+        ensure!(
+            labels["deactivated"] == "" && labels["team"] == "one" && labels["v1"] == "",
+            "kapp has taken labels of others from {path}: {labels}"
+        );
+    }
     Ok(())
 }
 

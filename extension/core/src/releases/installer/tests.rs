@@ -3,6 +3,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::releases::Change;
 use crate::step::{Answer, Ask, Clock, Object, Stop, Verb};
 
 const NAMESPACE: &str = "tkg-system";
@@ -91,7 +92,11 @@ fn a_package_that_brings_releases_is_installed_and_stays_when_it_is_removed() {
     let expected = json!({
         "apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall",
         "metadata": {
-            "name": INSTALL, "namespace": NAMESPACE, "annotations": {"lifecycle.sluice.dev/tkr-package": NAME},
+            "name": INSTALL, "namespace": NAMESPACE,
+            "annotations": {
+                "lifecycle.sluice.dev/tkr-package": NAME,
+                "ext.packaging.carvel.dev/ytt-paths-from-secret-name": "sluice-tkr-kapp-config",
+            },
         },
         "spec": {
             "serviceAccountName": "sluice-tkr-installer",
@@ -111,6 +116,10 @@ fn nothing_is_written_twice() {
     let turn = TkrPackage::of(NAMESPACE, NAME, Some(&package), Some(&found));
     assert!(turn.install().is_none());
     assert_eq!(turn.state(), InstallState::Underway);
+    assert_eq!(
+        Change::of_install(&found.metadata),
+        Change::Package(NAME.to_owned())
+    );
 }
 
 #[test]
@@ -190,7 +199,10 @@ fn a_package_install_of_others_is_left_alone(#[case] edit: Value) {
     };
     assert_eq!(fault.reason, InstallReason::PackageInstallNotOurs);
     assert!(fault.message.contains(INSTALL), "{}", fault.message);
-    assert!(fault.again().is_some(), "nothing else wakes it");
+    assert_eq!(
+        Change::of_install(&found.metadata),
+        Change::Install(INSTALL.to_owned())
+    );
 }
 
 #[test]
@@ -205,6 +217,35 @@ fn one_that_is_being_deleted_is_waited_for() {
                 .install()
                 .is_none()
         );
+    }
+}
+
+#[test]
+fn one_that_is_being_deleted_uninstalls_nothing() {
+    let found = found(
+        &json!({"metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"}, "spec": {"noopDelete": null}}),
+    );
+    for package in [None, Some(&bringing())] {
+        let install = TkrPackage::of(NAMESPACE, NAME, package, Some(&found)).install();
+        let written = writes(&install.unwrap(), None);
+        assert_eq!((written.len(), written[0].verb), (1, Verb::Patch));
+        assert_eq!(written[0].body["spec"], json!({"noopDelete": true}));
+    }
+}
+
+#[test]
+fn one_that_cannot_be_deleted_is_said() {
+    let found = found(&json!({
+        "metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"},
+        "status": {"conditions": [{"type": "DeleteFailed", "status": "True"}], "usefulErrorMessage": "kapp: Error: no"},
+    }));
+    for package in [None, Some(&bringing())] {
+        let InstallState::Failed(fault) = TkrPackage::of(NAMESPACE, NAME, package, Some(&found)).state()
+        else {
+            panic!("it is not said");
+        };
+        assert_eq!(fault.reason, InstallReason::TKRPackageFailed);
+        assert!(fault.message.contains("kapp: Error: no"), "{}", fault.message);
     }
 }
 
@@ -239,7 +280,18 @@ fn failed(words: &str) -> InstallFault {
     "kapp: Error: update clusterrole/a (rbac.authorization.k8s.io/v1) cluster:\n  Creating resource: clusterroles \"a\" is forbidden: User \
      \"system:serviceaccount:tkg-system:sluice-tkr-installer\" cannot create resource",
     InstallReason::RightMissing,
-    "bind a Role with that kind to ServiceAccount sluice-tkr-installer"
+    "bind a Role with it to ServiceAccount sluice-tkr-installer"
+)]
+#[case::owned_by_a_repository(
+    "kapp: Error: Ownership errors:\n- Resource 'package/a.test.1.0.0 (data.packaging.carvel.dev/v1alpha1) namespace: tkg-system' is already \
+     associated with a different app 'releases.pkgr' namespace: tkg-system (label 'kapp.k14s.io/app=1764000000')",
+    InstallReason::OwnedByAnotherApp,
+    "PackageRepository tkg-system/releases has brought an object"
+)]
+#[case::over_a_quota(
+    "kapp: Error: create secret/a (v1) namespace: tkg-system:\n  Creating resource: secrets \"a\" is forbidden: exceeded quota: q",
+    InstallReason::TKRPackageFailed,
+    "exceeded quota: q"
 )]
 #[case::broken(
     "vendir: Error: Syncing directory '0':\n  Fetching: 404",
