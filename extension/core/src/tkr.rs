@@ -2,7 +2,8 @@
 
 use crate::hold::{GateReason, Hold};
 use crate::hop::{Course, Progress};
-use sluice_crds::labels::label;
+use sluice_crds::foreign::cluster::Topology;
+use sluice_crds::labels::{label, name};
 
 /// What is read of a TanzuKubernetesRelease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -13,6 +14,13 @@ pub struct TkrFacts {
     pub kubernetes_version: String,
     /// Whether it is marked legacy; clusters on it are left alone.
     pub legacy: bool,
+}
+
+/// The release that variable `TKR_DATA` of a Cluster names for a Kubernetes version.
+#[must_use]
+pub fn pinned<'a>(topology: &'a Topology, version: &str) -> Option<&'a str> {
+    let data = topology.variable(name::TKR_DATA)?;
+    data.get(version)?.get("labels")?.get(label::TKR)?.as_str()
 }
 
 /// The release whose packages belong to a hop toward a target.

@@ -14,6 +14,8 @@ pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
         tkr_label: view.tkr_label,
         managed: view.managed,
         upgrade: view.upgrade.map(upgrade),
+        topology_version: view.topology_version,
+        pending: view.pending,
     }
 }
 
@@ -104,6 +106,8 @@ mod tests {
             tkr_label: "r".to_owned(),
             managed: true,
             upgrade: Some(record),
+            topology_version: "v4".to_owned(),
+            pending: true,
         });
         let wanted = v1::Upgrade {
             from: "v1".to_owned(),
@@ -141,6 +145,8 @@ mod tests {
                 tkr_label: "r".to_owned(),
                 managed: true,
                 upgrade: Some(wanted),
+                topology_version: "v4".to_owned(),
+                pending: true,
             }
         );
     }

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use sluice_crds::{
-    labels::{annotation, label, name},
+    labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     hold::{GateReason, Hold},
     hop::{Progress, progress},
     record::pause,
-    tkr::{TkrFacts, for_progress, template_not_found, tkr_legacy, tkr_not_found},
+    tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
 };
 
 /// What follows.
@@ -96,8 +96,7 @@ fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<Str
         Some(release) if release.legacy => return Err(tkr_legacy(&found.label)),
         Some(_) => {}
     }
-    let data = found.topology.variable(name::TKR_DATA);
-    let pinned = data.and_then(|data| data.get(&progress.hop)?.get("labels")?.get(label::TKR)?.as_str());
+    let pinned = pinned(&found.topology, &progress.hop);
     let to = &found.topology.version;
     let resolved = found.resolved_release();
     let release = for_progress(progress, resolved.release(), to, pinned, &found.label, known)?;

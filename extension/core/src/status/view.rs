@@ -2,14 +2,15 @@
 
 use kube::core::ObjectMeta;
 use sluice_crds::{
-    foreign::Cluster,
-    run::{ClusterBootstrap, TanzuKubernetesRelease, UpgradeRecord},
+    foreign::{Cluster, cluster::Topology},
+    run::{ClusterBootstrap, Outcome, TanzuKubernetesRelease, UpgradeRecord},
 };
 
 use crate::{
     cluster::{ClusterRef, is_managed, release_of},
     record::of_cluster,
     stores::{Found, Stores, is_legacy_release},
+    tkr::pinned,
 };
 
 /// What a client of the status service sees of one Cluster.
@@ -25,6 +26,10 @@ pub struct ClusterView {
     pub managed: bool,
     /// Its record, of a known schema and about this very Cluster.
     pub upgrade: Option<UpgradeRecord>,
+    /// `spec.topology.version`; empty without a topology.
+    pub topology_version: String,
+    /// Whether another upgrade is asked for than the one that the record says to have ended.
+    pub pending: bool,
 }
 
 /// What is shown of the Cluster of this name, if there is one. One that cannot be decoded is shown by its metadata, and without a
@@ -53,13 +58,40 @@ pub fn view(stores: &impl Stores, cluster: &ClusterRef) -> Option<ClusterView> {
             .and_then(|status| status.upgrade.as_ref()),
         _ => None,
     };
+    let managed = is_managed(Some(&label), is_legacy_release(&release), has_bootstrap);
+    let upgrade = of_cluster(record, &uid).cloned();
+    let topology = found
+        .ok()
+        .flatten()
+        .and_then(|cluster| cluster.spec.topology.clone());
+    let asks_for_more =
+        |(record, topology): (&UpgradeRecord, &Topology)| is_pending(record, topology, &label);
     Some(ClusterView {
         cluster: cluster.clone(),
-        managed: is_managed(Some(&label), is_legacy_release(&release), has_bootstrap),
-        upgrade: of_cluster(record, &uid).cloned(),
+        managed,
+        pending: managed && upgrade.as_ref().zip(topology.as_ref()).is_some_and(asks_for_more),
+        topology_version: topology.map(|topology| topology.version).unwrap_or_default(),
+        upgrade,
         tkr_label: label,
         uid,
     })
+}
+
+/// Whether a Cluster asks for another version, or another release, than those that a record says to have come to an end. A record that is
+/// open is about what the Cluster asks for, or soon will be.
+///
+/// `TKR_DATA` says which release the packages of a version follow, before the label does (decision 33): a label that moves alone asks for
+/// nothing then. A cancelled upgrade keeps its release whatever the label says.
+fn is_pending(record: &UpgradeRecord, topology: &Topology, label: &str) -> bool {
+    let another_version = record.to != topology.version;
+    match record.outcome {
+        None => false,
+        Some(Outcome::Cancelled) => another_version,
+        Some(Outcome::Completed) => {
+            let release = pinned(topology, &topology.version).unwrap_or(label);
+            another_version || (!release.is_empty() && record.tkr.as_deref() != Some(release))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -118,6 +150,56 @@ mod tests {
         assert_eq!(managed(&given(None, None)), Some(false));
         assert_eq!(managed(&given(None, Some(&json!({"spec": {}})))), Some(true));
         assert_eq!(managed(&Given::default()), None, "there is none");
+    }
+
+    /// Whether an upgrade is pending of a Cluster with this record, version, label and entry of `TKR_DATA`.
+    fn pending(record: &Value, version: &str, label: &str, pinned: Option<&str>) -> bool {
+        let mut upgrade = json!({
+            "schema": 1, "clusterUID": "uid", "observedClusterGeneration": 1, "observedBootstrapGeneration": 1,
+            "label": label, "to": "v2", "hop": "v2", "tkr": "v2---1",
+        });
+        let fields = upgrade.as_object_mut().unwrap();
+        fields.extend(record.as_object().unwrap().clone());
+        let bootstrap = json!({"spec": {}, "status": {"upgrade": upgrade}});
+        let data = pinned.map(
+            |release| json!({"name": "TKR_DATA", "value": {version: {"labels": {label::TKR: release}}}}),
+        );
+        let variables: Vec<_> = data.into_iter().collect();
+        let spec = json!({"spec": {"topology": {"classRef": {"name": "c"}, "version": version, "variables": variables}}});
+        let mut given = given(Some(label), Some(&bootstrap));
+        given.clusters = vec![object(Some("ns"), "one", &json!({label::TKR: label}), &spec)];
+        let view = seen(&given).unwrap();
+        assert_eq!(view.topology_version, version);
+        view.pending
+    }
+
+    #[test]
+    fn what_differs_from_what_came_to_an_end_is_pending() {
+        let (open, completed) = (json!({}), json!({"outcome": "Completed"}));
+        let cancelled = json!({"outcome": "Cancelled"});
+        for (record, version, label, pinned, wanted) in [
+            (&completed, "v2", "v2---1", None, false),
+            (&completed, "v2", "v2---2", None, true),
+            (&completed, "v3", "v2---1", None, true),
+            (&completed, "v2", "", None, false),
+            // What is pinned is what packages follow.
+            (&completed, "v2", "v2---2", Some("v2---1"), false),
+            (&completed, "v2", "v2---1", Some("v2---2"), true),
+            (&cancelled, "v2", "v3---1", None, false),
+            (&cancelled, "v3", "v3---1", None, true),
+            (&open, "v3", "v3---1", None, false),
+        ] {
+            let seen = pending(record, version, label, pinned);
+            assert_eq!(seen, wanted, "{record} {version} {label} {pinned:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_pending_where_no_record_will_follow() {
+        let mut legacy = given(Some("old"), None);
+        assert_eq!(seen(&legacy).map(|view| view.pending), Some(false));
+        legacy.clusters.clear();
+        assert!(seen(&legacy).is_none());
     }
 
     #[test]
