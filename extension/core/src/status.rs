@@ -2,10 +2,14 @@
 
 mod access;
 mod board;
+mod looks;
+mod strangers;
 mod view;
 
 pub use self::{
     access::{Refusal, User, access_review, allowed, token_review, user},
     board::{Board, Next, Reader, Selection},
+    looks::{GoesOn, Look, Looks},
+    strangers::{Strangers, TooMany},
     view::{ClusterView, view},
 };
