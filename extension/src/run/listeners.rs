@@ -36,7 +36,11 @@ pub(super) fn status_at(args: &Args) -> Option<serve::Config> {
     Some(serve::Config {
         serves: "status",
         address: args.status_addr?,
-        tls: Some(TlsConfig::new(certificate(&args.webhook))),
+        // gRPC is HTTP/2, and only there a connection that lasts can be asked to go.
+        tls: Some(TlsConfig {
+            http2_only: true,
+            ..TlsConfig::new(certificate(&args.webhook))
+        }),
         limits: Limits {
             connections: 128,
             // Watches last long, and begin again wherever they are cut.

@@ -14,6 +14,7 @@ use http::header::CONNECTION;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::Limits;
 
@@ -33,6 +34,24 @@ pub(super) struct Activity {
     retiring: AtomicBool,
     /// An answer asks for the end of an HTTP/2 connection, which has no header for it.
     leave: Notify,
+    leaving: Leaving,
+}
+
+/// Whether a connection is asked to go. Every request has it as an extension: one whose answer lasts can end it in good order.
+#[derive(Clone, Debug, Default)]
+pub struct Leaving(CancellationToken);
+
+impl Leaving {
+    /// Whether it is.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    /// Returns once it is.
+    pub async fn begun(&self) {
+        self.0.cancelled().await;
+    }
 }
 
 impl Activity {
@@ -46,6 +65,7 @@ impl Activity {
             head_since: AtomicU64::new(0),
             retiring: AtomicBool::new(false),
             leave: Notify::new(),
+            leaving: Leaving::default(),
         }
     }
 
@@ -70,6 +90,16 @@ impl Activity {
     /// Returns once an answer has asked for the end of the HTTP/2 connection.
     pub(super) async fn left(&self) {
         self.leave.notified().await;
+    }
+
+    /// Whether the connection is asked to go, for its requests.
+    pub(super) fn leaving(&self) -> Leaving {
+        self.leaving.clone()
+    }
+
+    /// The connection is asked to go.
+    pub(super) fn leaves(&self) {
+        self.leaving.0.cancel();
     }
 
     fn now(&self) -> u64 {

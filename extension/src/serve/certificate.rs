@@ -49,10 +49,12 @@ pub(super) fn load(config: &TlsConfig) -> Result<Identity, Error> {
     };
 
     let server =
-        tls::server_config(chain, key, clients, config.min_version).map_err(|reason| Error::Mismatch {
-            certificate: chain_path,
-            key: key_path,
-            reason: reason.to_string(),
+        tls::server_config(chain, key, clients, config.min_version, config.http2_only).map_err(|reason| {
+            Error::Mismatch {
+                certificate: chain_path,
+                key: key_path,
+                reason: reason.to_string(),
+            }
         })?;
     let digest = digest(&[&chain_pem, &key_pem, client_pem.as_deref().unwrap_or_default()]);
     Ok(Identity {

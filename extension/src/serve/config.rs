@@ -27,6 +27,8 @@ pub struct TlsConfig {
     pub client_ca: Option<PathBuf>,
     /// The oldest version that is spoken.
     pub min_version: TlsVersion,
+    /// Only HTTP/2 is spoken. Other listeners speak HTTP/1.1 too.
+    pub http2_only: bool,
     /// How often the files are compared with what is served.
     pub reload_every: Duration,
 }
@@ -39,6 +41,7 @@ impl TlsConfig {
             files,
             client_ca: None,
             min_version: TlsVersion::V1_2,
+            http2_only: false,
             reload_every: Duration::from_secs(10),
         }
     }

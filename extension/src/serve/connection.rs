@@ -42,6 +42,8 @@ const WINDOW: u32 = 128 * 1024;
 pub(super) struct Shared {
     pub(super) router: Router,
     pub(super) limits: Limits,
+    /// Peers that do not speak HTTP/2 are sent away.
+    pub(super) http2_only: bool,
     pub(super) metrics: Metrics,
     pub(super) refused: Repeats<&'static str>,
     /// Finish what is in flight, then go.
@@ -93,6 +95,15 @@ pub(super) async fn serve(
         },
     };
     let h2 = tls.get_ref().1.alpn_protocol() == Some(tls::H2);
+    // A peer that offers protocols, and not this one, was refused in the handshake.
+    if shared.http2_only && !h2 {
+        shared.refuse(
+            share.peer().address(),
+            "NotHttp2",
+            "it does not ask for h2 by ALPN",
+        );
+        return shared.metrics.connection_closed("NotHttp2");
+    }
     http(&shared, tls, h2, Some(serving), &share, number).await;
 }
 
@@ -180,10 +191,12 @@ async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: 
             () = shared.abort.cancelled() => return,
             () = shared.drain.cancelled(), if leaving.is_none() => {
                 leaving = Some(Instant::now());
+                activity.leaves();
                 connection.as_mut().graceful_shutdown();
             }
             () = activity.left(), if leaving.is_none() => {
                 leaving = Some(Instant::now());
+                activity.leaves();
                 connection.as_mut().graceful_shutdown();
             }
             _ = ticks.tick() => {
@@ -196,6 +209,7 @@ async fn drive<C: GracefulConnection>(connection: C, shared: &Shared, activity: 
                 if leaving.is_none() && lease.is_over(activity) {
                     if activity.is_h2() {
                         leaving = Some(Instant::now());
+                        activity.leaves();
                         connection.as_mut().graceful_shutdown();
                     } else {
                         activity.retire();
@@ -222,6 +236,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let in_flight = self.activity.begin();
         request.extensions_mut().insert(self.peer.clone());
+        request.extensions_mut().insert(self.activity.leaving());
         let answer = self.router.clone().oneshot(request.map(Body::new));
         Box::pin(async move {
             let mut response = answer.await?;

@@ -15,6 +15,7 @@ mod server;
 mod shares;
 mod tls;
 
+pub use activity::Leaving;
 pub use certificate::CertificateHealth;
 pub use config::{CertificateFiles, Config, Limits, TlsConfig, TlsVersion};
 pub use error::Error;

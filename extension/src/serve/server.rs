@@ -94,6 +94,7 @@ impl Server {
         } = self;
         info!(%address, serves, tls = tls.is_some(), "Listening");
         let serving = tls.as_ref().map(|tls| tls.serving.subscribe());
+        let http2_only = tls.as_ref().is_some_and(|tls| tls.config.http2_only);
         let stop_reload = CancellationToken::new();
         let tasks = TaskTracker::new();
         if let Some(Tls { config, serving }) = tls {
@@ -102,6 +103,7 @@ impl Server {
         let shared = Arc::new(Shared {
             router,
             limits,
+            http2_only,
             metrics,
             refused: Repeats::default(),
             drain: shutdown.clone(),

@@ -23,6 +23,7 @@ pub(super) fn server_config(
     key: PrivateKeyDer<'static>,
     clients: Option<RootCertStore>,
     min_version: TlsVersion,
+    http2_only: bool,
 ) -> Result<ServerConfig, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let versions = match min_version {
@@ -41,7 +42,10 @@ pub(super) fn server_config(
     };
     let mut config = builder.with_single_cert(chain, key)?;
     // With HTTP/1.1 alone, Go keeps two idle connections per host and opens a new one for nearly every call.
-    config.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];
+    config.alpn_protocols = vec![H2.to_vec()];
+    if !http2_only {
+        config.alpn_protocols.push(HTTP_1_1.to_vec());
+    }
     // Cluster API keeps no session cache: a ticket would never be used.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
