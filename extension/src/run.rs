@@ -29,7 +29,7 @@ use self::{
     listeners::{hooks, plain, reviews_at},
     metrics::Metrics,
     serving::Serving,
-    showing::{Showing, show},
+    showing::{Ends, Showing, show},
 };
 use crate::{
     admission::{Admission, World},
@@ -151,7 +151,11 @@ async fn run(
     let _heart = beat(&health);
     let admission = Admission::new(args.system_namespace.clone(), metrics.admission);
     let drained = CancellationToken::new();
-    let shown = show(&args, showing, &news, metrics.status, &drained).await?;
+    let ends = Ends {
+        stop: &stop,
+        drained: &drained,
+    };
+    let shown = show(&args, showing, &news, metrics.status, &health, ends).await?;
     let (status, shown) = shown
         .map(|Showing { status, listening }| (status, listening))
         .unzip();
@@ -235,6 +239,9 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         index.needs(leadership.clone());
     }
     let unbounded = paced(client(args.kubeconfig.as_deref()).await?);
+    // Reviews have connections of their own: callers, however many there are, delay neither a renewal of the lease nor a pass.
+    let reviews = OptionFuture::from(parts.status.as_ref().map(|_| client(args.kubeconfig.as_deref())));
+    let reviews = reviews.await.transpose()?;
     // Lists of stores may take long, and have a deadline of their own.
     let client = fence.guard(bounded(unbounded.clone(), REQUEST));
     let (stores, following) = Stores::open(&unbounded, &args.system_namespace, news);
@@ -253,9 +260,9 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
             admission.knows(World::new(stores, client));
         }
     }));
-    if let Some(status) = &parts.status {
+    if let Some((status, reviews)) = parts.status.as_ref().zip(reviews) {
         // Every replica answers, and asks who may see what.
-        status.knows(stores.clone(), unbounded.clone());
+        status.knows(stores.clone(), reviews);
     }
     let edits = news.edits.clone();
     let watching = edits.run(client.clone(), news.triggers.clone(), stores.clusters.clone());

@@ -34,8 +34,8 @@ impl Serving {
     }
 
     /// Does something else for a listener.
-    pub(super) fn spawn(&self, beside: impl Future<Output = ()> + Send + 'static) {
-        self.0.spawn(beside);
+    pub(super) fn spawn(&self, beside: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        self.0.spawn(beside)
     }
 
     fn with(threads: usize, name: &str) -> std::io::Result<Self> {

@@ -1,11 +1,6 @@
 //! Asks the management API server who may see what, and remembers the answers for a short time.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{net::IpAddr, sync::Mutex, time::Duration};
 
 use k8s_openapi::{api::authentication::v1::TokenReview, api::authorization::v1::SubjectAccessReview};
 use kube::{Api, Client, Resource, api::PostParams};
@@ -13,30 +8,26 @@ use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use sluice_core::{
     chain::chain,
-    status::{Refusal, User, access_review, allowed, token_review, user},
+    status::{Refusal, Strangers, User, access_review, allowed, token_review, user},
 };
-use tokio::{
-    sync::{OnceCell, Semaphore},
-    time::Instant,
-};
+use tokio::{sync::Semaphore, time::timeout};
 use tonic::Status;
 
+use super::answers::Answers;
 use crate::{
     bounded::{Bounds, bounded},
+    clock::now,
     lock::lock,
     run::REQUEST,
 };
 
-/// How long an answer counts.
-const KEPT: Duration = Duration::from_secs(10);
+/// Reviews at once of what was accepted before, of what was not, and for streams that are open. Each has its own, so that none waits
+/// for the others.
+const KNOWN: usize = 4;
+const UNKNOWN: usize = 4;
+const LOOKS: usize = 4;
 
-/// So many answers are kept.
-const ANSWERS: usize = 4096;
-
-/// Reviews at once.
-const ASKED: usize = 8;
-
-/// Callers that wait for one.
+/// Callers with a token that was accepted before, and wait for a review.
 const WAITING: usize = 256;
 
 /// What one review may take.
@@ -46,56 +37,151 @@ const BOUNDS: Bounds = Bounds {
     ..REQUEST
 };
 
+/// What a look may take at whether a stream may go on, with all waiting.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// What a token is remembered by.
 type Token = [u8; 32];
 
 /// Who may see what.
 pub(super) struct Access {
     client: Client,
-    users: Answers<Token, Result<User, Refusal>>,
-    rights: Answers<(Token, String), Result<(), Refusal>>,
-    asking: Semaphore,
+    users: Answers<Token, Verdict<User>>,
+    rights: Answers<(Token, String), Verdict<()>>,
+    known: Semaphore,
     waiting: Semaphore,
+    unknown: Semaphore,
+    strangers: Mutex<Strangers>,
+    looks: Semaphore,
+}
+
+/// What the API server says.
+#[derive(Clone)]
+enum Verdict<V> {
+    Accepted(V),
+    Refused(Refusal),
+}
+
+impl<V> From<Result<V, Refusal>> for Verdict<V> {
+    fn from(said: Result<V, Refusal>) -> Self {
+        match said {
+            Ok(said) => Self::Accepted(said),
+            Err(refusal) => Self::Refused(refusal),
+        }
+    }
+}
+
+/// Why it is asked who may see what.
+#[derive(Clone, Copy)]
+enum Asks {
+    /// A call from this address.
+    Call(IpAddr),
+    /// A look at a stream that is open.
+    Look,
 }
 
 impl Access {
+    /// Asks by `client`, which nothing else uses.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client: bounded(client, BOUNDS),
             users: Answers::default(),
             rights: Answers::default(),
-            asking: Semaphore::new(ASKED),
+            known: Semaphore::new(KNOWN),
             waiting: Semaphore::new(WAITING),
+            unknown: Semaphore::new(UNKNOWN),
+            strangers: Mutex::default(),
+            looks: Semaphore::new(LOOKS),
         }
     }
 
-    /// The user with this token, who may see a namespace, or all of them where it is empty.
+    /// The user with this token, who calls from this address and may see a namespace, or all of them where it is empty.
     ///
     /// # Errors
-    /// UNAUTHENTICATED, PERMISSION_DENIED, or that the API server does not say.
-    pub(super) async fn may_see(&self, token: &str, namespace: &str) -> Result<User, Status> {
-        let digest: Token = Sha256::digest(token).into();
-        let known = self.users.answer(digest);
-        let answer = known
-            .get_or_try_init(async || Ok::<_, Status>(user(self.ask(&token_review(token)).await?)))
-            .await?;
-        let user = answer.as_ref().map_err(refused)?;
-        let known = self.rights.answer((digest, namespace.to_owned()));
-        let review = async || {
-            let review: SubjectAccessReview = self.ask(&access_review(user, namespace)).await?;
-            Ok::<_, Status>(allowed(&review, user, namespace))
-        };
-        known.get_or_try_init(review).await?.as_ref().map_err(refused)?;
-        Ok(user.clone())
+    /// UNAUTHENTICATED, PERMISSION_DENIED, or that the API server does not say, or is not asked now.
+    pub(super) async fn may_see(&self, token: &str, namespace: &str, peer: IpAddr) -> Result<User, Status> {
+        self.user(token, namespace, Asks::Call(peer)).await
     }
 
-    async fn ask<K>(&self, review: &K) -> Result<K, Status>
+    /// Whether the user with this token may still see what a stream of it shows.
+    ///
+    /// # Errors
+    /// As those of [`Self::may_see`].
+    pub(super) async fn still_may_see(&self, token: &str, namespace: &str) -> Result<(), Status> {
+        let late = |_| Status::unavailable("the management API server does not say who may see what");
+        let looked = timeout(LOOK, self.user(token, namespace, Asks::Look));
+        looked.await.map_err(late)?.map(drop)
+    }
+
+    async fn user(&self, token: &str, namespace: &str, asks: Asks) -> Result<User, Status> {
+        let digest: Token = Sha256::digest(token).into();
+        let review = async || Ok(user(self.review(&token_review(token)).await?).into());
+        let user = self.answer(&self.users, digest, asks, review).await?;
+        let review = async || {
+            let review: SubjectAccessReview = self.review(&access_review(&user, namespace)).await?;
+            Ok(allowed(&review, &user, namespace).into())
+        };
+        let asked = (digest, namespace.to_owned());
+        self.answer(&self.rights, asked, asks, review).await?;
+        Ok(user)
+    }
+
+    /// The answer to what is asked, from memory, or by a review that has its turn.
+    async fn answer<K, V>(
+        &self,
+        answers: &Answers<K, Verdict<V>>,
+        asked: K,
+        asks: Asks,
+        review: impl AsyncFnOnce() -> Result<Verdict<V>, Status>,
+    ) -> Result<V, Status>
     where
-        K: Review,
+        K: Eq + std::hash::Hash + Clone,
+        V: Clone,
     {
-        let busy = |_| Status::resource_exhausted("too many callers wait to be authenticated; try again");
-        let _waits = self.waiting.try_acquire().map_err(busy)?;
-        let _asks = self.asking.acquire().await;
+        let is_known = answers.was_accepted(&asked);
+        // Only the one who asks has to have a turn; those who wait for the same answer have not.
+        let turn = async || match asks {
+            Asks::Look => {
+                let _turn = self.looks.acquire().await;
+                review().await
+            }
+            Asks::Call(_) if is_known => {
+                let busy =
+                    |_| Status::resource_exhausted("too many callers wait to be authenticated; try again");
+                let _waits = self.waiting.try_acquire().map_err(busy)?;
+                let _turn = self.known.acquire().await;
+                review().await
+            }
+            Asks::Call(address) => {
+                let _counted = self.stranger(address)?;
+                let _turn = self.unknown.acquire().await;
+                review().await
+            }
+        };
+        let place = answers.place(asked.clone());
+        match place.get_or_try_init(turn).await?.clone() {
+            Verdict::Accepted(said) => {
+                answers.accepted(asked);
+                Ok(said)
+            }
+            Verdict::Refused(refusal) => {
+                answers.refused(&asked);
+                Err(refused(&refusal))
+            }
+        }
+    }
+
+    /// One more review of what was never accepted, asked for from this address.
+    fn stranger(&self, address: IpAddr) -> Result<Stranger<'_>, Status> {
+        let begun = lock(&self.strangers).begin(address, now());
+        let counted_as = begun.map_err(|many| Status::resource_exhausted(many.to_string()))?;
+        Ok(Stranger {
+            of: &self.strangers,
+            counted_as,
+        })
+    }
+
+    async fn review<K: Review>(&self, review: &K) -> Result<K, Status> {
         let answer = Api::<K>::all(self.client.clone())
             .create(&PostParams::default(), review)
             .await;
@@ -113,6 +199,18 @@ impl Access {
     }
 }
 
+/// A review of what was never accepted. Dropping it ends it.
+struct Stranger<'a> {
+    of: &'a Mutex<Strangers>,
+    counted_as: IpAddr,
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        lock(self.of).end(self.counted_as);
+    }
+}
+
 /// What is created to ask something, and kept nowhere.
 trait Review: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + std::fmt::Debug {}
 
@@ -123,65 +221,5 @@ fn refused(refusal: &Refusal) -> Status {
     match refusal {
         Refusal::Unknown => Status::unauthenticated(refusal.to_string()),
         Refusal::Denied { .. } => Status::permission_denied(refusal.to_string()),
-    }
-}
-
-/// Answers by what was asked. Those who ask the same at once wait for one answer.
-struct Answers<K, V>(Mutex<HashMap<K, Asked<V>>>);
-
-/// When it was asked, and the answer once it is there.
-type Asked<V> = (Instant, Arc<OnceCell<V>>);
-
-impl<K, V> Default for Answers<K, V> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: Eq + Hash, V> Answers<K, V> {
-    /// The answer, which may have to be asked for.
-    fn answer(&self, asked: K) -> Arc<OnceCell<V>> {
-        let now = Instant::now();
-        let counts = |at: &Instant| now.duration_since(*at) < KEPT;
-        let mut answers = lock(&self.0);
-        if let Some((at, answer)) = answers.get(&asked)
-            && counts(at)
-        {
-            return Arc::clone(answer);
-        }
-        if answers.len() >= ANSWERS {
-            answers.retain(|_, (at, _)| counts(at));
-        }
-        if answers.len() >= ANSWERS {
-            answers.clear();
-        }
-        let answer = Arc::<OnceCell<V>>::default();
-        answers.insert(asked, (now, Arc::clone(&answer)));
-        answer
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_counts_for_ten_seconds() {
-        let answers = Answers::<&str, u8>::default();
-        assert_eq!(answers.answer("a").set(1), Ok(()));
-        assert_eq!(answers.answer("b").get(), None);
-        tokio::time::advance(Duration::from_millis(9_999)).await;
-        assert_eq!(answers.answer("a").get(), Some(&1));
-        tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(answers.answer("a").get(), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn however_many_ask_so_many_answers_are_kept() {
-        let answers = Answers::<usize, u8>::default();
-        for number in 0..3 * ANSWERS {
-            answers.answer(number);
-        }
-        assert!(lock(&answers.0).len() <= ANSWERS);
     }
 }

@@ -3,6 +3,7 @@
 //! It has a listener and a thread of its own. It reads what hooks are answered from and writes nothing.
 
 mod access;
+mod answers;
 mod follow;
 mod message;
 mod metrics;
@@ -19,7 +20,7 @@ use sluice_core::{status::Board, unsynced::Unsynced};
 use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
-pub use self::{follow::Changed, metrics::StatusMetrics};
+pub use self::{follow::Changed, metrics::StatusMetrics, routes::Life};
 use crate::stores::Stores;
 
 /// What the service answers from. Cheap to clone; all clones are one.
@@ -63,7 +64,8 @@ impl Status {
         }))
     }
 
-    /// From now on it follows `stores`, and asks the management API server, by `client`, who may see what.
+    /// From now on it follows `stores`, and asks the management API server, by `client`, who may see what. Callers decide how much is asked,
+    /// so nothing else uses the connections of `client`.
     pub fn knows(&self, stores: Stores, client: Client) {
         let access = Access::new(client);
         let _known_before = self.0.world.set(World { stores, access });
@@ -77,3 +79,6 @@ impl Status {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,8 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-use super::{Changed, Status, service::Service};
+use super::{Changed, Status, follow::Follower, service::Service};
+use crate::health::Heartbeat;
 
 /// The largest request, in bytes: two names and a token of a page.
 const REQUEST: usize = 16 * 1024;
@@ -37,15 +38,26 @@ const ARRIVES: Duration = Duration::from_secs(10);
 /// Calls at once that are answered with a page or with one Cluster: each answer is in memory until it is read.
 const ANSWERS: usize = 16;
 
+/// From when to when a service is there.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// Clients are to ask another replica: the health service says so from then on.
+    pub leaves: CancellationToken,
+    /// Streams end.
+    pub ends: CancellationToken,
+    /// Beats while the board is kept up to date.
+    pub heart: Heartbeat,
+}
+
 impl Status {
-    /// The routes, and the future that keeps up to date what they answer from. Streams end when `ends` does.
+    /// The routes, and the future that keeps up to date what they answer from.
     ///
     /// # Errors
     /// The descriptors of the service cannot be read, which is a bug.
     pub fn serve(
         &self,
         changes: UnboundedReceiver<Changed>,
-        ends: &CancellationToken,
+        life: Life,
     ) -> anyhow::Result<(Router, impl Future<Output = ()> + Send + use<>)> {
         let (health, health_service) = tonic_health::server::health_reporter();
         let reflection = || {
@@ -55,7 +67,7 @@ impl Status {
         };
         let service = Service {
             status: self.clone(),
-            ends: ends.clone(),
+            ends: life.ends.clone(),
         };
         let what = "describe the status service";
         let routes = Routes::new(StatusServiceServer::new(service).max_decoding_message_size(REQUEST))
@@ -70,7 +82,12 @@ impl Status {
             .prepare()
             .into_axum_router()
             .layer(from_fn_with_state(slots, bounded));
-        Ok((layered, self.clone().follow(changes, health)))
+        let follower = Follower {
+            status: self.clone(),
+            health,
+            life,
+        };
+        Ok((layered, follower.follow(changes)))
     }
 }
 

@@ -1,13 +1,14 @@
 //! The calls of the service.
 
-use std::{pin::Pin, time::Duration};
+use std::pin::Pin;
 
 use futures::{Stream, stream};
 use prost::Message as _;
 use sluice_core::{
-    status::{Next, Reader, Selection, User},
+    status::{GoesOn, Look, Looks, Next, Reader, Selection, User},
     unsynced::Unsynced,
 };
+use sluice_hooks::Peer;
 use sluice_proto::status::v1::{
     Change, Cluster, GetClusterRequest, GetClusterResponse, ListClustersRequest, ListClustersResponse,
     Outcome, WatchClustersRequest, WatchClustersResponse, status_service_server::StatusService,
@@ -17,16 +18,13 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, metadata::MetadataMap};
+use tonic::{Extensions, Request, Response, metadata::MetadataMap};
 
 use super::{Status, page, streams::Permit};
-use crate::lock::lock;
+use crate::{lock::lock, serve::Leaving};
 
 /// The longest name of an object, and of a namespace.
 const LONGEST_NAME: usize = 253;
-
-/// How often a stream looks whether memory is current and its user still may see what it gets.
-const LOOK: Duration = Duration::from_secs(30);
 
 /// The service as one listener serves it.
 #[derive(Debug, Clone)]
@@ -44,11 +42,12 @@ impl StatusService for Service {
         Pin<Box<dyn Stream<Item = Result<WatchClustersResponse, tonic::Status>> + Send>>;
 
     async fn list_clusters(&self, request: Request<ListClustersRequest>) -> Answer<ListClustersResponse> {
-        let (metadata, _, asked) = request.into_parts();
+        let (metadata, extensions, asked) = request.into_parts();
         let selection = selection(&asked.namespace, "")?;
         let size = page::size(asked.page_size).map_err(tonic::Status::invalid_argument)?;
         let after = page::behind(&asked.page_token, &selection).map_err(tonic::Status::invalid_argument)?;
-        self.status.admit(&metadata, selection.namespace()).await?;
+        let namespace = selection.namespace();
+        self.status.admit(&metadata, &extensions, namespace).await?;
         let (mut clusters, mut last, mut bytes) = (Vec::new(), None, 0);
         let mut more = false;
         let board = lock(&self.status.0.board);
@@ -78,12 +77,12 @@ impl StatusService for Service {
     }
 
     async fn get_cluster(&self, request: Request<GetClusterRequest>) -> Answer<GetClusterResponse> {
-        let (metadata, _, GetClusterRequest { namespace, name }) = request.into_parts();
+        let (metadata, extensions, GetClusterRequest { namespace, name }) = request.into_parts();
         let Selection::One(cluster) = selection(&namespace, &name)? else {
             let line = "namespace and name of a Cluster are needed";
             return Err(tonic::Status::invalid_argument(line));
         };
-        self.status.admit(&metadata, &namespace).await?;
+        self.status.admit(&metadata, &extensions, &namespace).await?;
         let found = lock(&self.status.0.board)
             .get(&cluster)
             .map(|encoded| decoded(encoded));
@@ -97,9 +96,9 @@ impl StatusService for Service {
         &self,
         request: Request<WatchClustersRequest>,
     ) -> Answer<Self::WatchClustersStream> {
-        let (metadata, _, WatchClustersRequest { namespace, name }) = request.into_parts();
+        let (metadata, extensions, WatchClustersRequest { namespace, name }) = request.into_parts();
         let selection = selection(&namespace, &name)?;
-        let user = self.status.admit(&metadata, &namespace).await?;
+        let user = self.status.admit(&metadata, &extensions, &namespace).await?;
         let permit = self.status.0.streams.take(&user.name);
         let permit = permit.map_err(|full| tonic::Status::resource_exhausted(full.to_string()))?;
         let changes = self.status.0.changes.subscribe();
@@ -109,7 +108,9 @@ impl StatusService for Service {
             token: bearer(&metadata)?.into(),
             namespace,
             changes,
-            look: Instant::now() + LOOK,
+            leaving: extensions.get::<Leaving>().cloned().unwrap_or_default(),
+            looks: Looks::default(),
+            look: Instant::now() + Looks::FIRST,
             _permit: permit,
         };
         Ok(Response::new(Box::pin(stream::unfold(
@@ -126,6 +127,9 @@ struct Watching {
     token: Box<str>,
     namespace: String,
     changes: watch::Receiver<u64>,
+    /// Of the connection that it is on.
+    leaving: Leaving,
+    looks: Looks,
     /// When it is to be looked whether it may go on.
     look: Instant,
     _permit: Permit,
@@ -148,6 +152,10 @@ impl Watching {
             if self.service.ends.is_cancelled() {
                 return Err(tonic::Status::unavailable("this replica ends; watch again"));
             }
+            if self.leaving.has_begun() {
+                let line = "this connection has reached its age, or another certificate is served; watch again over another one";
+                return Err(tonic::Status::unavailable(line));
+            }
             if Instant::now() >= self.look {
                 // Apart from the stream, which is small while it is not looked at.
                 Box::pin(self.may_go_on()).await?;
@@ -169,40 +177,44 @@ impl Watching {
                 _ = self.changes.changed() => {}
                 () = sleep_until(self.look) => {}
                 () = self.service.ends.cancelled() => {}
+                () = self.leaving.begun() => {}
             }
         }
     }
 
-    /// Ends the stream of a user who may not see it any more, and of a replica whose memory is old. While the API server does not say
-    /// who may see what, memory is confirmed no more either.
+    /// Ends the stream of a user who may not see it any more or of whom the API server says nothing, and of a replica whose memory is old.
     async fn may_go_on(&mut self) -> Result<(), tonic::Status> {
-        self.look = Instant::now() + LOOK;
         let status = &self.service.status;
         status.current()?;
-        let Some(world) = status.0.world.get() else {
-            return Ok(());
+        let world = status.0.world.get().ok_or_else(starting)?;
+        let looked = world.access.still_may_see(&self.token, &self.namespace).await;
+        let look = match &looked {
+            Ok(()) => Look::Allowed,
+            Err(refused) => match refused.code() {
+                tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => Look::Refused,
+                _ => Look::Failed,
+            },
         };
-        match world.access.may_see(&self.token, &self.namespace).await {
-            Err(refused)
-                if matches!(
-                    refused.code(),
-                    tonic::Code::Unauthenticated | tonic::Code::PermissionDenied
-                ) =>
-            {
-                Err(refused)
-            }
-            _ => Ok(()),
+        if let GoesOn::For(time) = self.looks.after(look) {
+            self.look = Instant::now() + time;
+            return Ok(());
         }
+        looked
     }
 }
 
 impl Status {
     /// The user who calls, who may see a namespace, or all of them where it is empty.
-    async fn admit(&self, metadata: &MetadataMap, namespace: &str) -> Result<User, tonic::Status> {
+    async fn admit(
+        &self,
+        metadata: &MetadataMap,
+        extensions: &Extensions,
+        namespace: &str,
+    ) -> Result<User, tonic::Status> {
         let token = bearer(metadata)?;
-        let starting = || tonic::Status::unavailable("this replica is starting; try again");
         let world = self.0.world.get().ok_or_else(starting)?;
-        let user = world.access.may_see(token, namespace).await?;
+        let peer = extensions.get::<Peer>().cloned().unwrap_or_default();
+        let user = world.access.may_see(token, namespace, peer.address()).await?;
         self.current()?;
         Ok(user)
     }
@@ -219,6 +231,10 @@ impl Status {
             )),
         }
     }
+}
+
+fn starting() -> tonic::Status {
+    tonic::Status::unavailable("this replica is starting; try again")
 }
 
 fn bearer(metadata: &MetadataMap) -> Result<&str, tonic::Status> {

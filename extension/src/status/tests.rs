@@ -1,0 +1,7 @@
+//! The service as clients meet it.
+
+mod bounds;
+mod looks;
+mod panics;
+mod rig;
+mod wire;

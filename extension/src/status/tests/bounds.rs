@@ -1,0 +1,135 @@
+//! What calls may take before, and after, it is known who makes them.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use futures::{FutureExt as _, stream};
+use http::{Request, Response};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+use tower::ServiceExt as _;
+
+use super::rig::Rig;
+
+const LIST: &str = "/sluice.status.v1.StatusService/ListClusters";
+const WATCH: &str = "/sluice.status.v1.StatusService/WatchClusters";
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
+
+/// A message with its head, which says how long it is.
+fn message(length: usize) -> Vec<u8> {
+    let mut message = vec![0];
+    message.extend(u32::try_from(length).unwrap().to_be_bytes());
+    // Field 15, which no request has, so that its bytes are passed over.
+    message.extend(std::iter::repeat_n([0x7a, 0], length / 2).flatten());
+    message
+}
+
+async fn call(router: &Router, path: &str, body: Body) -> Response<Body> {
+    let request = Request::post(format!("https://localhost{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("authorization", "Bearer good")
+        .body(body)
+        .unwrap();
+    router.clone().oneshot(request).await.unwrap()
+}
+
+/// A body that begins like this and has no end.
+fn endless(first: Vec<u8>) -> Body {
+    let first = stream::iter([Ok::<_, Infallible>(Bytes::from(first))]);
+    Body::from_stream(futures::StreamExt::chain(first, stream::pending()))
+}
+
+/// How a call was answered that has no message to be read.
+fn code(answer: &Response<Body>) -> Option<Code> {
+    Status::from_header_map(answer.headers()).map(|status| status.code())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_arrives_within_ten_seconds() {
+    let rig = Rig::filled().await;
+    for path in [LIST, WATCH] {
+        let since = Instant::now();
+        let answer = call(&rig.router, path, endless(message(100)[..20].to_vec())).await;
+        assert_eq!(code(&answer), Some(Code::DeadlineExceeded), "{path}");
+        assert_eq!(since.elapsed().as_secs(), 10, "{path}");
+    }
+    assert_eq!(rig.reviews.asked(""), 0, "nothing was asked about its caller");
+}
+
+#[tokio::test]
+async fn a_request_has_16_kib() {
+    let rig = Rig::filled().await;
+    for path in [LIST, WATCH] {
+        let whole = call(&rig.router, path, Body::from(message(16 * 1024))).await;
+        assert_eq!(code(&whole), None, "{path} is answered with a message");
+        let longer = call(&rig.router, path, Body::from(message(16 * 1024 + 2))).await;
+        assert_eq!(code(&longer), Some(Code::InvalidArgument), "{path}");
+        // Whatever it says of its length, and however much is still to come.
+        let longer = call(&rig.router, path, endless(message(17 * 1024))).await;
+        assert_eq!(code(&longer), Some(Code::InvalidArgument), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_token_has_64_kib_in_all() {
+    let rig = Rig::filled().await;
+    let short = call(&rig.router, HEALTH, Body::from(message(60 * 1024))).await;
+    assert_ne!(code(&short), Some(Code::Internal), "{short:?}");
+    // One message that is longer than all that it may send: it is never waited for.
+    let answer = call(&rig.router, HEALTH, endless(message(65 * 1024)));
+    let answer = answer.now_or_never();
+    let refused = answer.expect("it is refused as soon as it is too long");
+    assert!(code(&refused).is_some_and(|code| code != Code::Ok), "{refused:?}");
+}
+
+#[tokio::test]
+async fn sixty_four_calls_without_a_token_are_open_at_once() {
+    let rig = Rig::filled().await;
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        let mut call = Box::pin(call(&rig.router, HEALTH, endless(Vec::new())));
+        assert!((&mut call).now_or_never().is_none(), "it waits for its request");
+        open.push(call);
+    }
+    let more = call(&rig.router, HEALTH, endless(Vec::new())).now_or_never();
+    assert_eq!(
+        more.as_ref().and_then(code),
+        Some(Code::ResourceExhausted),
+        "{more:?}"
+    );
+    let known = call(&rig.router, LIST, Body::from(message(0))).await;
+    assert_eq!(code(&known), None, "those with a token are not concerned");
+    open.pop();
+    let again = call(&rig.router, HEALTH, Body::from(message(0))).await;
+    assert_ne!(code(&again), Some(Code::ResourceExhausted), "one has ended");
+}
+
+#[tokio::test]
+async fn sixteen_answers_wait_to_be_read() {
+    let rig = Rig::filled().await;
+    let ask = || call(&rig.router, LIST, Body::from(message(0)));
+    let mut unread = Vec::new();
+    for _ in 0..16 {
+        let answer = ask().await;
+        assert_eq!(code(&answer), None);
+        unread.push(answer);
+    }
+    assert_eq!(code(&ask().await), Some(Code::ResourceExhausted));
+    let watched = call(&rig.router, WATCH, Body::from(message(0))).await;
+    assert_eq!(code(&watched), None, "streams are counted by themselves");
+    unread.pop();
+    assert_eq!(code(&ask().await), None, "one was read, or given up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_arrives_late_but_in_time_is_answered() {
+    let rig = Rig::filled().await;
+    let late = stream::once(async {
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        Ok::<_, Infallible>(Bytes::from(message(0)))
+    });
+    let answer = call(&rig.router, LIST, Body::from_stream(late)).await;
+    assert_eq!(code(&answer), None);
+}

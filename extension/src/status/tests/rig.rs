@@ -1,0 +1,244 @@
+//! A service whose stores are filled, an API server that answers reviews as a test says, and clients.
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::Router;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use kube::client::{Body, Client};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+use sluice_core::cluster::ClusterRef;
+use sluice_proto::status::v1::status_service_client::StatusServiceClient;
+use tempfile::TempDir;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tower::service_fn;
+
+use crate::{
+    freshness::tests::Frozen,
+    health::Health,
+    lock::lock,
+    news::News,
+    serve::{CertificateFiles, Config, Limits, Metrics, Server, TlsConfig},
+    status::{Life, Status, StatusMetrics},
+    stores::Stores,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for what comes soon.
+pub(super) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+}
+
+/// What the API server says of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It is of a user of this name, who may see everything.
+    Allowed,
+    /// It is of a user who may see nothing.
+    Denied,
+    /// It is of no user.
+    Unknown,
+    /// Nothing, and the request is never answered.
+    Nothing,
+}
+
+/// Reviews as a test says.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reviews(Arc<Mutex<Asked>>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    said: HashMap<String, Said>,
+    tokens: Vec<String>,
+}
+
+impl Reviews {
+    /// What is said of a token from now on; of others, that they are unknown.
+    pub(super) fn say(&self, token: &str, said: Said) {
+        lock(&self.0).said.insert(token.to_owned(), said);
+    }
+
+    /// How many tokens with this prefix the API server was asked about.
+    pub(super) fn asked(&self, prefix: &str) -> usize {
+        let asked = lock(&self.0);
+        let of_prefix = asked.tokens.iter().filter(|token| token.starts_with(prefix));
+        of_prefix.count()
+    }
+
+    /// Said of every token that begins so; the longest prefix counts.
+    fn of(&self, token: &str) -> Said {
+        let asked = lock(&self.0);
+        let said = asked.said.iter().filter(|(prefix, _)| token.starts_with(*prefix));
+        let longest = said.max_by_key(|(prefix, _)| prefix.len());
+        longest.map_or(Said::Unknown, |(_, said)| *said)
+    }
+
+    pub(super) fn client(&self) -> Client {
+        let reviews = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let reviews = reviews.clone();
+            async move {
+                let is_token = request.uri().path().ends_with("/tokenreviews");
+                let body = request.into_body().collect().await?.to_bytes();
+                let review: Value = serde_json::from_slice(&body).unwrap();
+                let (token, status) = if is_token {
+                    let token = review["spec"]["token"].as_str().unwrap().to_owned();
+                    lock(&reviews.0).tokens.push(token.clone());
+                    let known = matches!(reviews.of(&token), Said::Allowed | Said::Denied);
+                    let status = json!({"authenticated": known, "user": {"username": token}});
+                    (token, status)
+                } else {
+                    let user = review["spec"]["user"].as_str().unwrap().to_owned();
+                    let allowed = reviews.of(&user) == Said::Allowed;
+                    (user, json!({"allowed": allowed}))
+                };
+                if reviews.of(&token) == Said::Nothing {
+                    std::future::pending::<()>().await;
+                }
+                let answer = json!({"spec": review["spec"], "status": status}).to_string();
+                Ok::<_, kube::Error>(Response::new(Body::from(answer.into_bytes())))
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+/// A service that follows stores.
+pub(super) struct Rig {
+    pub(super) status: Status,
+    pub(super) router: Router,
+    pub(super) life: Life,
+    pub(super) reviews: Reviews,
+    _ends: DropGuard,
+}
+
+impl Rig {
+    /// One that knows nothing yet.
+    pub(super) fn new() -> (Self, impl FnOnce()) {
+        let status = Status::new(StatusMetrics::default());
+        let life = Life {
+            leaves: CancellationToken::new(),
+            ends: CancellationToken::new(),
+            heart: Health::default().heartbeat("status", Duration::from_mins(1)),
+        };
+        let news = News::default();
+        let (router, following) = status.serve(news.shown.listen(), life.clone()).unwrap();
+        tokio::spawn(following);
+        let reviews = Reviews::default();
+        let (knowing, client) = (status.clone(), reviews.client());
+        let knows = move || {
+            let (stores, following) =
+                Stores::open(&Frozen::new().client(|_| Vec::new()), "tkg-system", &news);
+            tokio::spawn(following);
+            knowing.knows(stores, client);
+        };
+        let rig = Self {
+            status,
+            router,
+            _ends: life.ends.clone().drop_guard(),
+            life,
+            reviews,
+        };
+        (rig, knows)
+    }
+
+    /// One that has read everything, which is nothing. Token `good` is allowed everything.
+    pub(super) async fn filled() -> Self {
+        let (rig, knows) = Self::new();
+        knows();
+        rig.reviews.say("good", Said::Allowed);
+        soon("the board", rig.status.0.filled.wait()).await;
+        rig
+    }
+
+    /// Shows a Cluster `ns/<name>`, or that there is none any more, as [`super::super::follow`] does.
+    pub(super) fn put(&self, name: &str, there: bool) {
+        let cluster = ClusterRef::new("ns", name);
+        let message = sluice_proto::status::v1::Cluster {
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+            ..Default::default()
+        };
+        let encoded = there.then(|| Bytes::from(prost::Message::encode_to_vec(&message)));
+        lock(&self.status.0.board).put(&cluster, encoded);
+    }
+
+    /// Says that something has changed on the board.
+    pub(super) fn changed(&self) {
+        self.status.0.changes.send_modify(|changes| *changes += 1);
+    }
+}
+
+/// The service on a port of its own.
+pub(super) struct Served {
+    address: SocketAddr,
+    ca: String,
+    _files: TempDir,
+}
+
+impl Served {
+    pub(super) async fn start(rig: &Rig, limits: Limits) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        let files = tempfile::tempdir().unwrap();
+        fs::write(files.path().join("tls.crt"), certificate.pem()).unwrap();
+        fs::write(files.path().join("tls.key"), key.serialize_pem()).unwrap();
+        let config = Config {
+            serves: "status",
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            tls: Some(TlsConfig {
+                http2_only: true,
+                ..TlsConfig::new(CertificateFiles::in_dir(files.path()))
+            }),
+            limits,
+        };
+        let server = Server::bind(config, Metrics::default()).await.unwrap();
+        let address = server.local_addr();
+        tokio::spawn(server.run(rig.router.clone(), rig.life.ends.clone()));
+        Self {
+            address,
+            ca: authority.as_ref().pem(),
+            _files: files,
+        }
+    }
+
+    pub(super) async fn channel(&self) -> Channel {
+        let _installed_before = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(&self.ca))
+            .domain_name("localhost");
+        let endpoint = Endpoint::from_shared(format!("https://{}", self.address)).unwrap();
+        soon("a connection", endpoint.tls_config(tls).unwrap().connect())
+            .await
+            .unwrap()
+    }
+
+    pub(super) async fn client(&self) -> StatusServiceClient<Channel> {
+        StatusServiceClient::new(self.channel().await)
+    }
+}
+
+/// A request with a token.
+pub(super) fn with_token<T>(token: &str, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    let header = format!("Bearer {token}").parse().unwrap();
+    request.metadata_mut().insert("authorization", header);
+    request
+}
