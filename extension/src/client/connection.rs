@@ -1,6 +1,10 @@
 //! One connection to a status service, and what may go wrong with it.
 
-use std::{fs, io, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use http::uri::Authority;
 use sluice_core::chain::chain;
@@ -29,6 +33,12 @@ pub(super) enum Trouble {
     Usage(String),
     #[error("{server} {}", refusal(.status))]
     Refused { server: String, status: Box<Status> },
+    #[error("{server} {}; --token-file {} has no other token", refusal(.status), file.display())]
+    NoOtherToken {
+        server: String,
+        status: Box<Status>,
+        file: PathBuf,
+    },
     #[error("{server} cannot be reached: {}", clean(why))]
     Unreachable { server: String, why: String },
     #[error("write the output: {0}")]
@@ -52,7 +62,7 @@ impl Trouble {
                     | Code::NotFound
                     | Code::Unimplemented
             ),
-            Self::Usage(_) | Self::Output(_) => false,
+            Self::NoOtherToken { .. } | Self::Usage(_) | Self::Output(_) => false,
         }
     }
 }
@@ -69,11 +79,45 @@ fn refusal(status: &Status) -> String {
     format!("{code}: {}", clean(status.message()))
 }
 
+/// What is in the header of a call with a token.
+type Authorization = MetadataValue<Ascii>;
+
+/// What a token file has now.
+///
+/// # Errors
+/// It cannot be read, or has no token.
+fn authorization(file: &Path) -> Result<Authorization, Trouble> {
+    let shown = file.display();
+    let token = fs::read_to_string(file)
+        .map_err(|error| Trouble::Usage(format!("read --token-file {shown}: {error}")))?;
+    let authorization = MetadataValue::try_from(format!("Bearer {}", token.trim())).ok();
+    let mut authorization = authorization
+        .filter(|_| !token.trim().is_empty())
+        .ok_or_else(|| Trouble::Usage(format!("--token-file {shown} has no token")))?;
+    authorization.set_sensitive(true);
+    Ok(authorization)
+}
+
+/// Why a stream has ended.
+pub(super) enum Ended {
+    /// This is the matter.
+    By(Trouble),
+    /// Its token was refused, and there is another one to try.
+    ForAnotherToken(Trouble),
+}
+
+impl From<Trouble> for Ended {
+    fn from(trouble: Trouble) -> Self {
+        Self::By(trouble)
+    }
+}
+
 /// A connection, and the token that it was opened with.
 pub(super) struct Connection {
     pub(super) client: StatusServiceClient<Channel>,
     server: String,
-    authorization: MetadataValue<Ascii>,
+    token_file: PathBuf,
+    authorization: Authorization,
 }
 
 impl Connection {
@@ -95,14 +139,7 @@ impl Connection {
                 "--ca {shown} is no PEM file with certificates"
             )));
         }
-        let shown = token_file.display();
-        let token = fs::read_to_string(token_file)
-            .map_err(|error| Trouble::Usage(format!("read --token-file {shown}: {error}")))?;
-        let authorization = MetadataValue::try_from(format!("Bearer {}", token.trim())).ok();
-        let mut authorization = authorization
-            .filter(|_| !token.trim().is_empty())
-            .ok_or_else(|| Trouble::Usage(format!("--token-file {shown} has no token")))?;
-        authorization.set_sensitive(true);
+        let authorization = authorization(token_file)?;
         let host = server
             .parse::<Authority>()
             .map(|authority| authority.host().to_owned());
@@ -130,8 +167,26 @@ impl Connection {
         Ok(Self {
             client: StatusServiceClient::new(channel),
             server: server.clone(),
+            token_file: token_file.clone(),
             authorization,
         })
+    }
+
+    /// What became of a stream that ended: where its token is not accepted (any more), whether the file has another one by now, so that it
+    /// can be opened again.
+    pub(super) fn ended(&self, status: Status) -> Ended {
+        if status.code() != Code::Unauthenticated {
+            return Ended::By(self.refused(status));
+        }
+        match authorization(&self.token_file) {
+            Ok(now) if now != self.authorization => Ended::ForAnotherToken(self.refused(status)),
+            Ok(_) => Ended::By(Trouble::NoOtherToken {
+                server: self.server.clone(),
+                status: Box::new(status),
+                file: self.token_file.clone(),
+            }),
+            Err(trouble) => Ended::By(trouble),
+        }
     }
 
     /// A request with the token.

@@ -81,9 +81,15 @@ const fn state(package: PackageState) -> &'static str {
     }
 }
 
-/// What differs from what was printed before, one text for each gate and package, and for the end.
-pub(super) fn changes(terminal: &Terminal, before: Option<&Upgrade>, now: &Upgrade) -> Vec<String> {
+/// What differs from what was printed before: versions, the end, each gate and each package, in this order, because a terminal may have
+/// room for the first ones only.
+pub(super) fn changes(terminal: &Terminal, before: Option<&Cluster>, cluster: &Cluster) -> Vec<String> {
     let mut changes = Vec::new();
+    let Some(now) = &cluster.upgrade else {
+        return changes;
+    };
+    let was_pending = before.is_some_and(|before| before.pending);
+    let before = before.and_then(|before| before.upgrade.as_ref());
     if before.is_none_or(|before| (&before.to, &before.hop) != (&now.to, &now.hop)) {
         let by = if now.hop.is_empty() || now.hop == now.to {
             String::new()
@@ -92,6 +98,24 @@ pub(super) fn changes(terminal: &Terminal, before: Option<&Upgrade>, now: &Upgra
         };
         let from = if now.from.is_empty() { "nothing" } else { &now.from };
         changes.push(clean(&format!("{from} to {}{by}", now.to)).into_owned());
+    }
+    if let Some(ended) = outcome(now).filter(|ended| before.and_then(outcome) != Some(*ended)) {
+        changes.push(terminal.styled(Style::new().bold(), ended));
+    }
+    if cluster.pending && !was_pending {
+        changes.push(clean(&pending(cluster)).into_owned());
+    }
+    let gates = before.map_or(&[][..], |before| &before.gates);
+    for gate in now.gates.iter().filter(|gate| !gates.contains(gate)) {
+        let Gate {
+            hook, version, open, ..
+        } = gate;
+        changes.push(if *open {
+            let text = format!("{hook} {version} is open");
+            terminal.styled(Style::new().green().bold(), &clean(&text))
+        } else {
+            terminal.styled(Style::new().yellow(), &waits(gate))
+        });
     }
     let packages = before.map_or(&[][..], |before| &before.packages);
     for package in &now.packages {
@@ -106,22 +130,20 @@ pub(super) fn changes(terminal: &Terminal, before: Option<&Upgrade>, now: &Upgra
         let text = unproven(package, state(package.state()));
         changes.push(terminal.styled(style, &text));
     }
-    let gates = before.map_or(&[][..], |before| &before.gates);
-    for gate in now.gates.iter().filter(|gate| !gates.contains(gate)) {
-        let Gate {
-            hook, version, open, ..
-        } = gate;
-        changes.push(if *open {
-            let text = format!("{hook} {version} is open");
-            terminal.styled(Style::new().green().bold(), &clean(&text))
-        } else {
-            terminal.styled(Style::new().yellow(), &waits(gate))
-        });
-    }
-    if let Some(ended) = outcome(now).filter(|ended| before.and_then(outcome) != Some(*ended)) {
-        changes.push(terminal.styled(Style::new().bold(), ended));
-    }
     changes
+}
+
+/// What is asked for of a Cluster whose record has come to its end.
+fn pending(cluster: &Cluster) -> String {
+    let Cluster {
+        topology_version,
+        tkr_label,
+        ..
+    } = cluster;
+    match tkr_label.as_str() {
+        "" => format!("an upgrade to {topology_version} is to begin"),
+        release => format!("an upgrade to {topology_version}, release {release}, is to begin"),
+    }
 }
 
 /// One line of `watch`.
@@ -176,6 +198,7 @@ fn row(terminal: &Terminal, cluster: &Cluster) -> [String; 5] {
     };
     let closed = upgrade.gates.iter().find(|gate| !gate.open);
     let gate = match (outcome(upgrade), closed) {
+        (Some(_), _) if cluster.pending => clean(&pending(cluster)).into_owned(),
         (Some(ended), _) => ended.to_owned(),
         (None, Some(gate)) => terminal.styled(Style::new().yellow(), &waits(gate)),
         (None, None) => "open".to_owned(),
@@ -245,25 +268,53 @@ mod tests {
     #[test]
     fn a_line_says_what_has_changed_and_nothing_else() {
         let mut open = held();
+        let changed = |before: Option<&Upgrade>, now: &Upgrade| {
+            let before = before.map(|before| cluster(Some(before.clone())));
+            changes(&PLAIN, before.as_ref(), &cluster(Some(now.clone())))
+        };
         let said = |before: Option<&Upgrade>, now: &Upgrade| {
-            line(&PLAIN, &cluster(Some(now.clone())), &changes(&PLAIN, before, now))
+            line(&PLAIN, &cluster(Some(now.clone())), &changed(before, now))
         };
         assert_eq!(
             said(None, &open),
-            "demo/one  [#####-----] 1/2  v1.35.4 to v1.36.3; kapp-controller 2.0.0 proven; antrea 2.0.0 reconciling; \
-             BeforeClusterUpgrade v1.36.3 waits: PackagesNotReady, waiting for antrea 2.0.0"
+            "demo/one  [#####-----] 1/2  v1.35.4 to v1.36.3; BeforeClusterUpgrade v1.36.3 waits: PackagesNotReady, \
+             waiting for antrea 2.0.0; kapp-controller 2.0.0 proven; antrea 2.0.0 reconciling"
         );
         let before = open.clone();
         open.packages[1] = package("antrea", PackageState::Ready);
         open.gates[0] = gate(true, "");
         assert_eq!(
             said(Some(&before), &open),
-            "demo/one  [##########] 2/2  antrea 2.0.0 proven; BeforeClusterUpgrade v1.36.3 is open"
+            "demo/one  [##########] 2/2  BeforeClusterUpgrade v1.36.3 is open; antrea 2.0.0 proven"
         );
-        assert_eq!(changes(&PLAIN, Some(&open), &open), Vec::<String>::new());
+        assert_eq!(changed(Some(&open), &open), Vec::<String>::new());
         let before = open.clone();
         open.outcome = Outcome::Completed.into();
-        assert_eq!(changes(&PLAIN, Some(&before), &open), ["completed"]);
+        assert_eq!(changed(Some(&before), &open), ["completed"]);
+        let (before, mut now) = (cluster(Some(open.clone())), cluster(Some(open)));
+        (now.pending, now.topology_version, now.tkr_label) = (true, "v1.36.3".to_owned(), "r2".to_owned());
+        let asks = "an upgrade to v1.36.3, release r2, is to begin";
+        assert_eq!(changes(&PLAIN, Some(&before), &now), [asks]);
+        assert_eq!(changes(&PLAIN, Some(&now), &now), Vec::<String>::new());
+        assert!(table(&PLAIN, &[now])[1].ends_with(asks));
+    }
+
+    #[test]
+    fn a_gate_that_opens_is_seen_on_80_columns() {
+        let before = cluster(Some(held()));
+        let mut open = held();
+        open.gates[0] = gate(true, "");
+        open.packages = ["kapp-controller", "antrea", "vsphere-cpi", "vsphere-csi"]
+            .map(|name| package(name, PackageState::Ready))
+            .into();
+        let now = cluster(Some(open));
+        let narrow = Terminal::of(Some(80), false);
+        let line = line(&narrow, &now, &changes(&narrow, Some(&before), &now));
+        let fitted = narrow.fit(&line);
+        assert!(
+            fitted.contains("BeforeClusterUpgrade v1.36.3 is open"),
+            "{fitted}"
+        );
     }
 
     #[test]
@@ -300,8 +351,15 @@ mod tests {
         hostile.packages[1].message = "\u{1b}]0;title\u{7}".to_owned();
         hostile.packages[1].name = "\u{9b}31m".to_owned();
         hostile.to = "v1\r".to_owned();
-        let all =
-            changes(&PLAIN, None, &hostile).join("") + &table(&PLAIN, &[cluster(Some(hostile))]).join("");
+        let mut pending = cluster(Some(hostile.clone()));
+        let ended = pending.upgrade.as_mut().unwrap();
+        ended.outcome = Outcome::Completed.into();
+        (pending.pending, pending.tkr_label) = (true, "\u{1b}[1m".to_owned());
+        let hostile = cluster(Some(hostile));
+        let said = |cluster: &Cluster| {
+            changes(&PLAIN, None, cluster).join("") + &table(&PLAIN, std::slice::from_ref(cluster)).join("")
+        };
+        let all = said(&hostile) + &said(&pending);
         assert!(!all.contains(char::is_control), "{all:?}");
         assert!(all.contains("\\u{1b}[2J"), "{all}");
     }

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    env,
     fmt::Write as _,
     io::{self, Write as _},
 };
@@ -17,12 +18,14 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// What this process prints on. `NO_COLOR`, `CLICOLOR` and `TERM=dumb` are kept to.
+    /// What this process prints on. `NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR` and `TERM=dumb` are kept to, the first of them first.
     pub(super) fn of_process() -> Self {
         let term = Term::stdout();
         Self {
             width: term.is_term().then(|| usize::from(term.size().1)),
-            colours: console::colors_enabled(),
+            // For `console` CLICOLOR_FORCE is stronger. An empty NO_COLOR says nothing, see https://no-color.org.
+            colours: env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                && console::colors_enabled(),
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{
     NOT_COMPLETED, TIMED_OUT,
     arguments::{Output, WatchArgs},
-    connection::{Connection, Trouble},
+    connection::{Connection, Ended, Trouble},
     json::json,
     lines::{changes, line},
     terminal::{Terminal, clean, print},
@@ -54,6 +54,8 @@ struct Watched<'a> {
     clusters: BTreeMap<&'a str, Known>,
     /// Whether a service has ever sent all that there was.
     synced: bool,
+    /// What is to be printed.
+    lines: Vec<String>,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl<'a> Watched<'a> {
             terminal,
             clusters: clusters.collect(),
             synced: false,
+            lines: Vec::new(),
         }
     }
 
@@ -92,20 +95,31 @@ impl<'a> Watched<'a> {
         let mut interrupted = false;
         loop {
             let synced_before = std::mem::take(&mut self.synced);
-            let outcome = self.one_stream().await;
+            let (trouble, at_once) = match self.one_stream().await {
+                Ok(code) => return Ok(code),
+                Err(Ended::ForAnotherToken(trouble)) => (trouble, true),
+                Err(Ended::By(trouble)) => (trouble, false),
+            };
             if self.synced {
                 (wait, interrupted) = (AGAIN.0, false);
             }
             let knows_it = self.synced || synced_before;
             self.synced = knows_it;
-            let trouble = match outcome {
-                Ok(code) => return Ok(code),
-                Err(trouble) if trouble.passes() && (knows_it || began.elapsed() < FIRST) => trouble,
-                Err(trouble) => return Err(trouble),
-            };
+            let passes = trouble.passes() && (knows_it || began.elapsed() < FIRST);
+            if !at_once && !passes {
+                return Err(trouble);
+            }
             if knows_it && !interrupted {
-                eprintln!("sluice: {trouble}; watching again");
+                let how = if at_once {
+                    " with the token that --token-file has now"
+                } else {
+                    ""
+                };
+                eprintln!("sluice: {trouble}; watching again{how}");
                 interrupted = true;
+            }
+            if at_once {
+                continue;
             }
             sleep(wait).await;
             wait = (wait * 2).min(AGAIN.1);
@@ -113,7 +127,7 @@ impl<'a> Watched<'a> {
     }
 
     /// One stream from its first state on, until all upgrades have ended or it does.
-    async fn one_stream(&mut self) -> Result<ExitCode, Trouble> {
+    async fn one_stream(&mut self) -> Result<ExitCode, Ended> {
         let mut connection = Connection::open(&self.asked.server).await?;
         let name = match self.asked.names.as_slice() {
             [one] => one.clone(),
@@ -124,7 +138,7 @@ impl<'a> Watched<'a> {
             name,
         });
         let stream = connection.client.watch_clusters(request).await;
-        let mut stream = stream.map_err(|status| connection.refused(status))?.into_inner();
+        let mut stream = stream.map_err(|status| connection.ended(status))?.into_inner();
         for known in self.clusters.values_mut() {
             known.sent = false;
         }
@@ -132,9 +146,13 @@ impl<'a> Watched<'a> {
             let message = stream
                 .message()
                 .await
-                .map_err(|status| connection.refused(status))?;
+                .map_err(|status| connection.ended(status))?;
             let ended = || connection.refused(tonic::Status::unavailable("the stream has ended"));
-            if let Some(code) = self.take(&message.ok_or_else(ended)?)? {
+            let code = self.take(&message.ok_or_else(ended)?)?;
+            for line in self.lines.drain(..) {
+                print(&line).map_err(Trouble::from)?;
+            }
+            if let Some(code) = code {
                 return Ok(code);
             }
         }
@@ -144,7 +162,7 @@ impl<'a> Watched<'a> {
     fn take(&mut self, message: &WatchClustersResponse) -> Result<Option<ExitCode>, Trouble> {
         match (message.change(), &message.cluster) {
             (Change::Updated, Some(cluster)) => self.updated(message, cluster)?,
-            (Change::Removed, Some(cluster)) => self.removed(message, cluster)?,
+            (Change::Removed, Some(cluster)) => self.removed(cluster)?,
             (Change::Synced, _) => self.synced()?,
             // Of a later version of the service.
             _ => {}
@@ -154,6 +172,7 @@ impl<'a> Watched<'a> {
 
     fn updated(&mut self, message: &WatchClustersResponse, now: &Cluster) -> Result<(), Trouble> {
         let (asked, terminal) = (self.asked, self.terminal);
+        let lines = &mut self.lines;
         let Some(known) = self.clusters.get_mut(now.name.as_str()) else {
             return Ok(());
         };
@@ -161,13 +180,14 @@ impl<'a> Watched<'a> {
         if known.end.is_some() {
             return Ok(());
         }
-        if known.cluster.as_ref().is_some_and(|before| before.uid != now.uid) {
+        if let Some(before) = known.cluster.as_ref().filter(|before| before.uid != now.uid) {
             known.end = Some(End::Deleted);
-            return said_deleted(asked, now);
+            lines.push(deleted(asked, before)?);
+            return Ok(());
         }
         let before = known.cluster.replace(now.clone());
         if before.as_ref() != Some(now) {
-            show(asked, terminal, message, before.as_ref(), now)?;
+            lines.extend(shown(asked, terminal, message, before.as_ref(), now)?);
         }
         let to = asked.to.as_deref();
         known.begun |= now.upgrade.as_ref().is_some_and(|upgrade| {
@@ -177,7 +197,7 @@ impl<'a> Watched<'a> {
         Ok(())
     }
 
-    fn removed(&mut self, message: &WatchClustersResponse, last: &Cluster) -> Result<(), Trouble> {
+    fn removed(&mut self, last: &Cluster) -> Result<(), Trouble> {
         let Some(known) = self.clusters.get_mut(last.name.as_str()) else {
             return Ok(());
         };
@@ -190,10 +210,8 @@ impl<'a> Watched<'a> {
             return Ok(());
         }
         known.end = Some(End::Deleted);
-        if self.asked.output == Output::Json {
-            print(&json("WatchClustersResponse", message, false)?)?;
-        }
-        said_deleted(self.asked, last)
+        self.lines.push(deleted(self.asked, last)?);
+        Ok(())
     }
 
     /// All that is there was sent, so what was not sent is not there.
@@ -212,7 +230,7 @@ impl<'a> Watched<'a> {
                 return Err(Trouble::Usage(line));
             };
             known.end = Some(End::Deleted);
-            said_deleted(asked, last)?;
+            self.lines.push(deleted(asked, last)?);
         }
         Ok(())
     }
@@ -229,9 +247,12 @@ impl<'a> Watched<'a> {
 }
 
 /// How the upgrade ended that is waited for, if it has. `begun` says that it was seen open: one that is cancelled has the version that it
-/// went back to.
+/// went back to. Where another upgrade is asked for that is not recorded yet, that one is waited for, unless it is to another version.
 fn ended(cluster: &Cluster, to: Option<&str>, begun: bool) -> Option<End> {
     let upgrade = cluster.upgrade.as_ref()?;
+    if cluster.pending && to.is_none_or(|to| to == cluster.topology_version) {
+        return None;
+    }
     if to.is_some_and(|to| to != upgrade.to) {
         return (begun && upgrade.outcome() == Outcome::Cancelled).then_some(End::Cancelled);
     }
@@ -242,22 +263,19 @@ fn ended(cluster: &Cluster, to: Option<&str>, begun: bool) -> Option<End> {
     }
 }
 
-fn show(
+/// The line that shows what has changed, if there is something to say.
+fn shown(
     asked: &WatchArgs,
     terminal: &Terminal,
     message: &WatchClustersResponse,
     before: Option<&Cluster>,
     now: &Cluster,
-) -> Result<(), Trouble> {
+) -> Result<Option<String>, Trouble> {
     if asked.output == Output::Json {
-        return Ok(print(&json("WatchClustersResponse", message, false)?)?);
+        return json("WatchClustersResponse", message, false).map(Some);
     }
     let said = match &now.upgrade {
-        Some(upgrade) => changes(
-            terminal,
-            before.and_then(|before| before.upgrade.as_ref()),
-            upgrade,
-        ),
+        Some(_) => changes(terminal, before, now),
         None if before.is_some() => Vec::new(),
         None => vec![
             if now.managed {
@@ -268,21 +286,22 @@ fn show(
             .to_owned(),
         ],
     };
-    if said.is_empty() {
-        return Ok(());
-    }
-    Ok(terminal.line(&line(terminal, now, &said))?)
+    let line = || terminal.fit(&line(terminal, now, &said)).into_owned();
+    Ok((!said.is_empty()).then(line))
 }
 
-fn said_deleted(asked: &WatchArgs, last: &Cluster) -> Result<(), Trouble> {
-    if asked.output == Output::Table {
-        print(&format!(
-            "{}/{}  deleted",
-            clean(&last.namespace),
-            clean(&last.name)
-        ))?;
+/// The line that says that a Cluster is gone, which was like this.
+fn deleted(asked: &WatchArgs, last: &Cluster) -> Result<String, Trouble> {
+    if asked.output == Output::Json {
+        // A stream that begins later shows only what is there.
+        let message = WatchClustersResponse {
+            change: Change::Removed.into(),
+            cluster: Some(last.clone()),
+        };
+        return json("WatchClustersResponse", &message, false);
     }
-    Ok(())
+    let Cluster { namespace, name, .. } = last;
+    Ok(format!("{}/{}  deleted", clean(namespace), clean(name)))
 }
 
 #[cfg(test)]

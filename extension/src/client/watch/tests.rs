@@ -42,6 +42,15 @@ fn done(name: &str) -> Cluster {
     cluster(name, "uid", "v2", Outcome::Completed)
 }
 
+/// One whose upgrade is done, and of which another one to this version is asked for.
+fn pending(name: &str, version: &str) -> Cluster {
+    Cluster {
+        topology_version: version.to_owned(),
+        pending: true,
+        ..done(name)
+    }
+}
+
 fn updated(cluster: Cluster) -> WatchClustersResponse {
     WatchClustersResponse {
         change: Change::Updated.into(),
@@ -101,6 +110,11 @@ fn after(arguments: &[&str], streams: &[Vec<WatchClustersResponse>]) -> Option<u
 #[case::was_gone_before(&["one"], vec![vec![removed(open("one")), synced()]], Some(1))]
 #[case::another_version(&["one", "--to", "v3"], vec![vec![updated(done("one")), synced()]], None)]
 #[case::this_version(&["one", "--to", "v2"], vec![vec![updated(done("one")), synced()]], Some(0))]
+#[case::another_release_of_the_version(&["one"], vec![vec![updated(pending("one", "v2")), synced(), updated(open("one"))]], None)]
+#[case::another_release_is_there(&["one"], vec![vec![updated(pending("one", "v2")), synced(), updated(open("one")), updated(done("one"))]], Some(0))]
+#[case::another_release_for_a_version(&["one", "--to", "v2"], vec![vec![updated(pending("one", "v2")), synced()]], None)]
+#[case::done_and_goes_on_to_another(&["one", "--to", "v2"], vec![vec![updated(pending("one", "v3")), synced()]], Some(0))]
+#[case::goes_on_to_another(&["one"], vec![vec![updated(pending("one", "v3")), synced()]], None)]
 #[case::one_of_two(&["one", "two"], vec![vec![updated(done("one")), updated(open("two")), synced()]], None)]
 #[case::both(&["one", "two"], vec![vec![updated(done("one")), updated(open("two")), synced(), updated(done("two"))]], Some(0))]
 #[case::the_worse_of_two(&["one", "two"], vec![vec![updated(done("one")), updated(open("two")), synced(), removed(open("two"))]], Some(3))]
