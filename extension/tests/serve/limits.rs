@@ -33,6 +33,7 @@ async fn silence_before_the_handshake_is_ended() {
 #[rstest]
 #[case::h2_without_a_preface(&["h2"], "")]
 #[case::h2_half_a_preface(&["h2"], "PRI * HTTP/2.0\r\n")]
+#[case::h2_without_a_request(&["h2"], "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0")]
 #[case::http_1_1_without_a_byte(&["http/1.1"], "")]
 #[case::http_1_1_half_a_head(&["http/1.1"], "GET / HTTP/1.1\r\nhost: loc")]
 #[tokio::test]

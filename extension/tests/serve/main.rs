@@ -1,4 +1,4 @@
-//! The TLS listener and the process around it, met by real peers over loopback.
+//! The TLS listener and the process around it, met by real peers over loopback; and the verbs of the binary.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@ mod admission;
 mod authority;
 mod bodies;
 mod certificates;
+mod client;
 mod drain;
 mod frames;
 mod hooks;
@@ -19,4 +20,5 @@ mod peer;
 mod process;
 mod protocols;
 mod replica;
+mod scripted;
 mod windows;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Request;
 use serde_json::Value;
+use sluice_proto::status::v1::ListClustersRequest;
 
 use crate::frames::{ACK, Frames, PING};
 use crate::replica::{Api, PATH, Replica, ask};
@@ -77,6 +78,46 @@ async fn a_replica_that_has_read_everything_is_ready_and_watches_its_reconciler(
     assert_eq!(live, "[+]runtime ok\n[+]reconciler ok\n");
     let answer = replica.ask("one").await;
     assert_ne!(answer["message"], "Starting", "{answer}");
+}
+
+#[tokio::test]
+async fn the_status_service_is_watched_and_speaks_http_2_alone() {
+    let replica = Replica::start(Api::Empty, &["--status-addr", "127.0.0.1:0"]).await;
+    replica.until("/livez/status", 200).await;
+
+    for protocols in [&["http/1.1"][..], &[]] {
+        let answered = match replica.connect_to_status(protocols).await {
+            Ok(mut connection) => connection.text("/").await.is_ok(),
+            Err(_) => false,
+        };
+        assert!(!answered, "{protocols:?}");
+    }
+    let connection = replica.connect_to_status(&["h2"]).await;
+    assert!(connection.is_ok_and(|connection| connection.is_h2()));
+}
+
+#[tokio::test]
+async fn reviews_have_connections_of_their_own() {
+    let replica = Replica::start(Api::Empty, &["--status-addr", "127.0.0.1:0"]).await;
+    replica.until("/livez/reconciler", 200).await;
+    let mut client = replica.status_client().await;
+    for number in 0..3 {
+        let mut request = tonic::Request::new(ListClustersRequest::default());
+        let token = format!("Bearer {number}").parse().unwrap();
+        request.metadata_mut().insert("authorization", token);
+        // That API server makes no reviews.
+        let refused = client.list_clusters(request).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
+    }
+
+    let (of_reviews, others) = replica.connections("/tokenreviews");
+
+    assert!(!of_reviews.is_empty() && !others.is_empty());
+    let shared: Vec<_> = of_reviews.intersection(&others).collect();
+    assert!(
+        shared.is_empty(),
+        "a review waits behind other requests on {shared:?}"
+    );
 }
 
 #[tokio::test]

@@ -89,6 +89,32 @@ async fn tls_1_2_is_refused_where_1_3_is_asked_for() {
 }
 
 #[tokio::test]
+async fn where_only_http_2_is_spoken_other_peers_are_sent_away() {
+    let authority = Authority::new();
+    let mount = Mount::new(&authority.sign());
+    let config = TlsConfig {
+        http2_only: true,
+        ..tls(&mount)
+    };
+    let listener = Listener::start(config, quick()).await;
+    let peer = Peer::trusting(&authority);
+
+    for protocols in [&["http/1.1"][..], &[]] {
+        let connected = peer.clone().offering(protocols).connect(listener.address).await;
+        let answered = match connected {
+            Ok(mut connection) => soon("the end of a connection", connection.text("/"))
+                .await
+                .is_ok(),
+            Err(_) => false,
+        };
+        assert!(!answered, "{protocols:?}");
+    }
+    let both = peer.offering(&["http/1.1", "h2"]);
+    let mut connection = both.connect(listener.address).await.unwrap();
+    assert_eq!(connection.text("/").await.unwrap(), "quick");
+}
+
+#[tokio::test]
 async fn plain_http_is_refused_and_harms_nobody() {
     let authority = Authority::new();
     let mount = Mount::new(&authority.sign());

@@ -1,14 +1,16 @@
 //! The binary as a process, with an API server that is none or an empty one.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse as _, Response};
 use futures::stream;
 use http::{Request, StatusCode, Uri};
@@ -18,10 +20,12 @@ use hyper_util::rt::TokioIo;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use sluice_proto::status::v1::status_service_client::StatusServiceClient;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
 use crate::authority::{Authority, Mount};
 use crate::peer::{Connection, Peer, soon, until};
@@ -45,10 +49,17 @@ pub(crate) struct Replica {
     hooks: SocketAddr,
     reviews: SocketAddr,
     probes: SocketAddr,
+    /// Where it is served.
+    status: Option<SocketAddr>,
+    authority: String,
+    requests: Requests,
     peer: Peer,
     lines: Lines,
     _files: (Mount, TempDir),
 }
+
+/// What the API server was asked: on which connection, by its port, and the path.
+type Requests = Arc<Mutex<Vec<(u16, String)>>>;
 
 /// Ends with its owner.
 struct Process(Child);
@@ -87,7 +98,8 @@ impl Lines {
 impl Replica {
     /// Starts a process and waits until it listens. Its log is not read any further.
     pub(crate) async fn start(api: Api, arguments: &[&str]) -> Self {
-        let server = serve(api).await;
+        let requests = Requests::default();
+        let server = serve(api, &requests).await;
         let authority = Authority::new();
         let mount = Mount::new(&authority.sign());
         let files = tempfile::tempdir().unwrap();
@@ -119,8 +131,9 @@ impl Replica {
             read: Vec::new(),
         };
         let (sender, addresses) = mpsc::channel();
+        let listeners = 3 + usize::from(arguments.contains(&"--status-addr"));
         let reading = tokio::task::spawn_blocking(move || {
-            for _ in 0..3 {
+            for _ in 0..listeners {
                 let line = lines.find(|line| line["message"] == "Listening");
                 sender
                     .send(line.unwrap_or_else(|| panic!("{:?}", lines.read)))
@@ -130,16 +143,20 @@ impl Replica {
         });
         let lines = soon("all listeners", reading).await.unwrap();
         let listening: Vec<Value> = addresses.iter().collect();
-        let of = |serves: &str| -> SocketAddr {
-            let line = listening.iter().find(|line| line["serves"] == serves);
-            line.unwrap()["address"].as_str().unwrap().parse().unwrap()
+        let found = |serves: &str| -> Option<SocketAddr> {
+            let line = listening.iter().find(|line| line["serves"] == serves)?;
+            Some(line["address"].as_str().unwrap().parse().unwrap())
         };
+        let of = |serves| found(serves).unwrap();
         Self {
             process,
             started,
             hooks: of("hooks"),
             reviews: of("admission"),
             probes: of("probes"),
+            status: found("status"),
+            authority: authority.pem(),
+            requests,
             peer: Peer::trusting(&authority).offering(&["h2"]),
             lines,
             _files: (mount, files),
@@ -180,6 +197,31 @@ impl Replica {
         soon("the admission port", self.peer.connect(self.reviews))
             .await
             .ok()
+    }
+
+    /// A connection to the status service that offers these protocols.
+    pub(crate) async fn connect_to_status(&self, protocols: &[&str]) -> std::io::Result<Connection> {
+        let peer = self.peer.clone().offering(protocols);
+        soon("the status port", peer.connect(self.status.unwrap())).await
+    }
+
+    /// A client of the status service.
+    pub(crate) async fn status_client(&self) -> StatusServiceClient<Channel> {
+        let _installed_before = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(&self.authority))
+            .domain_name("localhost");
+        let endpoint = Endpoint::from_shared(format!("https://{}", self.status.unwrap())).unwrap();
+        let connecting = endpoint.tls_config(tls).unwrap().connect().await;
+        StatusServiceClient::new(connecting.unwrap())
+    }
+
+    /// The ports of connections to the API server: those of requests to a path that ends so, and those of all others.
+    pub(crate) fn connections(&self, path: &str) -> (BTreeSet<u16>, BTreeSet<u16>) {
+        let requests = self.requests.lock().unwrap();
+        let (those, others): (Vec<_>, Vec<_>) = requests.iter().partition(|(_, asked)| asked.ends_with(path));
+        let ports = |requests: Vec<&(u16, String)>| requests.iter().map(|(port, _)| *port).collect();
+        (ports(those), ports(others))
     }
 
     /// A TLS connection to the hook port, on which nothing was sent.
@@ -257,7 +299,7 @@ fn kubeconfig(server: SocketAddr) -> String {
     .to_string()
 }
 
-async fn serve(api: Api) -> SocketAddr {
+async fn serve(api: Api, requests: &Requests) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     match api {
@@ -270,8 +312,16 @@ async fn serve(api: Api) -> SocketAddr {
             });
         }
         Api::Empty => {
-            let router = Router::new().fallback(|uri: Uri| async move { empty(&uri) });
-            tokio::spawn(async move { axum::serve(listener, router).await });
+            let requests = Arc::clone(requests);
+            let router = Router::new().fallback(
+                |ConnectInfo(peer): ConnectInfo<SocketAddr>, uri: Uri| async move {
+                    let asked = (peer.port(), uri.path().to_owned());
+                    requests.lock().unwrap().push(asked);
+                    empty(&uri)
+                },
+            );
+            let service = router.into_make_service_with_connect_info::<SocketAddr>();
+            tokio::spawn(async move { axum::serve(listener, service).await });
         }
     }
     address
