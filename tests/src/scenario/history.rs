@@ -1,7 +1,7 @@
 //! Every write of one ClusterBootstrap, and what its record said at which revision.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
@@ -23,6 +23,8 @@ const LAG: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) revision: Revision,
+    /// When it was seen here.
+    pub(crate) seen: Instant,
     /// `status.upgrade` as written; null without, and after a deletion.
     pub(crate) record: Value,
 }
@@ -114,7 +116,11 @@ fn write(object: &DynamicObject, deleted: bool) -> Option<Write> {
     } else {
         object.data["status"]["upgrade"].clone()
     };
-    Some(Write { revision, record })
+    Some(Write {
+        revision,
+        seen: Instant::now(),
+        record,
+    })
 }
 
 impl Records {
@@ -132,6 +138,18 @@ impl Records {
     pub fn latest(&self, before: Revision) -> Option<Revision> {
         let earlier = self.0.iter().rev().map(|write| write.revision);
         earlier.into_iter().find(|revision| *revision < before)
+    }
+
+    /// The records that nothing was written after for so long, in order, and the last one.
+    pub fn lasting(&self, time: Duration) -> impl Iterator<Item = &Value> {
+        let followers = self.0.iter().skip(1).map(Some).chain([None]);
+        let lasted = move |(write, follower): (&Write, Option<&Write>)| {
+            follower.is_none_or(|follower| follower.seen - write.seen >= time)
+        };
+        let pairs = self.0.iter().zip(followers);
+        pairs
+            .filter(move |(write, follower)| lasted((*write, *follower)))
+            .map(|(write, _)| &write.record)
     }
 
     /// Whether a write between two revisions has a gate open.
@@ -174,6 +192,7 @@ pub(crate) mod tests {
     pub(crate) fn gates(hook: &str, writes: &[(Revision, bool)]) -> Records {
         let write = |(revision, open): &(Revision, bool)| Write {
             revision: *revision,
+            seen: Instant::now(),
             record: json!({
                 "observedBootstrapGeneration": revision,
                 "gates": [{"hook": hook, "version": "v1.36.3", "open": open}],
@@ -199,6 +218,15 @@ pub(crate) mod tests {
         assert!(all.leaves_open(HOOK, "v1.36.3", (4, 7)));
         assert!(!all.leaves_open(HOOK, "v1.36.3", (6, 9)));
         assert!(!all.leaves_open(HOOK, "v1.36.3", (4, 6)));
+    }
+
+    #[test]
+    fn a_record_lasts_until_the_next_one() {
+        let mut all = records(&[(1, true), (2, false), (3, true)]);
+        all.0[1].seen = all.0[0].seen + Duration::from_secs(1);
+        all.0[2].seen = all.0[1].seen + Duration::from_secs(3);
+        let lasting = |seconds| all.lasting(Duration::from_secs(seconds)).count();
+        assert_eq!([1, 2, 4].map(lasting), [3, 2, 1]);
     }
 
     #[test]

@@ -51,16 +51,38 @@ impl<'a> Caller<'a> {
             name: name.to_owned(),
             directory,
         };
-        let metadata = json!({"name": name, "namespace": namespace});
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
-        let mut objects = vec![account];
+        let mut objects = vec![caller.account()];
         objects.extend(caller.role(rights));
         apply::apply_all(&stack.client(), &objects).await?;
-        let token = token(&stack.client(), namespace, name).await?;
-        let secret = Secret::new("a token of a caller of the status service", &token);
-        stack.core().directory().guard([secret]);
-        fs::write(caller.token_file(), token)?;
+        caller.gets_a_token().await?;
         Ok(caller)
+    }
+
+    fn account(&self) -> Value {
+        let metadata = json!({"name": self.name, "namespace": self.namespace});
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    }
+
+    async fn gets_a_token(&self) -> Result<()> {
+        let token = token(&self.stack.client(), &self.namespace, &self.name).await?;
+        let secret = Secret::new("a token of a caller of the status service", &token);
+        self.stack.core().directory().guard([secret]);
+        // A reader sees the old one or the new one, as it does where the kubelet writes it.
+        let next = self.directory.join("next-token");
+        fs::write(&next, token)?;
+        Ok(fs::rename(next, self.token_file())?)
+    }
+
+    /// Has another token in its file from now on, and the one before is not accepted any more: its ServiceAccount is another one.
+    pub async fn has_another_token(&self) -> Result<()> {
+        let path = format!(
+            "/api/v1/namespaces/{}/serviceaccounts/{}",
+            self.namespace, self.name
+        );
+        let request = http::Request::delete(path).body(Vec::new())?;
+        self.stack.client().request_text(request).await?;
+        apply::apply_all(&self.stack.client(), &[self.account()]).await?;
+        self.gets_a_token().await
     }
 
     fn role(&self, rights: Rights) -> Vec<Value> {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::Replica;
 use sluice_tests::processes::process::Process;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{PATIENCE, Records, Scenario, Scene};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::status::{Caller, GoClient, Rights, messages};
 use sluice_tests::wait;
@@ -24,6 +24,9 @@ const ORDER: [&str; 6] = [
     "AfterWorkersUpgrade",
     "AfterClusterUpgrade",
 ];
+
+/// A record that stood for so long is sent, and not left out for the next one.
+const STOOD: Duration = Duration::from_secs(2);
 
 /// How soon a client has what the API server has.
 const SEEN: Duration = Duration::from_secs(30);
@@ -59,6 +62,7 @@ async fn run_stream(scene: Scene) -> Result<()> {
     has_printed(&watching, "OUTCOME_COMPLETED", SEEN).await?;
     has_printed(&in_go, "CHANGE_SYNCED", SEEN).await?;
 
+    let history = cluster.history().await?;
     let before = cluster.upgrade(&new).await?;
     is_held(&cluster, &new, before).await?;
     has_printed(&watching, "PackagesNotReady", SEEN).await?;
@@ -90,7 +94,56 @@ async fn run_stream(scene: Scene) -> Result<()> {
         in_go[0]["change"] == "CHANGE_UPDATED" && in_go[1]["change"] == "CHANGE_SYNCED",
         "it begins with what is there: {in_go:?}"
     );
-    gates_open_in_order(&in_go, &record).context("what the client in Go was sent")
+    gates_open_in_order(&in_go, &record).context("what the client in Go was sent")?;
+    nothing_is_left_out(&in_go, &history.records().await?)
+}
+
+/// What of a record, or of an upgrade that was sent, has to be the same in both.
+fn shape(upgrade: &Value) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let state = |value: &Value| {
+        let state = text(value).to_uppercase();
+        state.trim_start_matches("PACKAGE_STATE_").to_owned()
+    };
+    let gates = list(&upgrade["gates"]).map(|gate| {
+        let open = gate["open"] == true;
+        json!([
+            gate["hook"],
+            gate["version"],
+            open,
+            text(&gate["reason"]),
+            text(&gate["message"])
+        ])
+    });
+    let packages = list(&upgrade["packages"]).map(|package| {
+        let why = [text(&package["reason"]), text(&package["message"])];
+        json!([package["name"], package["version"], state(&package["state"]), why])
+    });
+    json!({"to": upgrade["to"], "gates": gates.collect::<Vec<_>>(), "packages": packages.collect::<Vec<_>>()})
+}
+
+/// A client that reads at once, of a replica that was not restarted, was sent every record that stood for a while, in order; states in
+/// between may be left out.
+fn nothing_is_left_out(messages: &[Value], records: &Records) -> Result<()> {
+    let mut sent = messages
+        .iter()
+        .map(|message| shape(&message["cluster"]["upgrade"]));
+    let lasting = records.lasting(STOOD).filter(|record| !record.is_null());
+    let mut wanted: Vec<Value> = lasting.map(shape).collect();
+    wanted.dedup();
+    ensure!(
+        wanted.len() > ORDER.len() / 2,
+        "only {} records stood for {STOOD:?}, so little was compared",
+        wanted.len()
+    );
+    let count = wanted.len();
+    for (number, record) in wanted.into_iter().enumerate() {
+        ensure!(
+            sent.any(|sent| sent == record),
+            "record {number} of {count} that stood for {STOOD:?} was not sent, or not in its turn: {record}"
+        );
+    }
+    Ok(())
 }
 
 fn outcome(message: &Value) -> &str {
@@ -334,11 +387,14 @@ async fn verbs(may: &Caller<'_>, may_not: &Caller<'_>, replica: &Replica, namesp
     one_line(&late, 4, "--timeout 1s passed")
 }
 
-/// Who loses the right gets nothing more, also of a stream that is open; a Cluster that is deleted ends a watch of it.
+/// Who loses the right gets nothing more, also of a stream that is open; a Cluster that is deleted ends a watch of it, whose token was
+/// replaced in between.
 async fn withdrawn(go: &GoClient, may: &Caller<'_>, replica: &Replica, scene: &Scene) -> Result<()> {
     let namespace = scene.namespace();
     let deleted = may.start_sluice("watch-deleted", replica, &["watch", "-n", namespace, "c"])?;
     has_printed(&deleted, "/c", SEEN).await?;
+    may.has_another_token().await?;
+    has_printed(&deleted, "watching again with the token", WITHDRAWN).await?;
     let directory = scene.world().stack().core().directory();
     let open = go.start(directory, "withdrawn", replica, may, &["watch", namespace, ""])?;
     has_printed(&open, "CHANGE_SYNCED", SEEN).await?;
