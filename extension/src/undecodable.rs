@@ -134,6 +134,7 @@ mod tests {
                 name: Some(name.to_owned()),
                 ..ObjectMeta::default()
             },
+            class: None,
             why: "field spec: it is nested deeper than 127 levels".to_owned(),
         }
     }

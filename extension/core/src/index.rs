@@ -19,7 +19,7 @@ pub use self::{
     noted::{Noted, Said},
 };
 use crate::{
-    cluster::{is_custom, is_managed},
+    cluster::{is_custom, is_managed, is_stopped, release_of},
     decision::{Decision, Knowledge, Known, decide},
     hold::Hold,
     hook_call::HookCall,
@@ -80,7 +80,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let bootstrap = self.bootstrap(call.namespace, call.name);
         let cluster = self.cluster(call.namespace, call.name);
         if asks_before(call.hook)
-            && let Some(hold) = self.unresolved(call.label, call.uid, &cluster, &bootstrap)
+            && let Some(hold) = self.unresolved(call.label, (call.uid, call.generation), &cluster, &bootstrap)
         {
             let standing = Standing::of_hold("", &hold);
             let still = pace.stuck.map(|stuck| stuck.still(standing, pace.now));
@@ -147,9 +147,18 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         if let Some(held) = held_by_undecodable(&cluster, &bootstrap) {
             return Some(held);
         }
-        let uid = cluster.as_ref().ok()?.as_ref()?.uid()?;
-        let label = cluster.as_ref().ok()?.as_ref()?.labels().get(label::TKR).cloned();
-        if let Some(hold) = self.unresolved(label.as_deref(), &uid, &cluster, &bootstrap) {
+        let meta = match &cluster {
+            Ok(cluster) => &cluster.as_deref()?.metadata,
+            Err(undecodable) => &undecodable.metadata,
+        };
+        let uid = meta.uid.clone()?;
+        let generation = meta.generation.unwrap_or_default();
+        let label = release_of(meta);
+        // Cluster API calls for no Cluster that is paused, so nothing of it waits.
+        let is_stopped = matches!(&cluster, Ok(Some(cluster)) if is_stopped(cluster));
+        if !is_stopped
+            && let Some(hold) = self.unresolved(Some(&label), (&uid, generation), &cluster, &bootstrap)
+        {
             return Some(Held {
                 standing: Standing::of_hold("", &hold),
                 recorded: false,
@@ -177,11 +186,11 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         })
     }
 
-    /// Why a Cluster that is not managed is held all the same, if it is.
+    /// Why a Cluster that is not managed is held all the same, if it is. It is asked about by UID and generation.
     fn unresolved(
         &self,
         label: Option<&str>,
-        uid: &str,
+        (uid, generation): (&str, i64),
         cluster: &Found<Cluster>,
         bootstrap: &Found<ClusterBootstrap>,
     ) -> Option<Hold> {
@@ -189,7 +198,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         if !self.hold_unresolved || is_labelled || !matches!(bootstrap, Ok(None)) {
             return None;
         }
-        missed(cluster, uid, self.stores)
+        missed(cluster, uid, generation, self.stores)
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Found<Cluster> {

@@ -303,6 +303,7 @@ pub(crate) mod tests {
         Arc::new(Undecodable {
             kind: kind.to_owned(),
             metadata: serde_json::from_value(metadata).unwrap(),
+            class: None,
             why: "field spec: it is nested deeper than 127 levels".to_owned(),
         })
     }

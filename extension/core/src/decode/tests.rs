@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
-    labels::label,
+    labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
 
@@ -159,6 +159,32 @@ fn depth_is_the_matter_of_the_object() {
     );
     let cluster = every_kind(&text("", &variable))[0].clone();
     assert!(cluster.is_some_and(|cluster| cluster.why.contains("spec.topology.variables")));
+}
+
+/// Whether a Cluster has to be resolved is known of one that cannot be decoded, too.
+#[rstest]
+#[case::same_namespace(r#""topology":{"classRef":{"name":"c"}"#, Some(("c", None)))]
+#[case::another_namespace(r#""topology":{"classRef":{"name":"c","namespace":"n"}"#, Some(("c", Some("n"))))]
+#[case::as_before_v1beta2(r#""topology":{"class":"c","classNamespace":"n""#, Some(("c", Some("n"))))]
+#[case::no_name(r#""topology":{"classRef":{}"#, None)]
+#[case::no_class(r#""topology":{"version":"v1""#, None)]
+fn the_class_of_a_cluster_is_read(#[case] topology: &str, #[case] class: Option<(&str, Option<&str>)>) {
+    let asks = format!(
+        r#","annotations":{{"{}":"","other":"a"}}"#,
+        annotation::RESOLVE_TKR
+    );
+    let deep = nested(DEEP);
+    let spec = format!(r#","spec":{{{topology},"variables":[{{"name":"a","value":{deep}}}]}}}}"#);
+    let Some(cluster) = every_kind(&text(&asks, &spec))[0].clone() else {
+        panic!("it was decoded");
+    };
+    let read = cluster.class.as_ref();
+    assert_eq!(
+        read.map(|class| (class.name.as_str(), class.namespace.as_deref())),
+        class
+    );
+    let annotations = cluster.metadata.annotations.unwrap_or_default();
+    assert_eq!(annotations.keys().collect::<Vec<_>>(), [annotation::RESOLVE_TKR]);
 }
 
 #[test]

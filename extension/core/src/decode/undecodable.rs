@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use sluice_crds::labels::annotation;
+use sluice_crds::{foreign::cluster::ClassRef, labels::annotation};
 
 use super::text::{why, with_whole_characters};
 use crate::{
@@ -18,8 +18,11 @@ use crate::{
 pub struct Undecodable {
     /// Its kind, as it says itself.
     pub kind: String,
-    /// Name, namespace, UID, generation, resourceVersion and labels; of the annotations those that say which Cluster it belongs to.
+    /// Name, namespace, UID, generation, resourceVersion and labels; of the annotations those that say which Cluster it belongs to, and
+    /// whether a release has to be resolved.
     pub metadata: ObjectMeta,
+    /// Of a Cluster with a topology, the ClusterClass, if that can be read.
+    pub class: Option<ClassRef>,
     /// The field that cannot be decoded, and why: one line without any value of the object.
     pub why: String,
 }
@@ -31,7 +34,11 @@ impl Undecodable {
         let whole = with_whole_characters(object);
         let fields: Fields = serde_json::from_str(&whole).ok()?;
         let meta: Fields = field(&fields, "metadata")?;
-        let named = [annotation::CLUSTER_NAME, annotation::CLUSTER_NAMESPACE];
+        let named = [
+            annotation::CLUSTER_NAME,
+            annotation::CLUSTER_NAMESPACE,
+            annotation::RESOLVE_TKR,
+        ];
         let mut annotations: std::collections::BTreeMap<String, String> =
             field(&meta, "annotations").unwrap_or_default();
         annotations.retain(|key, _| named.contains(&key.as_str()));
@@ -50,6 +57,7 @@ impl Undecodable {
                 .filter(|kind: &String| is_kind(kind))
                 .unwrap_or_else(|| "object".to_owned()),
             metadata,
+            class: class(&fields),
             why: why::<K>(object),
         })
     }
@@ -69,7 +77,9 @@ impl Undecodable {
 
 impl std::fmt::Display for Undecodable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, metadata, why } = self;
+        let Self {
+            kind, metadata, why, ..
+        } = self;
         write!(f, "{kind} ")?;
         if let Some(namespace) = &metadata.namespace {
             write!(f, "{namespace}/")?;
@@ -93,6 +103,20 @@ fn is_kind(kind: &str) -> bool {
 
 /// The fields of an object, of which none has been looked into. Of two of one name the later one counts, as in Go.
 pub(super) type Fields = HashMap<String, Box<RawValue>>;
+
+/// The ClusterClass that a Cluster names, whatever else of its spec cannot be decoded.
+fn class(fields: &Fields) -> Option<ClassRef> {
+    let spec: Fields = field(fields, "spec")?;
+    let topology: Fields = field(&spec, "topology")?;
+    // Before v1beta2 name and namespace stood beside the version.
+    let own = || {
+        let name = field(&topology, "class")?;
+        let namespace = field(&topology, "classNamespace");
+        Some(ClassRef { name, namespace })
+    };
+    let class = field::<ClassRef>(&topology, "classRef").or_else(own)?;
+    (!class.name.is_empty()).then_some(class)
+}
 
 fn field<T: for<'a> Deserialize<'a>>(fields: &Fields, name: &str) -> Option<T> {
     serde_json::from_str(fields.get(name)?.get()).ok()

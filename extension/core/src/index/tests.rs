@@ -1,13 +1,19 @@
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_crds::{foreign::ClusterClass, labels::annotation};
+use sluice_crds::{
+    foreign::{ClusterClass, cluster::ClassRef},
+    labels::annotation,
+};
 
 use super::*;
 use crate::{
     hold::{CallReason, GateReason, HoldReason},
     hook_call::Hook,
-    stores::tests::{Given, object, undecodable},
+    stores::{
+        Stored,
+        tests::{Given, object, undecodable},
+    },
     stuck::{STUCK_AFTER, Standings},
 };
 
@@ -300,46 +306,90 @@ fn changed(mut given: Given, change: impl FnOnce(&mut Cluster)) -> Given {
     given
 }
 
+/// A Cluster that cannot be decoded, whose class can be read or not.
+fn undecodable_cluster(mut given: Given, class: Option<&str>) -> Given {
+    given.clusters.clear();
+    let mut cluster = undecodable("Cluster", Some("team-a"), "one", &json!({}));
+    let changed = Arc::make_mut(&mut cluster);
+    changed.metadata.generation = Some(1);
+    changed.class = class.map(|name| ClassRef {
+        name: name.to_owned(),
+        namespace: None,
+    });
+    given.undecodable.push(cluster);
+    given
+}
+
+/// The class, which cannot be decoded.
+fn undecodable_class(mut given: Given, asks: bool) -> Given {
+    given.classes.clear();
+    let mut class = undecodable("ClusterClass", Some("team-a"), "class", &json!({}));
+    let annotations = asks.then(|| (annotation::RESOLVE_TKR.to_owned(), String::new()));
+    Arc::make_mut(&mut class).metadata.annotations = Some(annotations.into_iter().collect());
+    given.undecodable.push(class);
+    given
+}
+
+const NOT_RESOLVED: Option<GateReason> = Some(GateReason::TKRNotResolved);
+const UNDECODABLE: Option<GateReason> = Some(GateReason::ObjectUndecodable);
+
 #[rstest]
-#[case::class_asks(unresolved(false, true), true)]
-#[case::cluster_asks(unresolved(true, false), true)]
-#[case::neither_asks(unresolved(false, false), false)]
+#[case::class_asks(unresolved(false, true), NOT_RESOLVED)]
+#[case::cluster_asks(unresolved(true, false), NOT_RESOLVED)]
+#[case::neither_asks(unresolved(false, false), None)]
 #[case::deleting(changed(unresolved(true, true), |cluster| cluster.metadata.deletion_timestamp = Some(
     k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH)
-)), false)]
-#[case::paused(changed(unresolved(true, true), |cluster| cluster.spec.paused = true), false)]
-#[case::without_topology(changed(unresolved(true, true), |cluster| cluster.spec.topology = None), false)]
-#[case::has_a_bootstrap(Given { bootstraps: vec![bootstrap(&Value::Null)], ..unresolved(true, true) }, false)]
-#[case::cluster_not_seen(Given { clusters: Vec::new(), ..unresolved(false, true) }, true)]
-#[case::cluster_of_another_uid(changed(unresolved(false, false), |cluster| cluster.metadata.uid = None), true)]
-#[case::class_not_seen(Given { classes: Vec::new(), ..unresolved(false, true) }, true)]
-#[case::undecodable_class(
-    Given { undecodable: vec![undecodable("ClusterClass", Some("team-a"), "class", &json!({}))], ..unresolved(false, true) },
-    false
+)), None)]
+#[case::without_topology(changed(unresolved(true, true), |cluster| cluster.spec.topology = None), None)]
+#[case::has_a_bootstrap(Given { bootstraps: vec![bootstrap(&Value::Null)], ..unresolved(true, true) }, None)]
+#[case::cluster_not_seen(Given { clusters: Vec::new(), ..unresolved(false, true) }, NOT_RESOLVED)]
+#[case::cluster_of_another_uid(changed(unresolved(false, false), |cluster| cluster.metadata.uid = None), NOT_RESOLVED)]
+#[case::class_not_seen(Given { classes: Vec::new(), ..unresolved(false, true) }, NOT_RESOLVED)]
+#[case::undecodable_class(undecodable_class(unresolved(false, true), true), UNDECODABLE)]
+#[case::undecodable_class_that_asks_for_nothing(undecodable_class(unresolved(false, true), false), None)]
+#[case::undecodable_cluster(undecodable_cluster(unresolved(false, true), Some("class")), UNDECODABLE)]
+#[case::undecodable_cluster_of_another_class(
+    undecodable_cluster(unresolved(false, false), Some("class")),
+    None
 )]
-fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: bool) {
-    let not_resolved = Some(HoldReason::Gate(GateReason::TKRNotResolved));
+#[case::undecodable_cluster_of_a_class_that_is_not_seen(
+    undecodable_cluster(unresolved(false, false), Some("other")),
+    UNDECODABLE
+)]
+#[case::undecodable_cluster_of_no_class_that_can_be_read(
+    undecodable_cluster(unresolved(false, false), None),
+    UNDECODABLE
+)]
+#[case::both_undecodable(
+    undecodable_class(undecodable_cluster(unresolved(false, false), Some("class")), true),
+    UNDECODABLE
+)]
+fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: Option<GateReason>) {
+    let unresolved = |given: &Given, call: &HookCall<'_>| {
+        let reason = reason(given, call, false);
+        [GateReason::TKRNotResolved, GateReason::ObjectUndecodable]
+            .into_iter()
+            .find(|unresolved| reason == Some(HoldReason::Gate(*unresolved)))
+    };
     for hook in Hook::ALL {
         let call = HookCall {
             hook,
             label: None,
             ..call()
         };
-        let expected = held && asks_before(hook);
-        assert_eq!(reason(&given, &call, false) == not_resolved, expected, "{hook}");
+        let expected = held.filter(|_| asks_before(hook));
+        assert_eq!(unresolved(&given, &call), expected, "{hook}");
         let labelled = HookCall { hook, ..self::call() };
-        assert_ne!(
-            reason(&given, &labelled, false),
-            not_resolved,
-            "{hook} with a label"
-        );
+        assert_ne!(unresolved(&given, &labelled), NOT_RESOLVED, "{hook} with a label");
     }
-    let is_there = given
+    let seen = given
         .clusters
         .iter()
-        .any(|cluster| cluster.metadata.uid.is_some());
+        .filter(|cluster| cluster.metadata.uid.is_some());
+    let is_there =
+        seen.count() > 0 || Stored::<Cluster>::undecodable(&given, Some("team-a"), "one").is_some();
     if is_there && given.bootstraps.is_empty() {
-        assert_eq!(index(&given).held("team-a", "one").is_some(), held);
+        assert_eq!(index(&given).held("team-a", "one").is_some(), held.is_some());
     }
     let off = Index {
         hold_unresolved: false,
@@ -353,5 +403,50 @@ fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: b
     let pace = Pace::of("uid", &Counted::default(), 600, Duration::ZERO);
     if given.bootstraps.is_empty() {
         assert_eq!(off.decide(&call, &pace, false), Decision::Release);
+    }
+}
+
+/// Cluster API calls for no Cluster that is paused, and for none without a topology, so such a memory is older than the call.
+#[rstest]
+#[case::paused(unresolved(false, true), |cluster: &mut Cluster| cluster.spec.paused = true)]
+#[case::paused_by_annotation(unresolved(false, true), |cluster: &mut Cluster| {
+    cluster.annotations_mut().insert(annotation::PAUSED.to_owned(), String::new());
+})]
+#[case::as_it_is(unresolved(false, true), |_: &mut Cluster| {})]
+fn a_pause_in_memory_releases_nothing(#[case] given: Given, #[case] change: fn(&mut Cluster)) {
+    let given = changed(given, change);
+    let call = HookCall {
+        hook: Hook::BeforeClusterCreate,
+        label: None,
+        ..call()
+    };
+    assert_eq!(reason(&given, &call, false), NOT_RESOLVED.map(HoldReason::Gate));
+    let is_stopped = crate::cluster::is_stopped(&given.clusters[0]);
+    let held = index(&given).held("team-a", "one");
+    assert_eq!(
+        held.is_none(),
+        is_stopped,
+        "a pause that lasts is no hold: nothing is asked"
+    );
+}
+
+/// One update may take a Cluster out of its pause, give it a topology or another class, and change its version.
+#[rstest]
+#[case::of_another_class(unresolved(false, false))]
+#[case::without_topology(changed(unresolved(false, true), |cluster| cluster.spec.topology = None))]
+#[case::undecodable(undecodable_cluster(unresolved(false, false), Some("class")))]
+fn a_memory_that_is_older_than_the_call_releases_nothing(#[case] given: Given) {
+    for hook in [Hook::BeforeClusterCreate, Hook::BeforeClusterUpgrade] {
+        let call = |generation| HookCall {
+            hook,
+            label: None,
+            generation,
+            ..call()
+        };
+        assert_eq!(
+            reason(&given, &call(2), false),
+            NOT_RESOLVED.map(HoldReason::Gate)
+        );
+        assert_eq!(reason(&given, &call(1), false), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Clusters that should have been resolved, and were not: no webhook was asked, or none could be.
 
-use kube::ResourceExt as _;
+use std::sync::Arc;
+
 use sluice_crds::{
     foreign::{Cluster, ClusterClass},
     labels::{annotation, label},
@@ -9,7 +10,7 @@ use sluice_crds::{
 
 use super::{asks, class_of};
 use crate::{
-    cluster::is_stopped,
+    decode::Undecodable,
     hold::{GateReason, Hold},
     stores::{Found, Stored},
 };
@@ -20,45 +21,80 @@ pub const fn asks_before(hook: Hook) -> bool {
     matches!(hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade)
 }
 
-/// Why a Cluster without a release label and without a ClusterBootstrap is held, if it is. `uid` is that of the call.
+/// Why a Cluster without a release label and without a ClusterBootstrap is held, if it is. `uid` and `generation` are those that the
+/// answer is for.
 ///
-/// Nothing is unpacked of a Cluster with a label. One that is not in memory yet is not known to ask for nothing.
+/// Nothing is unpacked of a Cluster with a label. One that is not in memory yet, or only as it was before, is not known to ask for nothing:
+/// one update may end a pause, name another class and change the version. A pause in memory says nothing, because Cluster API calls for no
+/// Cluster that is paused, and one by annotation changes no generation.
 #[must_use]
-pub fn missed(cluster: &Found<Cluster>, uid: &str, stores: &impl Stored<ClusterClass>) -> Option<Hold> {
-    let cluster = match cluster {
-        Ok(Some(cluster)) if cluster.metadata.uid.as_deref() == Some(uid) => cluster,
-        Ok(_) => {
-            let text = "waiting for the Cluster to be seen: it may ask for a release to be resolved";
-            return Some(Hold::new(GateReason::TKRNotResolved, text));
-        }
-        Err(undecodable) => return asks(&undecodable.metadata, None).map(|_| not_resolved("the Cluster")),
+pub fn missed(
+    cluster: &Found<Cluster>,
+    uid: &str,
+    generation: i64,
+    stores: &impl Stored<ClusterClass>,
+) -> Option<Hold> {
+    let meta = match cluster {
+        Ok(cluster) => cluster.as_deref().map(|cluster| &cluster.metadata),
+        Err(undecodable) => Some(&undecodable.metadata),
     };
-    if cluster.metadata.deletion_timestamp.is_some() || is_stopped(cluster) {
+    let seen = meta.filter(|meta| {
+        meta.uid.as_deref() == Some(uid) && meta.generation.is_some_and(|seen| seen >= generation)
+    });
+    let Some(meta) = seen else {
+        return Some(not_seen("the Cluster as it is now"));
+    };
+    if meta.deletion_timestamp.is_some() {
         return None;
     }
-    let (namespace, name) = class_of(cluster)?;
-    if cluster.annotations().contains_key(annotation::RESOLVE_TKR) {
-        return Some(not_resolved("the Cluster"));
-    }
-    match stores.found(Some(&namespace), name) {
-        Ok(Some(class)) => asks(&class.metadata, None).map(|_| not_resolved(&format!("ClusterClass {name}"))),
+    let (namespace, name) = match cluster {
+        Ok(cluster) => class_of(cluster.as_deref()?)?,
+        Err(undecodable) => match &undecodable.class {
+            Some(class) => {
+                let own = || meta.namespace.clone().unwrap_or_default();
+                let namespace = class.namespace.clone().filter(|namespace| !namespace.is_empty());
+                (namespace.unwrap_or_else(own), class.name.as_str())
+            }
+            None => return Some(undecodable.hold()),
+        },
+    };
+    let class = stores.found(Some(&namespace), name);
+    let by_class = |meta| asks(meta, None).map(|_| format!("ClusterClass {name}"));
+    let by = match &class {
+        _ if asks(meta, None).is_some() => "the Cluster".to_owned(),
+        Ok(Some(class)) => by_class(&class.metadata)?,
         Ok(None) => {
-            let text = format!(
-                "waiting for ClusterClass {name} to be seen: it may ask for a release to be resolved"
-            );
-            Some(Hold::new(GateReason::TKRNotResolved, text))
+            let Err(undecodable) = cluster else {
+                return Some(not_seen(&format!("ClusterClass {name}")));
+            };
+            return Some(undecodable.hold());
         }
-        Err(undecodable) => {
-            asks(&undecodable.metadata, None).map(|_| not_resolved(&format!("ClusterClass {name}")))
-        }
-    }
+        Err(undecodable) => by_class(&undecodable.metadata)?,
+    };
+    // The webhook can resolve neither, so neither annotation nor label would help.
+    let undecodable: Option<&Arc<Undecodable>> = cluster.as_ref().err().or(class.as_ref().err());
+    Some(undecodable.map_or_else(
+        || not_resolved(&by, asks(meta, None).is_some()),
+        |object| object.hold(),
+    ))
 }
 
-fn not_resolved(by: &str) -> Hold {
+fn not_seen(what: &str) -> Hold {
+    let text = format!("waiting for {what} to be seen: it may ask for a release to be resolved");
+    Hold::new(GateReason::TKRNotResolved, text)
+}
+
+fn not_resolved(by: &str, is_own: bool) -> Hold {
+    // An annotation that is there already calls no webhook when it is set.
+    let way_out = if is_own {
+        "set that label"
+    } else {
+        "set that annotation on the Cluster, or the label"
+    };
     Hold::new(
         GateReason::TKRNotResolved,
         format!(
-            "{by} asks for a release by annotation {}, but no label {} names one; set that annotation on the Cluster, or the label",
+            "{by} asks for a release by annotation {}, but no label {} names one; {way_out}",
             annotation::RESOLVE_TKR,
             label::TKR
         ),

@@ -29,6 +29,7 @@ fn undecodable(name: &str, cluster: &str, revision: &str, why: &str) -> Undecoda
     Undecodable {
         kind: "MachineDeployment".to_owned(),
         metadata: serde_json::from_value(metadata).unwrap(),
+        class: None,
         why: why.to_owned(),
     }
 }
