@@ -73,7 +73,7 @@ pub struct Stores {
 
 /// The ages of the stores that hooks rest on, by kind. Templates, Packages, PackageInstalls and Apps are read again before a gate
 /// opens.
-type Ages = [(&'static str, Arc<Mutex<FollowedStore>>); 3];
+type Ages = [(&'static str, Arc<Mutex<FollowedStore>>); 4];
 
 impl Stores {
     /// The stores and the future that keeps them up to date. What happens to their objects is passed on to `news`.
@@ -82,9 +82,20 @@ impl Stores {
     /// from what such a store held then, so the process has to end. Other replicas answer meanwhile.
     #[must_use]
     pub fn open(client: &Client, system_namespace: &str, news: &News) -> (Self, BoxFuture<'static, ()>) {
-        let ages: Ages = ["Cluster", "ClusterBootstrap", "TanzuKubernetesRelease"]
-            .map(|kind| (kind, Arc::new(Mutex::new(FollowedStore::dated()))));
-        let [(_, of_clusters), (_, of_bootstraps), (_, of_releases)] = &ages;
+        let ages: Ages = [
+            "Cluster",
+            "ClusterBootstrap",
+            "TanzuKubernetesRelease",
+            // Whether one asks for a resolution decides over Clusters without a label.
+            "ClusterClass",
+        ]
+        .map(|kind| (kind, Arc::new(Mutex::new(FollowedStore::dated()))));
+        let [
+            (_, of_clusters),
+            (_, of_bootstraps),
+            (_, of_releases),
+            (_, of_classes),
+        ] = &ages;
         let client = streaming(client.clone());
         let mut opening = Opening {
             client: &client,
@@ -123,13 +134,20 @@ impl Stores {
             move |seen| seen.each(|bootstrap, presence| named.bootstrap(bootstrap, presence)),
             News::bootstrap,
         );
+        let classes = opening.follow(
+            Api::all(dating(client.clone(), of_classes)),
+            all(),
+            Arc::clone(of_classes),
+            |_| {},
+            News::class,
+        );
         let images = opening.images(Api::all(client.clone()), &whole);
         let stores = Self {
             images,
             clusters,
             bootstraps,
             templates: opening.store(system, all(), News::template),
-            classes: opening.store(None, all(), News::class),
+            classes,
             machine_deployments: opening.store(None, topology(), woken_by::<MachineDeployment>),
             machine_pools: opening.store(None, topology(), woken_by::<MachinePool>),
             packages,
@@ -157,7 +175,7 @@ impl Stores {
     /// The stores that decisions rest on, each with the time since it is known to have missed no change; none before it was
     /// filled.
     #[must_use]
-    pub fn ages(&self) -> [(&'static str, Option<Duration>); 3] {
+    pub fn ages(&self) -> [(&'static str, Option<Duration>); 4] {
         self.ages
             .each_ref()
             .map(|(kind, followed)| (*kind, lock(followed).age(now())))
@@ -175,6 +193,7 @@ impl Stores {
     pub async fn filled_for_reviews(&self) {
         self.clusters.filled().await;
         self.templates.filled().await;
+        self.classes.filled().await;
         self.releases.filled().await;
     }
 

@@ -230,7 +230,8 @@ async fn the_first_call_after_a_pause_of_the_process_holds() {
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn one_store_that_is_cut_off_is_enough(
-    #[values("clusters", "clusterbootstraps", "tanzukubernetesreleases")] plural: &'static str,
+    #[values("clusters", "clusterbootstraps", "tanzukubernetesreleases", "clusterclasses")]
+    plural: &'static str,
 ) {
     let frozen = Frozen::of(plural);
     let (index, tasks) = followed(&frozen).await;
