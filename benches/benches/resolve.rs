@@ -1,5 +1,5 @@
-//! What one resolution of a Cluster costs among 300 releases with 3,000 images: a new one, one that stays, and one that is refused after
-//! every release was looked at.
+//! What one resolution of a Cluster costs among 300 releases with 3,000 images: a new one, one that stays, and ones that are refused after
+//! every release was looked at, with as many pools and selectors as are looked at.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -73,14 +73,36 @@ fn resolutions(criterion: &mut Criterion) {
     }))
     .unwrap_or_default();
     let known = Known {
-        class: Some(&class),
+        class: Ok(Some(&class)),
         releases: &releases,
         images: Some(&images),
+        running: None,
     };
     let asked = |old: Option<&Value>, new: &Value| Asked {
         old: old.and_then(|old| serde_json::from_value(old.clone()).ok()),
         new: serde_json::from_value(new.clone()).unwrap_or_default(),
     };
+    let pools = |count: usize, selector: &dyn Fn(usize) -> String| {
+        let mut cluster = cluster("v1", "os-3");
+        let pool = |index| {
+            let selects = json!({"annotations": {SELECTOR: selector(index)}});
+            json!({"class": "default", "name": format!("pool-{index}"), "metadata": selects})
+        };
+        cluster["spec"]["topology"]["workers"]["machineDeployments"] = (0..count).map(pool).collect();
+        cluster
+    };
+    // As many pools as are resolved, and as many selectors, of which the last one takes no image of any release.
+    let many = pools(2_000, &|index| {
+        if index < 1_999 {
+            "os-name=os-3"
+        } else {
+            "os-name=none"
+        }
+        .to_owned()
+    });
+    let differing = pools(150, &|index| {
+        format!("os-name=os-3,!a{index}{}", if index < 149 { "" } else { ",none" })
+    });
     let mut labelled = cluster("v1.30.7+vmware.1", "os-3");
     labelled["metadata"]["labels"] = json!({"run.tanzu.vmware.com/tkr": "v1.30.7---vmware.1-tkg.1"});
     let mut prefixed = labelled.clone();
@@ -92,6 +114,8 @@ fn resolutions(criterion: &mut Criterion) {
         ("stays", asked(Some(&labelled), &prefixed)),
         ("refused", asked(None, &cluster("v1.30", "none"))),
         ("refused-of-all", asked(None, &cluster("v1", "none"))),
+        ("refused-of-all-2000-pools", asked(None, &many)),
+        ("refused-of-all-150-selectors", asked(None, &differing)),
     ] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| resolve(black_box(&asked), black_box(known)));

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    fmt,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -13,6 +14,8 @@ use sluice_core::{
     walls::{NamedKind, NamedKinds},
 };
 use sluice_crds::foreign::cluster::ObjectReference;
+
+use tokio::runtime::Handle;
 
 use crate::{
     clock::now,
@@ -30,7 +33,15 @@ const KEPT: Duration = Duration::from_hours(1);
 pub struct ControlPlanes {
     contract: Contract,
     triggers: Triggers,
+    /// Reviews ask, too, and have a thread of their own, on which nothing of others is to run.
+    runtime: Handle,
     kinds: Mutex<NamedKinds<NamedKind, Kind>>,
+}
+
+impl fmt::Debug for ControlPlanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlPlanes").finish_non_exhaustive()
+    }
 }
 
 struct Kind {
@@ -40,12 +51,16 @@ struct Kind {
 }
 
 impl ControlPlanes {
-    /// No kind is watched yet. Kinds of `groups` are read whatever their definitions say.
+    /// No kind is watched yet; each will be by the runtime of the caller. Kinds of `groups` are read whatever their definitions say.
+    ///
+    /// # Panics
+    /// The caller has no runtime.
     #[must_use]
     pub fn new(client: Client, triggers: Triggers, groups: Vec<String>) -> Self {
         Self {
             contract: Contract::new(client, groups),
             triggers,
+            runtime: Handle::current(),
             kinds: Mutex::default(),
         }
     }
@@ -100,6 +115,7 @@ impl ControlPlanes {
                 }
             }
         };
+        let _entered = self.runtime.enter();
         let watch = KindWatch::open(self.contract.clone(), named.clone(), on, changed);
         Kind { watch, waiting }
     }

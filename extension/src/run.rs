@@ -250,14 +250,21 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         let (index, stores) = (index.clone(), stores.clone());
         async move { index.follow(stores).await }
     }));
+    // One memory of control planes, for reviews and for passes: kinds are watched from the first Cluster on that is looked at.
+    let control_planes = Arc::new(ControlPlanes::new(
+        client.clone(),
+        news.triggers.clone(),
+        args.control_plane_groups.clone(),
+    ));
     let _admitting = AbortOnDrop(tokio::spawn({
         let (admission, stores) = (parts.admission.clone(), stores.clone());
+        let control_planes = Arc::clone(&control_planes);
         // Every replica reads for reviews, whether it leads or not.
         let client = unbounded.clone();
         async move {
             // A Package that is not in memory yet is read when it is asked about.
             stores.filled_for_reviews().await;
-            admission.knows(World::new(stores, client));
+            admission.knows(World::new(stores, control_planes, client));
         }
     }));
     if let Some((status, reviews)) = parts.status.as_ref().zip(reviews) {
@@ -273,6 +280,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         fence,
         leadership,
         stores: stores.clone(),
+        control_planes,
     };
     tokio::select! {
         outcome = lead(args, parts, management, stop) => outcome,
@@ -295,6 +303,7 @@ struct Management {
     fence: Fence,
     leadership: Leadership,
     stores: Stores,
+    control_planes: Arc<ControlPlanes>,
 }
 
 /// Waits for the lease, and reconciles while it is held.
@@ -310,6 +319,7 @@ async fn lead(
         fence,
         leadership,
         stores,
+        control_planes,
     } = management;
     let releases = releases::Context::of(
         client.clone(),
@@ -374,11 +384,7 @@ async fn lead(
         dependents,
         settings: settings(args),
         stores: stores.clone(),
-        control_planes: ControlPlanes::new(
-            client.clone(),
-            triggers.clone(),
-            args.control_plane_groups.clone(),
-        ),
+        control_planes,
         remotes,
         index: parts.index,
         edits,

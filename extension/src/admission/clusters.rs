@@ -4,8 +4,9 @@ use kube::core::ObjectMeta;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use sluice_core::{
-    releases::Images,
-    resolver::{Asked, ImagesUnknown, Known, Resolution, class_of, resolve},
+    cluster::ClusterRef,
+    pass,
+    resolver::{Asked, Known, Resolution, Running, Unknown, class_of, resolve},
     stores::Stores as _,
 };
 use sluice_crds::foreign::Cluster;
@@ -14,7 +15,7 @@ use super::{
     kept::{Chosen, OfClusters, Text},
     wire::{Changed, Malformed, changed, read},
 };
-use crate::stores::Stores;
+use crate::{control_plane::ControlPlanes, stores::Stores};
 
 /// The longest spec of a Cluster that is read. etcd takes 1.5 MiB, with metadata and status.
 const LONGEST_SPEC: usize = 1024 * 1024;
@@ -100,17 +101,48 @@ fn cluster(Object { metadata, spec }: Object<'_>, namespace: &str) -> Result<Clu
     })
 }
 
-/// Resolves a Cluster with what is in memory.
-pub(super) fn resolved(asked: &Asked, stores: &Stores) -> Result<Resolution, ImagesUnknown> {
-    let class = class_of(&asked.new).and_then(|(namespace, name)| stores.classes.get(Some(&namespace), name));
-    let releases = stores.releases();
-    let images: Option<std::sync::Arc<Images>> = stores.images();
-    resolve(
-        asked,
-        Known {
-            class: class.as_deref(),
-            releases: &releases,
-            images: images.as_deref(),
-        },
-    )
+/// Resolves a Cluster with what is in memory. Its control plane is looked up where an answer depends on what machines run.
+pub(super) fn resolved(
+    asked: &Asked,
+    stores: &Stores,
+    control_planes: &ControlPlanes,
+) -> Result<Resolution, Unknown> {
+    let class = match class_of(&asked.new) {
+        Some((namespace, name)) => stores.classes.found(Some(&namespace), name),
+        None => Ok(None),
+    };
+    let (releases, images) = (stores.releases(), stores.images());
+    let known = Known {
+        class: class.as_ref().map(Option::as_deref).map_err(AsRef::as_ref),
+        releases: &releases,
+        images: images.as_deref(),
+        running: None,
+    };
+    match resolve(asked, known) {
+        Err(Unknown::Running) => {
+            let running = running(asked, stores, control_planes)?;
+            resolve(
+                asked,
+                Known {
+                    running: Some(&running),
+                    ..known
+                },
+            )
+        }
+        resolution => resolution,
+    }
+}
+
+/// The versions that machines of the Cluster may run.
+fn running(asked: &Asked, stores: &Stores, control_planes: &ControlPlanes) -> Result<Running, Unknown> {
+    let cluster = asked.old.as_ref().unwrap_or(&asked.new);
+    let Some(reference) = &cluster.spec.control_plane_ref else {
+        return Ok(Running::UNKNOWN);
+    };
+    let of = ClusterRef::of(cluster);
+    match control_planes.get(&of, reference) {
+        Ok(control_plane) => Ok(Running::of(of.namespace(), of.name(), control_plane, stores)),
+        Err(pass::Unknown::Reading) => Err(Unknown::Running),
+        Err(pass::Unknown::Unreadable(_)) => Ok(Running::UNKNOWN),
+    }
 }

@@ -14,7 +14,7 @@ use sluice_core::{
     bootstrap::{CREDENTIAL_TYPE, PackageFacts},
     cluster::{is_stopped, release_of},
     providers::own_resource,
-    resolver::{self, ImagesUnknown, Resolution},
+    resolver::{self, Resolution},
     step::{Failure, Key, Resource, Server},
     stores::Stores as _,
 };
@@ -30,6 +30,7 @@ use tokio::{
 use super::clusters;
 use crate::{
     bounded::{Bounds, bounded},
+    control_plane::ControlPlanes,
     run::REQUEST,
     runner::reads::{failure, served},
     stores::Stores,
@@ -45,6 +46,7 @@ const LARGEST: usize = 4 * 1024 * 1024;
 #[derive(Clone)]
 pub struct World {
     stores: Stores,
+    control_planes: Arc<ControlPlanes>,
     client: Client,
     gets: Arc<Semaphore>,
 }
@@ -65,13 +67,14 @@ struct SecretType {
 impl World {
     /// Memory, and the management API server, which `client` asks without bounds.
     #[must_use]
-    pub fn new(stores: Stores, client: Client) -> Self {
+    pub fn new(stores: Stores, control_planes: Arc<ControlPlanes>, client: Client) -> Self {
         let bounds = Bounds {
             answer: LARGEST,
             ..REQUEST
         };
         Self {
             stores,
+            control_planes,
             client: bounded(client, bounds),
             gets: Arc::new(Semaphore::new(GETS)),
         }
@@ -136,8 +139,8 @@ impl World {
     }
 
     /// Resolves a Cluster with what is in memory.
-    pub(super) fn resolve(&self, asked: &resolver::Asked) -> Result<Resolution, ImagesUnknown> {
-        clusters::resolved(asked, &self.stores)
+    pub(super) fn resolve(&self, asked: &resolver::Asked) -> Result<Resolution, resolver::Unknown> {
+        clusters::resolved(asked, &self.stores, &self.control_planes)
     }
 
     /// Asks the API server for all of `asked`.

@@ -223,13 +223,16 @@ impl Admission {
         let Some(world) = self.0.world.get() else {
             return Ok(starting());
         };
-        let Ok(Resolution {
+        let Resolution {
             faults,
             warnings,
             patch,
-        }) = world.resolve(asked)
-        else {
-            return Ok(without_images());
+        } = match world.resolve(asked) {
+            Ok(resolution) => resolution,
+            Err(unknown) => {
+                let text = unknown.to_string();
+                return Ok((Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, &text)));
+            }
         };
         let verdict = Verdict { faults, warnings };
         let outcome = Outcome::of(&verdict);
@@ -251,11 +254,6 @@ fn said(webhook: Webhook, namespace: &str, name: &str, outcome: Outcome) {
 
 fn starting() -> (Outcome, Response) {
     let text = "Sluice has just started and does not know all Clusters yet; try again";
-    (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text))
-}
-
-fn without_images() -> (Outcome, Response) {
-    let text = "Sluice does not know all OSImages yet; try again, and if it lasts look at the definition of OSImage and at the log";
     (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, text))
 }
 

@@ -10,7 +10,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant as Later;
 
 use super::*;
-use crate::{freshness::tests::Frozen, news::News, stores::Stores};
+use crate::{
+    control_plane::ControlPlanes, freshness::tests::Frozen, news::News, stores::Stores, triggers::Triggers,
+};
+
+fn world(stores: Stores, client: kube::Client) -> World {
+    let control_planes = ControlPlanes::new(client.clone(), Triggers::default(), Vec::new());
+    World::new(stores, Arc::new(control_planes), client)
+}
 
 /// A review of a ClusterBootstrap `new` that was `old`.
 fn body(new: &Value, old: Option<&Value>) -> Value {
@@ -79,7 +86,7 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
     let following = tokio::spawn(following);
     stores.synced().await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
-    admission.knows(World::new(stores, client));
+    admission.knows(world(stores, client));
     (admission, following)
 }
 
@@ -357,7 +364,7 @@ async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
     let following = tokio::spawn(following);
     stores.synced().await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
-    admission.knows(World::new(stores, client));
+    admission.knows(world(stores, client));
     (admission, following)
 }
 
@@ -410,6 +417,33 @@ async fn a_cluster_gets_its_release_as_a_patch() {
     gone["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let (_, _, answer) = resolved(&admission, &gone).await;
     assert_eq!(answer, json!({"uid": "f3c1", "allowed": true}));
+}
+
+/// Without its class nothing says whether the entries of a Cluster may be changed.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_with_a_label_waits_for_its_class() {
+    let (admission, _following) = resolving().await;
+    let mut labelled = of_cluster("v1.35.4");
+    let object = &mut labelled["request"]["object"];
+    object["metadata"]["labels"] = json!({"run.tanzu.vmware.com/tkr": "v1.35.4---a.1"});
+    object["spec"]["topology"]["classRef"]["name"] = json!("other");
+    let (status, text, _) = resolved(&admission, &labelled).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(text.contains("does not know ClusterClass other yet"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_wait_until_classes_are_in_memory() {
+    let frozen = Frozen::of("clusterclasses");
+    frozen.set(true);
+    let (stores, following) = Stores::open(&frozen.client(|_| Vec::new()), "system", &News::default());
+    let following = tokio::spawn(following);
+    let filled = tokio::time::timeout(Duration::from_secs(5), stores.filled_for_reviews()).await;
+    assert!(filled.is_err(), "classes were not read");
+    frozen.set(false);
+    let filled = tokio::time::timeout(Duration::from_mins(5), stores.filled_for_reviews()).await;
+    assert!(filled.is_ok(), "they are never read");
+    following.abort();
 }
 
 #[tokio::test(start_paused = true)]

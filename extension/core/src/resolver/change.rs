@@ -1,6 +1,6 @@
 //! What a Cluster is changed to before it is stored.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -11,11 +11,13 @@ use sluice_crds::{
 };
 
 use super::{
-    Asked, ImagesUnknown, Known, Resolution, asks, data,
-    part::{Part, Place, parts, pools},
+    Asked, Known, Resolution, Unknown, asks, data,
+    held_back::held_back,
+    part::{MOST_FAULTS, Part, Parts, Place, is_short, parts, pools, shortened},
     pick::{Picked, Query},
+    running::Machines,
     selector,
-    steps::{overrides, replace},
+    steps::{control_plane_overrides, overrides, replace},
 };
 use crate::{
     admission::Fault,
@@ -26,8 +28,8 @@ use crate::{
 /// Resolves a Cluster.
 ///
 /// # Errors
-/// OSImages are needed and were not read yet.
-pub fn resolve(asked: &Asked, known: Known<'_>) -> Result<Resolution, ImagesUnknown> {
+/// What has to be known first.
+pub fn resolve(asked: &Asked, known: Known<'_>) -> Result<Resolution, Unknown> {
     let Asked { old, new } = asked;
     let Some(topology) = &new.spec.topology else {
         return Ok(Resolution::default());
@@ -36,32 +38,48 @@ pub fn resolve(asked: &Asked, known: Known<'_>) -> Result<Resolution, ImagesUnkn
     if new.metadata.deletion_timestamp.is_some() || is_stopped(new) {
         return Ok(Resolution::default());
     }
-    let Some(text) = asks(&new.metadata, known.class) else {
-        return Ok(Resolution::default());
+    let class = match known.class {
+        Ok(Some(class)) => Some(class),
+        Ok(None) => {
+            if let Some(answer) = without_class(asked, topology)? {
+                return Ok(answer);
+            }
+            None
+        }
+        Err(undecodable) => {
+            if asks(&new.metadata, None)
+                .or_else(|| asks(&undecodable.metadata, None))
+                .is_some()
+            {
+                let name = topology.class_name().unwrap_or_default();
+                let why = undecodable.to_string();
+                return Ok(refused(vec![Fault::new(
+                    "spec.topology.classRef.name",
+                    name,
+                    why,
+                )]));
+            }
+            None
+        }
     };
-    let Some(class) = known.class else {
-        let name = topology.class_name().unwrap_or_default();
-        let text = "ClusterClass not found; apply the ClusterClass first, and the Cluster again";
-        return Ok(refused(vec![Fault::new(
-            "spec.topology.classRef.name",
-            name,
-            text,
-        )]));
+    let (Some(text), Some(class)) = (asks(&new.metadata, class), class) else {
+        return held_back(asked, topology, known.running);
     };
     let mut faults = Vec::new();
-    let selector = selector::parse(text).unwrap_or_else(|error| {
+    let selector = is_short(text).and_then(|()| selector::parse(text).map_err(|error| error.to_string()));
+    let selector = selector.unwrap_or_else(|why| {
         let of = if new.annotations().contains_key(annotation::RESOLVE_TKR) {
             String::new()
         } else {
             format!(" of ClusterClass {}", class.name_any())
         };
         let field = format!("metadata.annotations[{}]{of}", annotation::RESOLVE_TKR);
-        faults.push(Fault::new(field, text, error.to_string()));
+        faults.push(Fault::new(field, shortened(text), why));
         kube::core::Selector::default()
     });
     let parts = parts(topology, class).unwrap_or_else(|of_parts| {
         faults.extend(of_parts);
-        Vec::new()
+        Parts::default()
     });
     let declared = class.spec.declares(name::TKR_DATA);
     if declared {
@@ -71,9 +89,9 @@ pub fn resolve(asked: &Asked, known: Known<'_>) -> Result<Resolution, ImagesUnkn
         return Ok(refused(faults));
     }
     // Without the variable, and where no part asks for one, nothing says what an image would be for.
-    let needs_images = declared || parts.iter().any(|part| part.text.is_some());
+    let needs_images = declared || parts.all.iter().any(|part| part.text.is_some());
     let images = if needs_images {
-        Some(known.images.ok_or(ImagesUnknown)?)
+        Some(known.images.ok_or(Unknown::Images)?)
     } else {
         None
     };
@@ -83,16 +101,41 @@ pub fn resolve(asked: &Asked, known: Known<'_>) -> Result<Resolution, ImagesUnkn
         selector,
         releases: known.releases,
         images,
+        of_images: parts.selectors,
     };
     let change = Change {
         old: old.as_ref(),
         new,
         topology,
         declared,
-        parts,
+        parts: parts.all,
         query,
+        machines: Machines::of(old.as_ref(), known.running),
     };
-    Ok(change.resolution().unwrap_or_else(|fault| refused(vec![fault])))
+    let resolution = change.resolution().unwrap_or_else(|fault| refused(vec![fault]));
+    change.machines.known()?;
+    Ok(resolution)
+}
+
+/// What is answered where the class is not known, if that is an answer: entries of a Cluster whose machines may be there, or that is about
+/// to be made of a release, depend on it.
+fn without_class(Asked { old, new }: &Asked, topology: &Topology) -> Result<Option<Resolution>, Unknown> {
+    let Some(name) = topology.class_name() else {
+        return Ok(None);
+    };
+    let before = old.as_ref().and_then(|old| old.spec.topology.as_ref());
+    let has_data = before.is_some_and(|before| data::value_in(&before.variables).is_some());
+    let labels = old
+        .iter()
+        .chain([new])
+        .map(|cluster| release_of(&cluster.metadata));
+    if has_data || labels.into_iter().any(|label| !label.is_empty()) {
+        return Err(Unknown::Class(name.to_owned()));
+    }
+    Ok(asks(&new.metadata, None).map(|_| {
+        let text = "ClusterClass not found; apply the ClusterClass first, and the Cluster again";
+        refused(vec![Fault::new("spec.topology.classRef.name", name, text)])
+    }))
 }
 
 const fn refused(faults: Vec<Fault>) -> Resolution {
@@ -103,36 +146,27 @@ const fn refused(faults: Vec<Fault>) -> Resolution {
     }
 }
 
-/// What is wrong with the shape of `TKR_DATA`, of the Cluster or of one of its pools.
+/// What is wrong with the shape of `TKR_DATA`, of the Cluster or of one of its parts.
 fn shape_faults(topology: &Topology) -> Vec<Fault> {
     let own = (
         "spec.topology.variables".to_owned(),
         data::value_in(&topology.variables),
     );
+    let of_control_plane = (
+        "spec.topology.controlPlane.variables.overrides".to_owned(),
+        data::value_in(control_plane_overrides(topology)),
+    );
     let of_pools = pools(topology).map(|(list, _, pool)| {
         let field = format!("spec.topology.workers.{list}[{}].variables.overrides", pool.name);
         (field, data::value_in(overrides(pool.variables.as_ref())))
     });
-    let all = [own].into_iter().chain(of_pools);
-    all.filter_map(|(field, value)| {
+    let all = [own, of_control_plane].into_iter().chain(of_pools);
+    let faults = all.filter_map(|(field, value)| {
         let why = data::entries(value?).err()?;
-        Some(Fault::new(
-            format!("{field}[{}]", name::TKR_DATA),
-            shown(value?),
-            why,
-        ))
-    })
-    .collect()
-}
-
-/// A value as far as a line has place for it.
-fn shown(value: &Value) -> String {
-    const LONGEST: usize = 80;
-    let text = value.to_string();
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+        let value = shortened(&value?.to_string());
+        Some(Fault::new(format!("{field}[{}]", name::TKR_DATA), value, why))
+    });
+    faults.take(MOST_FAULTS).collect()
 }
 
 /// One Cluster that is resolved.
@@ -144,10 +178,14 @@ pub(super) struct Change<'a> {
     pub(super) declared: bool,
     pub(super) parts: Vec<Part>,
     pub(super) query: Query<'a>,
+    pub(super) machines: Machines<'a>,
 }
 
 impl Change<'_> {
     fn resolution(&self) -> Result<Resolution, Fault> {
+        if let Some(as_it_came) = self.as_it_came() {
+            return Ok(as_it_came);
+        }
         let (release, images) = if let Some(release) = self.stays()? {
             (release, None)
         } else {
@@ -156,7 +194,7 @@ impl Change<'_> {
         };
         let mut steps = Vec::new();
         let mut warnings = Vec::new();
-        self.label(&release, &mut steps);
+        self.label(&release, &mut steps, &mut warnings);
         let version = &release.spec.kubernetes.version;
         if self.topology.version != *version {
             steps.push(replace("/spec/topology/version", version.as_str()));
@@ -172,6 +210,26 @@ impl Change<'_> {
             faults: Vec::new(),
             warnings,
             patch: steps,
+        })
+    }
+
+    /// The Cluster as it came, where it is created again with what machines of it are made of, and its release cannot be taken any more.
+    fn as_it_came(&self) -> Option<Resolution> {
+        let label = release_of(&self.new.metadata);
+        let asked = data::value_in(&self.topology.variables).and_then(Value::as_object);
+        self.restored(asked, &self.topology.version, &label)?;
+        let why = match self.query.releases.get(&label) {
+            Some(release) => self.query.taken(release, &self.parts).err()?,
+            None => "does not exist".to_owned(),
+        };
+        let data = name::TKR_DATA;
+        let warning = format!(
+            "{data}: the Cluster is stored as it came, because its entry for {} is of TanzuKubernetesRelease {label}, which {why}",
+            self.topology.version
+        );
+        Some(Resolution {
+            warnings: vec![warning],
+            ..Resolution::default()
         })
     }
 
@@ -237,28 +295,42 @@ impl Change<'_> {
 
     /// As the addons-manager said it: the parts, the query, and what came of it.
     pub(super) fn unresolved(&self, result: &str) -> String {
+        const MOST: usize = 8;
         let pools = self.parts.iter().filter_map(|part| match &part.place {
             Place::ControlPlane => None,
             Place::Pool { name, .. } => Some(name.as_str()),
         });
         let pools: Vec<&str> = pools.collect();
+        let more = |count: usize| {
+            if count > MOST {
+                format!(" and {} more", count - MOST)
+            } else {
+                String::new()
+            }
+        };
+        // Each selector is said once, of the first part that has it.
+        let mut said = BTreeSet::new();
         let selectors = self.parts.iter().filter_map(|part| {
-            let text = part.text.as_ref()?;
-            Some(format!(", OSImages of {} {text:?}", part.place))
+            let text = part.text.as_deref()?;
+            said.insert(part.selector)
+                .then(|| format!(", OSImages of {} {:?}", part.place, shortened(text)))
         });
-        let selectors: String = selectors.collect();
+        let selectors: Vec<String> = selectors.collect();
         format!(
-            "could not resolve TKR/OSImage for controlPlane, machineDeployments: [{}], query: {{version {}, releases {:?}{selectors}}}, \
+            "could not resolve TKR/OSImage for controlPlane, machineDeployments: [{}{}], query: {{version {}, releases {:?}{}{}}}, \
              result: {result}",
-            pools.join(", "),
+            pools[..pools.len().min(MOST)].join(", "),
+            more(pools.len()),
             self.query.prefix,
-            self.query.text,
+            shortened(self.query.text),
+            selectors[..selectors.len().min(MOST)].concat(),
+            more(selectors.len()),
         )
     }
 
     /// The parts that get an image of a release: none where machines of its version have theirs.
     fn needed_of(&self, release: &TanzuKubernetesRelease) -> &[Part] {
-        if self.declared && self.is_frozen(&release.spec.kubernetes.version) {
+        if self.declared && self.is_frozen(release) {
             &[]
         } else {
             &self.parts
@@ -276,10 +348,18 @@ impl Change<'_> {
         Ok(picked.images)
     }
 
-    fn label(&self, release: &TanzuKubernetesRelease, steps: &mut Vec<Value>) {
+    fn label(&self, release: &TanzuKubernetesRelease, steps: &mut Vec<Value>, warnings: &mut Vec<String>) {
         let name = release.name_any();
-        if release_of(&self.new.metadata) == name {
+        let asked = release_of(&self.new.metadata);
+        if asked == name {
             return;
+        }
+        if asked.is_empty() && self.old.is_some_and(|old| release_of(&old.metadata) == name) {
+            warnings.push(format!(
+                "label {}: put back, because the Cluster or its ClusterClass asks for a release; to take the Cluster out of Sluice, remove \
+                 the label together with what asks for it",
+                label::TKR
+            ));
         }
         if self.new.metadata.labels.is_none() {
             steps.push(json!({"op": "add", "path": "/metadata/labels", "value": {label::TKR: name}}));

@@ -104,6 +104,16 @@ pub(super) fn with_entry(before: &Entries, asked: Option<&Entries>, version: &st
     entries
 }
 
+/// The entries of an object among these variables, as far as it has the shape.
+pub(super) fn entries_in(variables: &[Variable]) -> Option<&Entries> {
+    value_in(variables)?.as_object()
+}
+
+/// Whether machines can be made of an entry; one without an image only pins a release.
+pub(super) fn is_whole(entry: &Value) -> bool {
+    entry.get("osImageRef").is_some()
+}
+
 /// The same without another entry.
 pub(super) fn kept(before: &Entries, asked: Option<&Entries>) -> Entries {
     let mut entries = asked.cloned().unwrap_or_default();

@@ -1,12 +1,12 @@
 //! What machines are made of: the entries of `TKR_DATA`, of the Cluster and of pools with other images.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::ResourceExt as _;
 use serde_json::Value;
 use sluice_crds::{
-    foreign::cluster::{Topology, WorkerTopology},
-    labels::{label, name},
+    foreign::cluster::WorkerTopology,
+    labels::{annotation, label, name},
     run::{OSImage, TanzuKubernetesRelease},
 };
 
@@ -15,7 +15,7 @@ use super::{
     data::{self, Entries},
     part::{Part, pools},
     pick::Picked,
-    steps::{overrides, put, put_override},
+    steps::{control_plane_overrides, overrides, put, put_control_plane, put_pool},
 };
 use crate::{admission::Fault, cluster::release_of};
 
@@ -23,23 +23,67 @@ impl<'a> Change<'a> {
     /// What the Cluster had for all parts before.
     fn entries_before(&self) -> Option<&'a Entries> {
         let topology = self.old?.spec.topology.as_ref()?;
-        data::value_in(&topology.variables)?.as_object()
+        data::entries_in(&topology.variables)
     }
 
-    /// Whether machines of a version may be there, so that nothing is changed of what they are made of.
-    pub(super) fn is_frozen(&self, version: &str) -> bool {
-        let entries = self.entries_before();
-        entries.is_some_and(|entries| entries.contains_key(version)) || self.runs_without(version)
+    /// Whether machines of the version of this release may be there, so that nothing is changed of what they are made of.
+    pub(super) fn is_frozen(&self, release: &TanzuKubernetesRelease) -> bool {
+        let version = &release.spec.kubernetes.version;
+        match self.entries_before().and_then(|entries| entries.get(version)) {
+            Some(_) => !self.is_replaced(release),
+            None => self.runs_without(version),
+        }
+    }
+
+    /// Whether the entry of the version of this release is made again: it has no image or is of another release, and nothing runs it. An
+    /// upgrade that is held may go on with another release than the one whose packages are never ready.
+    fn is_replaced(&self, release: &TanzuKubernetesRelease) -> bool {
+        let version = &release.spec.kubernetes.version;
+        let entry = self.entries_before().and_then(|entries| entries.get(version));
+        let is_other = entry.is_some_and(|entry| {
+            let made_of = data::label_of(entry, label::TKR);
+            !data::is_whole(entry) || made_of.is_some_and(|made_of| made_of != release.name_any())
+        });
+        is_other && !self.machines.may_run(version)
     }
 
     /// Whether machines of a version may be there that were made without an entry. One that came later would roll them.
     fn runs_without(&self, version: &str) -> bool {
         let entries = self.entries_before();
         let has_entry = entries.is_some_and(|entries| entries.contains_key(version));
-        self.old.is_some_and(|old| {
-            let topology = old.spec.topology.as_ref();
-            let is_at = topology.is_some_and(|topology| topology.version == version);
-            !has_entry && is_at && old.spec.control_plane_ref.is_some()
+        let topology = self.old.and_then(|old| old.spec.topology.as_ref());
+        let is_at = topology.is_some_and(|topology| topology.version == version);
+        !has_entry && is_at && self.machines.may_run(version)
+    }
+
+    /// These entries without the one that is made again, if it is.
+    fn staying(&self, mut entries: Entries, release: &TanzuKubernetesRelease) -> Entries {
+        if self.is_replaced(release) {
+            entries.remove(&release.spec.kubernetes.version);
+        }
+        entries
+    }
+
+    /// What machines of the version are made of that none runs: the release that an entry without an image names, else the one that was
+    /// picked.
+    fn made_of(&self, picked: &Picked) -> Result<Picked, Fault> {
+        let version = &picked.release.spec.kubernetes.version;
+        let asked = data::entries_in(&self.topology.variables);
+        let pin = self.entries_before().and_then(|entries| entries.get(version));
+        let pin = pin
+            .or_else(|| asked?.get(version))
+            .filter(|pin| !data::is_whole(pin));
+        let pinned = pin.and_then(|pin| self.query.releases.get(data::label_of(pin, label::TKR)?));
+        let pinned = pinned.filter(|pinned| {
+            pinned.spec.kubernetes.version == *version && pinned.name_any() != picked.release.name_any()
+        });
+        let Some(pinned) = pinned.filter(|_| !self.is_frozen(&picked.release)) else {
+            return Ok(picked.clone());
+        };
+        self.query.images_in(pinned, &self.parts).map_err(|why| {
+            let field = format!("spec.topology.variables[{}]", name::TKR_DATA);
+            let text = self.unresolved(&format!("{} {why}", pinned.name_any()));
+            Fault::new(field, pinned.name_any(), text)
         })
     }
 
@@ -49,12 +93,12 @@ impl<'a> Change<'a> {
         steps: &mut Vec<Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Fault> {
+        let picked = &self.made_of(picked)?;
         let release = &picked.release;
         let version = release.spec.kubernetes.version.as_str();
         let repository = data::repository(self.topology);
-        let none = Entries::new();
-        let before = self.entries_before().unwrap_or(&none);
-        let asked = data::value_in(&self.topology.variables).and_then(Value::as_object);
+        let before = &self.staying(self.entries_before().cloned().unwrap_or_default(), release);
+        let asked = data::entries_in(&self.topology.variables);
         if data::is_put_back(before, asked) {
             warnings.push(format!(
                 "{}: entries of the Cluster stay as they were, because machines may run them",
@@ -76,7 +120,8 @@ impl<'a> Change<'a> {
             None => {
                 let image = picked.images.first();
                 let made = image.map(|image| data::entry(release, image, repository));
-                match self.restored(asked, release).cloned().or(made) {
+                let restored = self.restored(asked, version, &release.name_any());
+                match restored.cloned().or(made) {
                     Some(entry) => data::with_entry(before, asked, version, &entry),
                     None => data::kept(before, asked),
                 }
@@ -89,17 +134,23 @@ impl<'a> Change<'a> {
             &next,
             steps,
         );
-        self.control_plane_overrides(steps, warnings);
+        let of_control_plane = self.control_plane_entries(release, &next, warnings);
+        put_control_plane(self.topology, of_control_plane.as_ref(), steps);
+        let old = self.old.and_then(|old| old.spec.topology.as_ref());
+        let old: BTreeMap<_, _> = old
+            .into_iter()
+            .flat_map(pools)
+            .map(|(list, _, pool)| ((list, pool.name.as_str()), pool))
+            .collect();
         for (at, (list, index, pool)) in pools(self.topology).enumerate() {
             let of = Pool {
-                list,
-                index,
                 topology: pool,
+                old: old.get(&(list, pool.name.as_str())).copied(),
                 part: &self.parts[at + 1],
                 image: picked.images.get(at + 1),
             };
             let entries = self.pool_entries(&of, release, &next, warnings)?;
-            of.put(entries, steps);
+            put_pool(list, index, pool, entries.as_ref(), steps);
         }
         Ok(())
     }
@@ -116,39 +167,54 @@ impl<'a> Change<'a> {
     }
 
     /// The entry that comes with a Cluster that is created again: it names the release that it is created with.
-    fn restored<'e>(
+    pub(super) fn restored<'e>(
         &self,
         asked: Option<&'e Entries>,
-        release: &TanzuKubernetesRelease,
+        version: &str,
+        release: &str,
     ) -> Option<&'e Value> {
-        let is_again = self.old.is_none() && release_of(&self.new.metadata) == release.name_any();
-        let entry = asked?.get(&release.spec.kubernetes.version)?;
-        let names = data::label_of(entry, label::TKR) == Some(&*release.name_any());
-        (is_again && names && entry.get("osImageRef").is_some()).then_some(entry)
+        let is_again = self.old.is_none() && !release.is_empty() && release_of(&self.new.metadata) == release;
+        let entry = asked?.get(version)?;
+        let names = data::label_of(entry, label::TKR) == Some(release);
+        (is_again && names && data::is_whole(entry)).then_some(entry)
     }
 
-    /// The control plane has the value of the Cluster, or the one that it had: another one would roll it unasked.
-    fn control_plane_overrides(&self, steps: &mut Vec<Value>, warnings: &mut Vec<String>) {
-        let of = |topology: &'a Topology| {
-            overrides(
-                topology
-                    .control_plane
-                    .as_ref()
-                    .and_then(|part| part.variables.as_ref()),
-            )
-        };
+    /// What the control plane has in place of the entries of the Cluster, `next`: only what it had before, or comes back with. Another one
+    /// would roll it unasked.
+    fn control_plane_entries(
+        &self,
+        release: &TanzuKubernetesRelease,
+        next: &Entries,
+        warnings: &mut Vec<String>,
+    ) -> Option<Entries> {
+        let version = release.spec.kubernetes.version.as_str();
+        let asked = data::entries_in(control_plane_overrides(self.topology));
         let Some(old) = self.old.and_then(|old| old.spec.topology.as_ref()) else {
-            return;
+            let restored = self.restored(asked, version, &release.name_any());
+            if restored.is_none() && asked.is_some() {
+                warnings.push(format!(
+                    "{}: the control plane is made of the entries of the Cluster, not of its own; select its OSImage by annotation {}",
+                    name::TKR_DATA,
+                    annotation::RESOLVE_OS_IMAGE
+                ));
+            }
+            return asked.filter(|_| restored.is_some()).cloned();
         };
-        let (before, asked) = (data::value_in(of(old)), data::value_in(of(self.topology)));
-        if before == asked {
-            return;
+        let before = data::entries_in(control_plane_overrides(old));
+        let before = before.map(|before| self.staying(before.clone(), release));
+        let is_changed = match &before {
+            Some(before) => data::is_put_back(before, asked) || asked.is_none(),
+            None => asked.is_some(),
+        };
+        if is_changed {
+            warnings.push(format!("{} of the control plane stays as it was", name::TKR_DATA));
         }
-        warnings.push(format!("{} of the control plane stays as it was", name::TKR_DATA));
-        let present = self.topology.control_plane.as_ref();
-        let present = present.and_then(|part| part.variables.as_ref()).is_some();
-        let path = "/spec/topology/controlPlane/variables";
-        put_override(of(self.topology), present, path, before, steps);
+        let before = before?;
+        Some(match next.get(version) {
+            _ if before.contains_key(version) => data::kept(&before, asked),
+            Some(entry) if !self.is_frozen(release) => data::with_entry(&before, asked, version, entry),
+            _ => without(data::kept(&before, asked), version),
+        })
     }
 
     /// What a pool has in place of the entries of the Cluster, `next`; none where it has those.
@@ -161,13 +227,7 @@ impl<'a> Change<'a> {
     ) -> Result<Option<Entries>, Fault> {
         let version = release.spec.kubernetes.version.as_str();
         let repository = data::repository(self.topology);
-        let asked = data::value_in(overrides(of.topology.variables.as_ref())).and_then(Value::as_object);
-        let old = self.old.and_then(|old| old.spec.topology.as_ref());
-        let old = old.and_then(|old| {
-            let mut named =
-                pools(old).filter(|(list, _, pool)| *list == of.list && pool.name == of.topology.name);
-            named.next().map(|(.., pool)| pool)
-        });
+        let asked = data::entries_in(overrides(of.topology.variables.as_ref()));
         let image_of = |entry: Option<&Value>| {
             let name = entry.and_then(|entry| data::label_of(entry, label::OS_IMAGE));
             name.map(str::to_owned)
@@ -175,12 +235,14 @@ impl<'a> Change<'a> {
         let common = image_of(next.get(version));
         let none = Entries::new();
         let of_cluster = self.entries_before().unwrap_or(&none);
-        let before = old.and_then(|old| data::value_in(overrides(old.variables.as_ref())));
-        let before = before.and_then(Value::as_object);
-        let is_frozen = self.is_frozen(version);
-        let is_changed = match before {
+        let before = of
+            .old
+            .and_then(|old| data::entries_in(overrides(old.variables.as_ref())));
+        let before = before.map(|before| self.staying(before.clone(), release));
+        let is_frozen = self.is_frozen(release);
+        let is_changed = match &before {
             Some(before) => data::is_put_back(before, asked),
-            None => old.is_some() && is_frozen && asked.is_some(),
+            None => of.old.is_some() && is_frozen && asked.is_some(),
         };
         if is_changed {
             warnings.push(format!(
@@ -189,21 +251,22 @@ impl<'a> Change<'a> {
                 of.part.place
             ));
         }
-        match (old, before) {
+        match (of.old, &before) {
             (Some(_), Some(before)) if before.contains_key(version) => Ok(Some(data::kept(before, asked))),
             (Some(_), Some(before)) if is_frozen => Ok(Some(without(data::kept(before, asked), version))),
             (Some(_), None) if is_frozen => Ok(None),
             (Some(_), _) => {
                 let Some(image) = of.image else {
-                    return Ok(before.cloned());
+                    return Ok(before);
                 };
                 let entry = data::entry(release, image, repository);
                 let is_needed = before.is_some() || image_of(Some(&entry)) != common;
-                let (before, asked) = before.map_or((of_cluster, None), |before| (before, asked));
+                let others = without(of_cluster.clone(), version);
+                let (before, asked) = before.as_ref().map_or((&others, None), |before| (before, asked));
                 Ok(is_needed.then(|| data::with_entry(before, asked, version, &entry)))
             }
             (None, _) if self.runs_without(version) => Ok(None),
-            (None, _) if self.restored(asked, release).is_some() => Ok(asked.cloned()),
+            (None, _) if self.restored(asked, version, &release.name_any()).is_some() => Ok(asked.cloned()),
             (None, _) => {
                 let entry = self.entry_of_new_pool(of, release, next)?;
                 let is_other = image_of(Some(&entry)) != common;
@@ -251,30 +314,10 @@ fn without(mut entries: Entries, version: &str) -> Entries {
 
 /// A pool that is resolved.
 struct Pool<'a> {
-    list: &'static str,
-    index: usize,
     topology: &'a WorkerTopology,
+    /// As it was.
+    old: Option<&'a WorkerTopology>,
     part: &'a Part,
     /// The image that it gets, where all parts get one.
     image: Option<&'a Arc<OSImage>>,
-}
-
-impl Pool<'_> {
-    fn put(&self, entries: Option<Entries>, steps: &mut Vec<Value>) {
-        let Self {
-            list,
-            index,
-            topology: pool,
-            ..
-        } = self;
-        let path = format!("/spec/topology/workers/{list}/{index}/variables");
-        let entries = entries.map(Value::Object);
-        put_override(
-            overrides(pool.variables.as_ref()),
-            pool.variables.is_some(),
-            &path,
-            entries.as_ref(),
-            steps,
-        );
-    }
 }

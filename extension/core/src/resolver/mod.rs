@@ -6,10 +6,12 @@
 
 mod change;
 mod data;
+mod held_back;
 mod machines;
 mod missed;
 mod part;
 mod pick;
+mod running;
 mod selector;
 mod steps;
 
@@ -25,9 +27,10 @@ use sluice_crds::{
 
 pub use change::resolve;
 pub use missed::{asks_before, missed};
+pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
 
-use crate::{admission::Fault, releases::Images, stores::Releases};
+use crate::{admission::Fault, decode::Undecodable, releases::Images, stores::Releases};
 
 /// The labels and annotations of Clusters that are read.
 pub const KEYS: [&str; 3] = [label::TKR, annotation::RESOLVE_TKR, annotation::PAUSED];
@@ -44,12 +47,14 @@ pub struct Asked {
 /// What a Cluster is resolved with.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
-    /// Its class, if there is one.
-    pub class: Option<&'a ClusterClass>,
+    /// Its class, if there is one; or what is known of one that cannot be decoded.
+    pub class: Result<Option<&'a ClusterClass>, &'a Undecodable>,
     /// All releases.
     pub releases: &'a Releases,
     /// All OSImages; none before they were read.
     pub images: Option<&'a Images>,
+    /// The versions that its machines may run; none before they were looked up, which is needed rarely.
+    pub running: Option<&'a Running>,
 }
 
 /// What a Cluster is resolved to.
@@ -63,10 +68,23 @@ pub struct Resolution {
     pub patch: Vec<Value>,
 }
 
-/// OSImages are needed and were not read yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the OSImages are not in memory yet")]
-pub struct ImagesUnknown;
+/// What has to be known first.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// The OSImages.
+    #[error(
+        "Sluice does not know all OSImages yet; try again, and if it lasts look at the definition of OSImage and at the log"
+    )]
+    Images,
+    /// The class of a Cluster whose machines may be there.
+    #[error(
+        "Sluice does not know ClusterClass {0} yet; try again, and if it lasts apply the ClusterClass first"
+    )]
+    Class(String),
+    /// The versions that machines of the Cluster may run.
+    #[error("Sluice does not know yet which versions the machines of the Cluster run; try again")]
+    Running,
+}
 
 /// The selector of releases of a Cluster, or of its class; none where neither asks for a resolution.
 #[must_use]

@@ -1,11 +1,8 @@
 //! The parts of a topology, each with the images that it may be made of.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use kube::{
-    ResourceExt as _,
-    core::{Selector, SelectorExt as _},
-};
+use kube::{ResourceExt as _, core::Selector};
 use sluice_crds::{
     foreign::{
         ClusterClass,
@@ -13,11 +10,10 @@ use sluice_crds::{
         cluster_class::WorkerClass,
     },
     labels::annotation,
-    run::OSImage,
 };
 
 use super::selector;
-use crate::{admission::Fault, releases::image_labels_of};
+use crate::admission::Fault;
 
 /// Which part of a topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,16 +42,30 @@ pub(super) struct Part {
     pub(super) place: Place,
     /// The selector as it was written; none selects every image.
     pub(super) text: Option<String>,
-    selector: Selector,
+    /// Its place among those of [`Parts`].
+    pub(super) selector: usize,
 }
 
-impl Part {
-    /// Whether the part may be made of this image.
-    pub(super) fn takes(&self, image: &OSImage) -> bool {
-        // Labels are made for a comparison only: a release has ten images and more.
-        self.selector.selects_all() || self.selector.matches(&image_labels_of(image))
-    }
+/// The parts of a topology, and their selectors, each once: most parts have that of another one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Parts {
+    /// The control plane first.
+    pub(super) all: Vec<Part>,
+    pub(super) selectors: Vec<Selector>,
 }
+
+/// More pools are not resolved. Their names alone are what an object of etcd has place for.
+const MOST_POOLS: usize = 2_000;
+
+/// So many bytes may one selector have, as it is written.
+const LONGEST_SELECTOR: usize = 1_024;
+
+/// So many bytes may all different selectors of images have, as they are written: each is compared with all images of all releases, while
+/// all other reviews wait.
+const LONGEST_SELECTORS: usize = 4_096;
+
+/// So many faults of parts are said.
+pub(super) const MOST_FAULTS: usize = 8;
 
 /// The workers of a topology: their list in it, their place there, and what they say.
 pub(super) fn pools(topology: &Topology) -> impl Iterator<Item = (&'static str, usize, &WorkerTopology)> {
@@ -68,19 +78,26 @@ pub(super) fn pools(topology: &Topology) -> impl Iterator<Item = (&'static str, 
     })
 }
 
-/// The parts of a topology, the control plane first.
+/// The parts of a topology.
 ///
 /// # Errors
-/// Classes that there are not, and selectors that cannot be read.
-pub(super) fn parts(topology: &Topology, class: &ClusterClass) -> Result<Vec<Part>, Vec<Fault>> {
-    let mut faults = Vec::new();
-    let mut parts = Vec::new();
+/// Classes that there are not, selectors that cannot be read, and more of either than is looked at.
+pub(super) fn parts(topology: &Topology, class: &ClusterClass) -> Result<Parts, Vec<Fault>> {
+    let count = pools(topology).count();
+    if count > MOST_POOLS {
+        let why = format!("a topology of more than {MOST_POOLS} pools is not resolved");
+        return Err(vec![Fault::new("spec.topology.workers", count.to_string(), why)]);
+    }
+    let mut reading = Reading::default();
     let own = topology.control_plane.as_ref();
     let of_class = class.spec.control_plane.as_ref();
     let text = selector_of(own.and_then(|own| own.metadata.as_ref()))
         .or_else(|| selector_of(of_class.and_then(|class| class.metadata.as_ref())));
-    take(Place::ControlPlane, text, &mut parts, &mut faults);
+    reading.take(Place::ControlPlane, text);
     for (list, index, pool) in pools(topology) {
+        if reading.faults.len() >= MOST_FAULTS {
+            break;
+        }
         let name = pool.name.clone();
         let classes = class.spec.workers.as_ref().map(|workers| match list {
             "machineDeployments" => workers.machine_deployments.as_slice(),
@@ -89,13 +106,17 @@ pub(super) fn parts(topology: &Topology, class: &ClusterClass) -> Result<Vec<Par
         let classes = classes.unwrap_or_default();
         let place = Place::Pool { list, index, name };
         let Some(of_class) = classes.iter().find(|class| class.class == pool.class) else {
-            faults.push(unknown_class(&place, pool, class, classes));
+            reading.faults.push(unknown_class(&place, pool, class, classes));
             continue;
         };
         let text = selector_of(pool.metadata.as_ref()).or_else(|| selector_of(of_class.metadata.as_ref()));
-        take(place, text, &mut parts, &mut faults);
+        reading.take(place, text);
     }
-    if faults.is_empty() { Ok(parts) } else { Err(faults) }
+    if reading.faults.is_empty() {
+        Ok(reading.parts)
+    } else {
+        Err(reading.faults)
+    }
 }
 
 fn selector_of(metadata: Option<&TopologyMetadata>) -> Option<&str> {
@@ -105,17 +126,71 @@ fn selector_of(metadata: Option<&TopologyMetadata>) -> Option<&str> {
         .map(String::as_str)
 }
 
-fn take(place: Place, text: Option<&str>, parts: &mut Vec<Part>, faults: &mut Vec<Fault>) {
-    match selector::parse(text.unwrap_or_default()) {
-        Ok(selector) => parts.push(Part {
-            place,
-            text: text.map(str::to_owned),
-            selector,
-        }),
-        Err(error) => {
-            let field = format!("annotation {} of {place}", annotation::RESOLVE_OS_IMAGE);
-            faults.push(Fault::new(field, text.unwrap_or_default(), error.to_string()));
+/// Parts that are being read.
+#[derive(Default)]
+struct Reading<'a> {
+    parts: Parts,
+    /// The places of selectors that were read, by how they are written.
+    read: BTreeMap<&'a str, usize>,
+    /// How many bytes these have.
+    bytes: usize,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Reading<'a> {
+    fn take(&mut self, place: Place, text: Option<&'a str>) {
+        let written = text.unwrap_or_default();
+        match self.selector(written) {
+            Ok(selector) => self.parts.all.push(Part {
+                place,
+                text: text.map(str::to_owned),
+                selector,
+            }),
+            Err(why) => {
+                let field = format!("annotation {} of {place}", annotation::RESOLVE_OS_IMAGE);
+                self.faults.push(Fault::new(field, shortened(written), why));
+            }
         }
+    }
+
+    fn selector(&mut self, text: &'a str) -> Result<usize, String> {
+        if let Some(selector) = self.read.get(text) {
+            return Ok(*selector);
+        }
+        is_short(text)?;
+        self.bytes += text.len();
+        if self.bytes > LONGEST_SELECTORS {
+            return Err(format!(
+                "the different selectors of OSImages of a Cluster have more than {LONGEST_SELECTORS} bytes together; use fewer"
+            ));
+        }
+        let selector = selector::parse(text).map_err(|error| error.to_string())?;
+        self.parts.selectors.push(selector);
+        let place = self.parts.selectors.len() - 1;
+        self.read.insert(text, place);
+        Ok(place)
+    }
+}
+
+/// Whether a selector is not too long to be read.
+///
+/// # Errors
+/// What to say where it is.
+pub(super) fn is_short(text: &str) -> Result<(), String> {
+    if text.len() > LONGEST_SELECTOR {
+        return Err(format!(
+            "a selector has {LONGEST_SELECTOR} bytes at most; use a shorter one"
+        ));
+    }
+    Ok(())
+}
+
+/// A text as far as a line has place for it.
+pub(super) fn shortened(text: &str) -> String {
+    const LONGEST: usize = 80;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Picks a release, and an image for each part.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use kube::{
     ResourceExt as _,
@@ -14,7 +14,7 @@ use sluice_crds::{
 use super::part::Part;
 use crate::{
     cluster::is_legacy,
-    releases::{Images, prefixes, release_labels_of, version_label},
+    releases::{Images, image_labels_of, prefixes, release_labels_of, version_label},
     stores::Releases,
     version::Ordered,
 };
@@ -36,6 +36,8 @@ pub(super) struct Query<'a> {
     pub(super) releases: &'a Releases,
     /// None where no image is looked for.
     pub(super) images: Option<&'a Images>,
+    /// The selectors of images that parts name.
+    pub(super) of_images: Vec<Selector>,
 }
 
 /// A release that was picked, with the image of each part that was asked about.
@@ -81,7 +83,7 @@ impl Query<'_> {
                 .and_then(|()| self.candidates(release, parts))
             {
                 Ok(candidates) => {
-                    return only(release, candidates, parts)
+                    return only(release, &candidates, parts)
                         .map_err(|why| format!("{} {why}", release.name_any()));
                 }
                 Err(why) if excluded.len() < NEAREST => {
@@ -113,7 +115,7 @@ impl Query<'_> {
         }
         self.usable(release)?;
         let candidates = self.candidates(release, parts)?;
-        only(release, candidates, parts)
+        only(release, &candidates, parts)
     }
 
     /// The only image of each part in a release that is not asked about itself.
@@ -126,7 +128,7 @@ impl Query<'_> {
         parts: &[Part],
     ) -> Result<Picked, String> {
         let candidates = self.candidates(release, parts)?;
-        only(release, candidates, parts)
+        only(release, &candidates, parts)
     }
 
     /// Whether nothing excludes a release.
@@ -147,32 +149,36 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// The images of each part; at least one of each, where images are looked for.
-    fn candidates(
-        &self,
-        release: &TanzuKubernetesRelease,
-        parts: &[Part],
-    ) -> Result<Vec<Vec<Arc<OSImage>>>, String> {
+    /// The images that each selector of these parts takes; at least one, where images are looked for.
+    fn candidates(&self, release: &TanzuKubernetesRelease, parts: &[Part]) -> Result<Candidates, String> {
+        let mut candidates = Candidates::new();
         let Some(images) = self.images else {
-            return Ok(Vec::new());
+            return Ok(candidates);
         };
         let named = release.spec.os_images.iter();
         let named: Vec<_> = named
             .filter_map(|named| images.get(&named.name))
             .filter(|image| unwanted(image.labels()).is_none())
+            .map(|image| (image, OnceCell::new()))
             .collect();
-        let mut candidates = Vec::with_capacity(parts.len());
         for part in parts {
+            if candidates.contains_key(&part.selector) {
+                continue;
+            }
+            let selector = &self.of_images[part.selector];
+            // Labels are made for a comparison only, and once for all selectors: a release has ten images and more.
+            let takes = |(image, labels): &&(&Arc<OSImage>, OnceCell<_>)| {
+                selector.selects_all() || selector.matches(labels.get_or_init(|| image_labels_of(image)))
+            };
             let own: Vec<_> = named
                 .iter()
-                .copied()
-                .filter(|image| part.takes(image))
-                .cloned()
+                .filter(takes)
+                .map(|(image, _)| Arc::clone(image))
                 .collect();
             if own.is_empty() {
                 return Err(format!("has no OSImage for {}", part.place));
             }
-            candidates.push(own);
+            candidates.insert(part.selector, own);
         }
         Ok(candidates)
     }
@@ -203,21 +209,28 @@ fn unwanted(labels: &BTreeMap<String, String>) -> Option<&'static str> {
     UNWANTED.into_iter().find(|key| labels.contains_key(*key))
 }
 
+/// Images by the place of the selector that takes them.
+type Candidates = BTreeMap<usize, Vec<Arc<OSImage>>>;
+
 /// The only image of each part.
 fn only(
     release: &Arc<TanzuKubernetesRelease>,
-    candidates: Vec<Vec<Arc<OSImage>>>,
+    candidates: &Candidates,
     parts: &[Part],
 ) -> Result<Picked, String> {
-    let mut images = Vec::with_capacity(candidates.len());
-    for (mut own, part) in candidates.into_iter().zip(parts) {
-        if own.len() > 1 {
-            let names: Vec<_> = own.iter().map(|image| image.name_any()).collect();
-            let count = names.len();
-            let names = names.into_iter().take(NEAREST).collect::<Vec<_>>().join(", ");
-            return Err(format!("has {count} OSImages for {} ({names})", part.place));
+    let mut images = Vec::with_capacity(parts.len());
+    for part in parts {
+        match candidates.get(&part.selector).map(Vec::as_slice) {
+            Some([image]) => images.push(Arc::clone(image)),
+            Some(own) if !own.is_empty() => {
+                let count = own.len();
+                let names: Vec<_> = own.iter().take(NEAREST).map(|image| image.name_any()).collect();
+                let names = names.join(", ");
+                return Err(format!("has {count} OSImages for {} ({names})", part.place));
+            }
+            // No image is looked for.
+            _ => {}
         }
-        images.extend(own.pop());
     }
     Ok(Picked {
         release: Arc::clone(release),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_crds::{
-    foreign::cluster::{Variable, VariableOverrides},
+    foreign::cluster::{Topology, Variable, VariableOverrides, WorkerTopology},
     labels::name,
 };
 
@@ -11,6 +11,12 @@ use super::data::Entries;
 /// The variables that differ for a part.
 pub(super) fn overrides(variables: Option<&VariableOverrides>) -> &[Variable] {
     variables.map_or(&[], |variables| variables.overrides.as_slice())
+}
+
+/// The variables that differ for the control plane.
+pub(super) fn control_plane_overrides(topology: &Topology) -> &[Variable] {
+    let part = topology.control_plane.as_ref();
+    overrides(part.and_then(|part| part.variables.as_ref()))
 }
 
 /// Has `variables`, which are there if `present`, say this.
@@ -40,18 +46,18 @@ pub(super) fn put(
     }
 }
 
-/// The same of the overrides of a part, which are removed where there is no value.
+/// The same of the overrides of a part, which are removed where there are no entries.
 pub(super) fn put_override(
     overrides: &[Variable],
     present: bool,
     path: &str,
-    value: Option<&Value>,
+    entries: Option<&Entries>,
     steps: &mut Vec<Value>,
 ) {
     let at = overrides
         .iter()
         .position(|variable| variable.name == name::TKR_DATA);
-    match (at, value.and_then(Value::as_object)) {
+    match (at, entries) {
         (None, None) => {}
         // No other one is left, and a list that is empty is none.
         (Some(_), None) if overrides.len() == 1 => steps.push(json!({"op": "remove", "path": path})),
@@ -70,6 +76,38 @@ pub(super) fn put_override(
             steps.push(json!({"op": "add", "path": path, "value": {"overrides": [variable]}}));
         }
     }
+}
+
+/// The same of the control plane, which is there if the topology says anything of it.
+pub(super) fn put_control_plane(topology: &Topology, entries: Option<&Entries>, steps: &mut Vec<Value>) {
+    const PATH: &str = "/spec/topology/controlPlane";
+    match (&topology.control_plane, entries) {
+        (Some(part), _) => put_override(
+            control_plane_overrides(topology),
+            part.variables.is_some(),
+            &format!("{PATH}/variables"),
+            entries,
+            steps,
+        ),
+        (None, Some(entries)) => {
+            let variable = json!({"name": name::TKR_DATA, "value": entries});
+            steps.push(json!({"op": "add", "path": PATH, "value": {"variables": {"overrides": [variable]}}}));
+        }
+        (None, None) => {}
+    }
+}
+
+/// The same of a pool.
+pub(super) fn put_pool(
+    list: &str,
+    index: usize,
+    pool: &WorkerTopology,
+    entries: Option<&Entries>,
+    steps: &mut Vec<Value>,
+) {
+    let path = format!("/spec/topology/workers/{list}/{index}/variables");
+    let present = pool.variables.is_some();
+    put_override(overrides(pool.variables.as_ref()), present, &path, entries, steps);
 }
 
 pub(super) fn replace(path: &str, value: impl Into<Value>) -> Value {

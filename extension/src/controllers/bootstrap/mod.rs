@@ -59,7 +59,7 @@ pub struct Context {
     /// What is kept in memory.
     pub(crate) stores: Stores,
     /// Control planes of every kind in use.
-    pub(crate) control_planes: ControlPlanes,
+    pub(crate) control_planes: Arc<ControlPlanes>,
     /// Connections to workload clusters.
     pub(crate) remotes: Arc<Remotes>,
     /// Wakes configurations whose values are missed.

@@ -64,7 +64,7 @@ pub(crate) fn context(
             },
         },
         stores,
-        control_planes: ControlPlanes::new(client.clone(), triggers.clone(), Vec::new()),
+        control_planes: Arc::new(ControlPlanes::new(client.clone(), triggers.clone(), Vec::new())),
         remotes: Arc::new(Remotes::new(
             SYSTEM.to_owned(),
             triggers.clone(),

@@ -1,0 +1,119 @@
+//! Clusters that ask for nothing any more, or whose entries a user wrote: what their machines are made of is not changed without a hook
+//! either (`design.md` §3.5).
+
+use std::collections::BTreeMap;
+
+use sluice_crds::{
+    foreign::{
+        Cluster,
+        cluster::{Topology, Variable},
+    },
+    labels::{label, name},
+};
+
+use super::{
+    Asked, Resolution, Running, Unknown, asks,
+    data::{self, Entries},
+    part::pools,
+    running::Machines,
+    steps::{control_plane_overrides, overrides, put, put_control_plane, put_pool},
+};
+use crate::cluster::release_of;
+
+/// Puts back what machines may be made of, where the Cluster asked for a release before, or has one and entries that name one.
+///
+/// Entries without an image only pin a release for a step; they are the user's own, and so are those of versions that nothing runs.
+pub(super) fn held_back(
+    Asked { old, new: _ }: &Asked,
+    topology: &Topology,
+    running: Option<&Running>,
+) -> Result<Resolution, Unknown> {
+    let Some(before) = old.as_ref().and_then(|old| old.spec.topology.as_ref()) else {
+        return Ok(Resolution::default());
+    };
+    if !old.as_ref().is_some_and(|old| is_held_back(old, before)) {
+        return Ok(Resolution::default());
+    }
+    let machines = Machines::of(old.as_ref(), running);
+    let held = Held { machines: &machines };
+    let mut answer = Resolution::default();
+    let mut places = Vec::new();
+    let common = held.entries(&before.variables);
+    if let Some(entries) = put_back(common.as_ref(), data::entries_in(&topology.variables)) {
+        let present = !topology.variables.is_empty();
+        put(
+            &topology.variables,
+            present,
+            "/spec/topology/variables",
+            &entries,
+            &mut answer.patch,
+        );
+        places.push("the Cluster".to_owned());
+    }
+    let part = |before: Option<&[Variable]>, asked: Option<&Entries>| {
+        let of_part = before.and_then(|before| held.entries(before));
+        // Without entries of its own a part has those of the Cluster, also where it gets others now.
+        let is_own = of_part.is_some() || asked.is_some();
+        let entries = of_part.or_else(|| before.and(common.clone()));
+        put_back(entries.as_ref().filter(|_| is_own), asked)
+    };
+    let asked = control_plane_overrides(topology);
+    if let Some(entries) = part(Some(control_plane_overrides(before)), data::entries_in(asked)) {
+        put_control_plane(topology, Some(&entries), &mut answer.patch);
+        places.push("the control plane".to_owned());
+    }
+    let old: BTreeMap<_, _> = pools(before)
+        .map(|(list, _, pool)| ((list, pool.name.as_str()), pool))
+        .collect();
+    for (list, index, pool) in pools(topology) {
+        let before = old.get(&(list, pool.name.as_str()));
+        let before = before.map(|old| overrides(old.variables.as_ref()));
+        let asked = data::entries_in(overrides(pool.variables.as_ref()));
+        if let Some(entries) = part(before, asked) {
+            put_pool(list, index, pool, Some(&entries), &mut answer.patch);
+            places.push(format!("{list}[{}]", pool.name));
+        }
+    }
+    machines.known()?;
+    if !places.is_empty() {
+        places.truncate(8);
+        answer.warnings.push(format!(
+            "{}: entries of {} stay as they were, because machines may run them; to correct one, pause the Cluster, edit it, and go on",
+            name::TKR_DATA,
+            places.join(", ")
+        ));
+    }
+    Ok(answer)
+}
+
+/// Whether what machines of a Cluster are made of follows a release.
+fn is_held_back(old: &Cluster, topology: &Topology) -> bool {
+    let mut entries = data::entries_in(&topology.variables).into_iter().flatten();
+    let is_labelled = !release_of(&old.metadata).is_empty();
+    asks(&old.metadata, None).is_some()
+        || (is_labelled && entries.any(|(_, entry)| data::label_of(entry, label::TKR).is_some()))
+}
+
+/// What is not changed of a Cluster.
+struct Held<'a> {
+    machines: &'a Machines<'a>,
+}
+
+impl Held<'_> {
+    /// The entries among these variables that machines may be made of; none where there are no entries.
+    fn entries(&self, variables: &[Variable]) -> Option<Entries> {
+        let entries = data::entries_in(variables)?;
+        let held = entries
+            .iter()
+            .filter(|(version, entry)| data::is_whole(entry) && self.machines.may_run(version))
+            .map(|(version, entry)| (version.clone(), entry.clone()));
+        Some(held.collect())
+    }
+}
+
+/// What was asked for with the entries before as they were; none where it has them.
+fn put_back(before: Option<&Entries>, asked: Option<&Entries>) -> Option<Entries> {
+    let before = before.filter(|before| !before.is_empty())?;
+    let has_them = asked.is_some_and(|asked| !data::is_put_back(before, Some(asked)));
+    (!has_them).then(|| data::kept(before, asked))
+}

@@ -1,0 +1,191 @@
+//! Which Kubernetes versions machines of a Cluster may run.
+
+use std::{cell::Cell, collections::BTreeSet};
+
+use sluice_crds::{
+    foreign::{Cluster, MachineDeployment, MachinePool},
+    run::ClusterBootstrap,
+};
+
+use super::Unknown;
+use crate::{
+    hop::{ControlPlaneFacts, Worker, WorkerFacts},
+    stores::{Stored, Stores},
+};
+
+/// The versions that machines of a Cluster may run, or are made with next without that a hook is asked again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Running(Option<BTreeSet<String>>);
+
+impl Running {
+    /// They are not known, so it may be any.
+    pub const UNKNOWN: Self = Self(None);
+
+    /// What is in memory of the Cluster of this name, with its control plane.
+    ///
+    /// A version whose gate is open counts: Cluster API may be writing it.
+    #[must_use]
+    pub fn of(
+        namespace: &str,
+        cluster: &str,
+        control_plane: Option<ControlPlaneFacts>,
+        stores: &impl Stores,
+    ) -> Self {
+        let Some(ControlPlaneFacts {
+            spec_version: Some(spec),
+            status_version,
+        }) = control_plane
+        else {
+            return Self::UNKNOWN;
+        };
+        let mut versions: BTreeSet<String> = status_version.into_iter().chain([spec]).collect();
+        let Some(deployments) = workers::<MachineDeployment>(namespace, cluster, stores) else {
+            return Self::UNKNOWN;
+        };
+        let Some(pools) = workers::<MachinePool>(namespace, cluster, stores) else {
+            return Self::UNKNOWN;
+        };
+        for worker in deployments.into_iter().chain(pools) {
+            versions.extend(worker.versions);
+            versions.extend(worker.spec_version);
+        }
+        let Ok(bootstrap) = Stored::<ClusterBootstrap>::found(stores, Some(namespace), cluster) else {
+            return Self::UNKNOWN;
+        };
+        let record = bootstrap
+            .as_deref()
+            .and_then(|bootstrap| bootstrap.status.as_ref()?.upgrade.as_ref());
+        let gates = record.into_iter().flat_map(|record| &record.gates);
+        versions.extend(gates.filter(|gate| gate.open).map(|gate| gate.version.clone()));
+        Self(Some(versions))
+    }
+
+    /// Whether machines may run this version.
+    #[must_use]
+    pub fn may_run(&self, version: &str) -> bool {
+        self.0.as_ref().is_none_or(|versions| versions.contains(version))
+    }
+}
+
+/// The machines of a Cluster that is changed. Which versions they run is asked for only where an answer depends on it.
+#[derive(Debug)]
+pub(super) struct Machines<'a> {
+    old: Option<&'a Cluster>,
+    running: Option<&'a Running>,
+    is_needed: Cell<bool>,
+}
+
+impl<'a> Machines<'a> {
+    pub(super) const fn of(old: Option<&'a Cluster>, running: Option<&'a Running>) -> Self {
+        Self {
+            old,
+            running,
+            is_needed: Cell::new(false),
+        }
+    }
+
+    /// Whether machines may run this version. Without a control plane none was made.
+    pub(super) fn may_run(&self, version: &str) -> bool {
+        if self.old.is_none_or(|old| old.spec.control_plane_ref.is_none()) {
+            return false;
+        }
+        let Some(running) = self.running else {
+            self.is_needed.set(true);
+            return true;
+        };
+        running.may_run(version)
+    }
+
+    /// Whether all that was asked for is known.
+    ///
+    /// # Errors
+    /// The versions have to be looked up first.
+    pub(super) fn known(&self) -> Result<(), Unknown> {
+        if self.is_needed.get() {
+            return Err(Unknown::Running);
+        }
+        Ok(())
+    }
+}
+
+/// The MachineDeployments, or MachinePools, of a Cluster; none if one cannot be decoded.
+fn workers<K: Worker>(namespace: &str, cluster: &str, stores: &impl Stored<K>) -> Option<Vec<WorkerFacts>> {
+    if stores.undecodable_of(namespace, cluster).is_some() {
+        return None;
+    }
+    let workers = stores.of_cluster(namespace, cluster);
+    Some(workers.iter().filter_map(WorkerFacts::of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rstest::rstest;
+    use serde_json::json;
+    use sluice_crds::labels::label;
+
+    use super::*;
+    use crate::stores::tests::{Given, object, undecodable};
+
+    /// A Cluster whose control plane and worker run v1.35.4, with a closed gate toward v1.36.3.
+    fn given() -> Given {
+        let of_cluster = json!({label::CAPI_CLUSTER_NAME: "one"});
+        let worker = json!({"spec": {"template": {"spec": {"version": "v1.35.4"}}}});
+        let gate = |open: bool, version: &str| json!({"hook": "BeforeClusterUpgrade", "version": version, "open": open});
+        let record = json!({
+            "schema": sluice_crds::run::SCHEMA, "clusterUID": "uid", "label": "a", "to": "v1.36.3",
+            "observedClusterGeneration": 1, "observedBootstrapGeneration": 1,
+            "gates": [gate(false, "v1.36.3"), gate(true, "v1.37.1")],
+        });
+        let bootstrap = json!({"spec": {}, "status": {"upgrade": record}});
+        Given {
+            machine_deployments: vec![object(Some("ns"), "md", &of_cluster, &worker)],
+            bootstraps: vec![object(Some("ns"), "one", &json!({}), &bootstrap)],
+            ..Given::default()
+        }
+    }
+
+    fn at(spec: &str, status: &str) -> ControlPlaneFacts {
+        ControlPlaneFacts {
+            spec_version: Some(spec.to_owned()),
+            status_version: Some(status.to_owned()),
+        }
+    }
+
+    #[rstest]
+    #[case::closed("v1.36.3", Some(at("v1.35.4", "v1.35.4")), false)]
+    #[case::of_all("v1.35.4", Some(at("v1.35.4", "v1.35.4")), true)]
+    #[case::gate_is_open("v1.37.1", Some(at("v1.35.4", "v1.35.4")), true)]
+    #[case::being_written("v1.36.3", Some(at("v1.36.3", "v1.35.4")), true)]
+    #[case::still_there("v1.34.4", Some(at("v1.35.4", "v1.34.4")), true)]
+    #[case::no_control_plane("v1.36.3", None, true)]
+    #[case::no_version("v1.36.3", Some(ControlPlaneFacts::default()), true)]
+    fn which_versions_may_run(
+        #[case] version: &str,
+        #[case] control_plane: Option<ControlPlaneFacts>,
+        #[case] may_run: bool,
+    ) {
+        let running = Running::of("ns", "one", control_plane, &given());
+        assert_eq!(running.may_run(version), may_run);
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_may_be_of_any_version() {
+        let labels = json!({label::CAPI_CLUSTER_NAME: "one"});
+        for (kind, name) in [
+            ("MachineDeployment", "md"),
+            ("MachinePool", "mp"),
+            ("ClusterBootstrap", "one"),
+        ] {
+            let mut given = given();
+            given.undecodable = vec![undecodable(kind, Some("ns"), name, &labels)];
+            let running = Running::of("ns", "one", Some(at("v1.35.4", "v1.35.4")), &given);
+            assert_eq!(running, Running::UNKNOWN, "{kind}");
+        }
+        let mut given = given();
+        let worker = Arc::make_mut(&mut given.machine_deployments[0]);
+        worker.spec.template.spec.version = Some("v1.36.3".to_owned());
+        assert!(Running::of("ns", "one", Some(at("v1.35.4", "v1.35.4")), &given).may_run("v1.36.3"));
+    }
+}
