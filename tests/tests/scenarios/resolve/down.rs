@@ -1,7 +1,7 @@
 //! No replica answers, and what was not resolved meanwhile is held.
 
-use anyhow::{Result, bail, ensure};
-use serde_json::json;
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
 use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{RESOLVE, cluster};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
@@ -23,9 +23,14 @@ pub(crate) fn scenario() -> Scenario {
 async fn run(scene: Scene) -> Result<()> {
     let only = release(&scene, VERSIONS[1], 1, &["ubuntu"])?;
     scene.publish(&only).await?;
+    let manifest = cluster(scene.namespace(), "one", "v1.35", None, 1);
+    // Made while its class asked for nothing.
+    class_asks(&scene, &manifest, &Value::Null).await?;
+    let old = scene.cluster("old").unmanaged(VERSIONS[0]).create().await?;
+    old.is_settled(PATIENCE).await?;
+    class_asks(&scene, &manifest, &json!("")).await?;
     let webhooks = admit(&scene).await?;
     let extension = scene.world().extension()?;
-    let manifest = cluster(scene.namespace(), "one", "v1.35", None, 1);
     // The class asks.
     wait::until("Cluster one to be accepted", PATIENCE, || async {
         scene
@@ -67,7 +72,11 @@ async fn run(scene: Scene) -> Result<()> {
     }
     // Conditions cannot see what its class asks for.
     let missed = scene.cluster("missed").unmanaged(VERSIONS[1]).create().await?;
+    let bumped = old.upgrade_unmanaged(VERSIONS[1]).await?;
     extension.restart().await?;
+
+    old.says("TKRNotResolved", PATIENCE).await?;
+    old.control_plane_is_untouched(bumped).await?;
 
     missed.says("TKRNotResolved", PATIENCE).await?;
     missed.control_plane_is_untouched(0).await?;
@@ -78,5 +87,19 @@ async fn run(scene: Scene) -> Result<()> {
     missed.packages_proven(&only, 0, PATIENCE).await?;
     missed.is_settled(PATIENCE).await?;
     one.is_settled(PATIENCE).await?;
+    old.control_plane_is_untouched(bumped).await?;
     unregister(&scene.client(), &webhooks).await
+}
+
+/// Has the ClusterClass of the Cluster ask for releases of this selector, or for none.
+async fn class_asks(scene: &Scene, cluster: &Value, selector: &Value) -> Result<()> {
+    let class = cluster["spec"]["topology"]["classRef"]["name"].as_str();
+    let path = format!(
+        "/apis/cluster.x-k8s.io/v1beta2/namespaces/{}/clusterclasses/{}",
+        scene.namespace(),
+        class.context("the Cluster names no class")?
+    );
+    let annotated = json!({"metadata": {"annotations": {RESOLVE: selector}}});
+    scene.objects().merge(&path, &annotated).await?;
+    Ok(())
 }

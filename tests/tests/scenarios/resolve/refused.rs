@@ -92,11 +92,46 @@ async fn run(scene: Scene) -> Result<()> {
     for case in cases(&good, &twice, &deactivated) {
         case.check(&scene, &manifest).await?;
     }
+    let mut stored = manifest.clone();
+    crate::admission::merge(&mut stored, &only_one);
+    scene.apply(&[stored]).await?;
+    refused_updates(&scene, &deactivated).await?;
     scene
         .objects()
         .delete("/api/v1/namespaces/tkg-system/configmaps/resolve-refused")
         .await?;
     unregister(&scene.client(), &webhooks).await
+}
+
+/// What cannot be resolved of the Cluster that is stored is refused as well, and it stays as it was.
+async fn refused_updates(scene: &Scene, deactivated: &Release) -> Result<()> {
+    let new = scene.cluster("new").existing();
+    let before = new.object().await?["spec"].clone();
+    let version = |version: &str| json!({"spec": {"topology": {"version": version}}});
+    let label = json!({"metadata": {"labels": {TKR: deactivated.name()}}, "spec": {"topology": {"version": "v1.36"}}});
+    for (change, says) in [
+        (
+            version("v1.37"),
+            "no version begins so, the nearest are".to_owned(),
+        ),
+        (version("v1.36"), format!("{} is deactivated", deactivated.name())),
+        (label, format!("{} is deactivated", deactivated.name())),
+    ] {
+        let Err(error) = new.try_patch(&change).await else {
+            bail!("{change} is admitted");
+        };
+        let error = format!("{error:#}");
+        ensure!(
+            error.contains(&says),
+            "{change} is refused with {error:?}, not with {says:?}"
+        );
+    }
+    let after = new.object().await?["spec"]["topology"].clone();
+    ensure!(
+        before["topology"] == after,
+        "the topology is {after}, not {before}"
+    );
+    Ok(())
 }
 
 fn cases(good: &Release, twice: &Release, deactivated: &Release) -> Vec<Case> {
