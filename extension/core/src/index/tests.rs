@@ -406,6 +406,22 @@ fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: O
     }
 }
 
+/// An annotation that is there already is no way out: it calls no webhook when it is set again.
+#[rstest]
+#[case::of_the_class(unresolved(false, true), "set that annotation on the Cluster, or the label")]
+#[case::of_the_cluster(unresolved(true, false), "names one; set that label")]
+fn the_way_out_of_a_missed_resolution(#[case] given: Given, #[case] says: &str) {
+    let call = HookCall {
+        label: None,
+        ..call()
+    };
+    let pace = Pace::of("uid", &Counted::default(), 600, Duration::ZERO);
+    let Decision::Hold { message, .. } = index(&given).decide(&call, &pace, false) else {
+        panic!("it is released");
+    };
+    assert!(message.ends_with(says), "{message}");
+}
+
 /// Cluster API calls for no Cluster that is paused, and for none without a topology, so such a memory is older than the call.
 #[rstest]
 #[case::paused(unresolved(false, true), |cluster: &mut Cluster| cluster.spec.paused = true)]
