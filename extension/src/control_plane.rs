@@ -11,7 +11,7 @@ use kube::{Client, core::ObjectMeta};
 use sluice_core::{
     hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
-    walls::{NamedKind, NamedKinds},
+    walls::{NamedKind, NamedKinds, Standing},
 };
 use sluice_crds::foreign::cluster::ObjectReference;
 
@@ -79,7 +79,6 @@ impl ControlPlanes {
         if !kinds.knows(&named) {
             kinds.forget_unasked(KEPT, now());
         }
-        let standing = |kind: &Kind| kind.watch.state().standing();
         let kind = kinds.ask(named, now(), standing, |named| self.watch(named));
         let mut state = kind.watch.state();
         if !matches!(state, State::Readable { .. }) {
@@ -97,6 +96,17 @@ impl ControlPlanes {
             State::Unserved => Err(Unknown::unreadable(reference, "the API server does not serve it")),
             State::Unreadable(why) => Err(Unknown::unreadable(reference, &why)),
         }
+    }
+
+    /// Ends when the control planes of the kind that is referred to were read, or cannot be.
+    pub async fn read(&self, reference: &ObjectReference) {
+        let named = NamedKind::given(reference.group(), &reference.kind);
+        let read = {
+            let mut kinds = lock(&self.kinds);
+            let kind = kinds.ask(named, now(), standing, |named| self.watch(named));
+            kind.watch.read()
+        };
+        read.await;
     }
 
     fn watch(&self, named: &NamedKind) -> Kind {
@@ -119,6 +129,10 @@ impl ControlPlanes {
         let watch = KindWatch::open(self.contract.clone(), named.clone(), on, changed);
         Kind { watch, waiting }
     }
+}
+
+fn standing(kind: &Kind) -> Standing {
+    kind.watch.state().standing()
 }
 
 #[cfg(test)]

@@ -108,6 +108,15 @@ where
         self.state.borrow().clone()
     }
 
+    /// Ends when the kind was read for the first time, or cannot be.
+    pub fn read(&self) -> impl Future<Output = ()> + Send + use<K> {
+        let mut state = self.state.clone();
+        async move {
+            let read = state.wait_for(|state| !matches!(state, State::Reading));
+            let _either_way = read.await.is_ok();
+        }
+    }
+
     /// What is readable, as soon as that is known: after some seconds at most. `None` if the API server does not serve the kind.
     ///
     /// # Errors

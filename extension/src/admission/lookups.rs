@@ -143,6 +143,14 @@ impl World {
         clusters::resolved(asked, &self.stores, &self.control_planes)
     }
 
+    /// Ends when the control planes of the kind that the Cluster uses were read, or cannot be.
+    pub(super) async fn read_control_planes(&self, asked: &resolver::Asked) {
+        let cluster = asked.old.as_ref().unwrap_or(&asked.new);
+        if let Some(reference) = &cluster.spec.control_plane_ref {
+            self.control_planes.read(reference).await;
+        }
+    }
+
     /// Asks the API server for all of `asked`.
     async fn ask(&self, asked: Vec<Look>, places: Places<'_>, until: Instant, looked: &mut Looked) {
         let late = || Seen::Unknown("the API server did not answer in time".to_owned());

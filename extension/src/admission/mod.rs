@@ -27,7 +27,7 @@ use futures::FutureExt as _;
 use http::StatusCode;
 use sluice_core::{
     admission::{Kind, Looked, Review, Verdict, complete, judge},
-    resolver::Resolution,
+    resolver::{Resolution, Unknown},
 };
 use sluice_hooks::{Budget, Peer, Repeats, Unread, with_body};
 use tokio::sync::Semaphore;
@@ -132,7 +132,14 @@ impl Admission {
         let bodies = &self.0.bodies;
         let answered = match webhook {
             Webhook::Default => with_body(body, version, bodies, &peer, |bytes| self.completed(bytes)).await,
-            Webhook::Resolve => with_body(body, version, bodies, &peer, |bytes| self.resolved(bytes)).await,
+            Webhook::Resolve => {
+                match with_body(body, version, bodies, &peer, |bytes| self.resolved(bytes)).await {
+                    Ok(Ok(Resolved::Answered(answer))) => Ok(Ok(answer)),
+                    Ok(Ok(Resolved::Waits(review))) => Ok(Ok(self.resolved_later(&review).await)),
+                    Ok(Err(malformed)) => Ok(Err(malformed)),
+                    Err(why) => Err(why),
+                }
+            }
             Webhook::Validate(kind) => {
                 let asked = |bytes: &[u8]| {
                     let Asked { uid, review, .. } = wire::parse(kind, bytes)?;
@@ -210,14 +217,41 @@ impl Admission {
         Ok((outcome, reviewed(&uid, of, &verdict, patch.as_deref())))
     }
 
-    /// Answers from memory alone, while the body is still counted.
-    fn resolved(&self, bytes: &[u8]) -> Result<(Outcome, Response), Malformed> {
+    /// Answers from memory alone, while the body is still counted, unless control planes have to be read first.
+    fn resolved(&self, bytes: &[u8]) -> Result<Resolved, Malformed> {
         let review = clusters::parse(bytes)?;
+        Ok(match self.resolution(&review) {
+            Ok(answer) => Resolved::Answered(answer),
+            Err(_) => Resolved::Waits(Box::new(review)),
+        })
+    }
+
+    /// Answers once control planes were read, which takes a part of a second for the first Cluster of a kind.
+    async fn resolved_later(&self, review: &clusters::Review) -> (Outcome, Response) {
+        // Reviews that wait for others would pile up when there are many.
+        if let (Ok(_slot), Some(world), Some(asked)) =
+            (self.0.lookups.try_acquire(), self.0.world.get(), &review.asked)
+        {
+            let read = tokio::time::timeout(PATIENCE, world.read_control_planes(asked));
+            let _either_way = read.await.is_ok();
+        }
+        self.resolution(review)
+            .unwrap_or_else(|unknown| unavailable(&unknown))
+    }
+
+    /// What a review of a Cluster is answered.
+    ///
+    /// # Errors
+    /// The versions that machines run are not known yet.
+    fn resolution(&self, review: &clusters::Review) -> Result<(Outcome, Response), Unknown> {
         let clusters::Review {
-            uid, namespace, name, ..
-        } = &review;
+            uid,
+            namespace,
+            name,
+            asked,
+        } = review;
         let of = Of::cluster(name);
-        let Some(asked) = &review.asked else {
+        let Some(asked) = asked else {
             return Ok((Outcome::Admitted, reviewed(uid, of, &Verdict::default(), None)));
         };
         let Some(world) = self.0.world.get() else {
@@ -229,10 +263,8 @@ impl Admission {
             patch,
         } = match world.resolve(asked) {
             Ok(resolution) => resolution,
-            Err(unknown) => {
-                let text = unknown.to_string();
-                return Ok((Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, &text)));
-            }
+            Err(Unknown::Running) => return Err(Unknown::Running),
+            Err(unknown) => return Ok(unavailable(&unknown)),
         };
         let verdict = Verdict { faults, warnings };
         let outcome = Outcome::of(&verdict);
@@ -240,6 +272,18 @@ impl Admission {
         let patch = (!patch.is_empty()).then(|| serde_json::Value::from(patch).to_string());
         Ok((outcome, reviewed(uid, of, &verdict, patch.as_deref())))
     }
+}
+
+/// A review of a Cluster as far as it is answered from memory.
+enum Resolved {
+    Answered((Outcome, Response)),
+    /// It depends on which versions machines run.
+    Waits(Box<clusters::Review>),
+}
+
+fn unavailable(unknown: &Unknown) -> (Outcome, Response) {
+    let text = unknown.to_string();
+    (Outcome::Starting, plain(StatusCode::SERVICE_UNAVAILABLE, &text))
 }
 
 fn said(webhook: Webhook, namespace: &str, name: &str, outcome: Outcome) {
