@@ -53,6 +53,11 @@ pub mod label {
 pub mod annotation {
     /// On a Cluster, from the old manager: the release that it paused the Cluster for.
     pub const LEGACY_PAUSED: &str = "tkg.tanzu.vmware.com/paused";
+    /// On a Machine, from the old manager, with value [`LEGACY_PRE_TERMINATE_OWNER`]: Cluster API deletes nothing behind it while it is there.
+    pub const LEGACY_PRE_TERMINATE: &str =
+        "pre-terminate.delete.hook.machine.cluster.x-k8s.io/tkg.tanzu.vmware.com";
+    /// Value of [`LEGACY_PRE_TERMINATE`] where the old manager has set it.
+    pub const LEGACY_PRE_TERMINATE_OWNER: &str = "tkg.tanzu.vmware.com/addons";
     /// On a Cluster: its presence says that the ClusterBootstrap comes from a user and is waited for.
     pub const CUSTOM_CLUSTER_BOOTSTRAP: &str = "tkg.tanzu.vmware.com/custom-clusterbootstrap";
     /// On a Cluster or a ClusterClass: a selector of releases, empty for any. Its presence asks that `topology.version` be resolved.
@@ -92,6 +97,10 @@ pub mod annotation {
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
     /// Cluster API, on a Cluster: any key with this prefix keeps an upgrade from starting.
     pub const BEFORE_UPGRADE_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
+    /// Cluster API, on a Cluster: hooks that it still has to call, comma separated.
+    pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
+    /// Cluster API, on a Cluster that is being deleted: its presence says that hook BeforeClusterDelete has let it go on.
+    pub const OK_TO_DELETE: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
 
     /// On a Cluster: when Sluice last had Cluster API repeat a call that had failed.
     pub const RETRIGGERED_AT: &str = "lifecycle.sluice.dev/retriggered-at";
@@ -115,6 +124,12 @@ pub mod annotation {
     pub const MANUALLY_CONTROLLED: &str = "ext.packaging.carvel.dev/manually-controlled";
     /// kapp-controller, on a PackageInstall: its presence allows a lower version.
     pub const DOWNGRADABLE: &str = "packaging.carvel.dev/downgradable";
+}
+
+/// Finalizers.
+pub mod finalizer {
+    /// On a Cluster, its ClusterBootstrap and the Secret with its kubeconfig, from the old manager: it had packages to uninstall.
+    pub const LEGACY_ADDON: &str = "tkg.tanzu.vmware.com/addon";
 }
 
 /// Types of Secrets.
