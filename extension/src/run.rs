@@ -448,6 +448,7 @@ fn settings(args: &Args) -> Settings {
     Settings {
         system_namespace: args.system_namespace.clone(),
         sync_period: SyncPeriod::of_day(args.sync_period, clock()),
+        deletion_limit: args.cluster_delete_timeout,
     }
 }
 

@@ -166,6 +166,20 @@ pub fn with_unseen(conditions: Vec<Condition>, why: Option<&Hold>, now: Timestam
     with(conditions, UNSEEN, said, now)
 }
 
+/// Type of the condition of a ClusterBootstrap whose Cluster something of the addons-manager still stands in the way of.
+const TAKEOVER_INCOMPLETE: &str = "TakeoverIncomplete";
+
+/// The conditions of a ClusterBootstrap with or without the one that says, by reason and message, what of the addons-manager could not be
+/// removed.
+#[must_use]
+pub fn with_takeover(
+    conditions: Vec<Condition>,
+    said: Option<(&str, &str)>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    with(conditions, TAKEOVER_INCOMPLETE, said, now)
+}
+
 /// Type of the condition that says whether anything is waited for.
 const READY: &str = "Ready";
 

@@ -37,6 +37,7 @@ pub mod status;
 pub mod step;
 pub mod stores;
 pub mod stuck;
+pub mod takeover;
 pub mod tkr;
 pub mod unsynced;
 pub mod version;

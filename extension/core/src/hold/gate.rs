@@ -94,6 +94,15 @@ held! {
         WriteRefused("gate, event"):
             "the message is that of the server; usually an admission policy, an outdated definition, or a role that does not let \
              Sluice make or label what provides values, which the message names then",
+        /// A write was refused because an admission webhook could not be called that must not be left out, mostly one of the addons-manager
+        /// or of the resolver before Sluice: its configuration was left behind. It also stops Cluster API.
+        WebhookUnavailable("gate, event, condition `TakeoverIncomplete`"):
+            "delete the webhook configuration that has the webhook of the message ([migrating](migrating.md#webhook-configurations-that-were-left-behind)), or start \
+             what answers for it",
+        /// Something of the addons-manager was removed and is there again: its pause, or a finalizer. Nothing is written to the workload
+        /// meanwhile, because two would write the same PackageInstalls; what came back is removed again once in a `--sync-period`.
+        AddonsManagerRuns("gate, event, condition `TakeoverIncomplete`"):
+            "scale the Deployment of the addons-manager to 0 ([migrating](migrating.md))",
         /// A pass over the Cluster took longer than 3 s while other slow ones had half of the slots, or did not come to its end within
         /// 2 min, or has waited for a slot for 1 min; it is made again in its turn.
         ReconcileTimedOut("gate, event"):

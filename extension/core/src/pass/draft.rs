@@ -4,8 +4,12 @@ use kube::ResourceExt;
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
-    Known, Server, Step, Stop, clones, failure::owner_refused, known::typed, owners::is_current,
-    validate::Validated, write::Write,
+    Known, Server, Step, Stop, clones,
+    failure::{owner_refused, webhook_in_the_way},
+    known::typed,
+    owners::is_current,
+    validate::Validated,
+    write::Write,
 };
 use crate::{
     bootstrap::{Draft, ResolvedRelease},
@@ -30,8 +34,18 @@ pub(super) fn changed(
             let refusal = (!failure.is_conflict()).then(|| owner_refused(known, &failure));
             Ok((current(), validated.problem.clone(), refusal))
         }
+        Err(Stop::Failed(failure)) => {
+            let hold = webhook_in_the_way(&of_owner(known), &failure);
+            let hold = hold.ok_or(Stop::Failed(failure))?;
+            Ok((current(), Some(hold), None))
+        }
         Err(stop) => Ok((current(), Some(stop.held()?), None)),
     }
+}
+
+fn of_owner(known: &Known<'_>) -> String {
+    let owner = &known.facts.owner;
+    format!("ClusterBootstrap {}/{}", owner.namespace, owner.name)
 }
 
 /// Whether the draft only gives the ClusterBootstrap its owner.

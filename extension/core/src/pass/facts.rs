@@ -1,6 +1,6 @@
 //! What is known of one Cluster from memory when a pass begins.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kube::ResourceExt;
 use sluice_crds::{
@@ -31,6 +31,8 @@ pub struct Settings {
     pub system_namespace: String,
     /// How often kapp-controller looks at a package again, and a pass at a settled cluster.
     pub sync_period: SyncPeriod,
+    /// How long a deletion may wait for packages to be uninstalled.
+    pub deletion_limit: Duration,
 }
 
 /// Why too little is known of a Cluster, mostly of its control plane.
@@ -237,7 +239,7 @@ fn workers(stores: &impl Stores, owner: &Owner) -> Vec<WorkerFacts> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use rstest::rstest;
     use serde_json::{Value, json};
@@ -254,6 +256,7 @@ mod tests {
                 length: Duration::from_mins(10),
                 since: Instant::now(),
             },
+            deletion_limit: Duration::from_mins(10),
         }
     }
 

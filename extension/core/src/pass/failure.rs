@@ -112,6 +112,37 @@ pub(super) fn owner_refused(known: &Known<'_>, failure: &Failure) -> Hold {
     Hold::new(GateReason::WriteRefused, message)
 }
 
+/// What the addons-manager has left of `object`, `what`, cannot be removed: reason, and message with the way out.
+pub(super) fn not_removed(object: &str, what: &str, failure: &Failure) -> (&'static str, String) {
+    if let Some(hold) = webhook_in_the_way(object, failure) {
+        return (hold.reason.as_str(), hold.message);
+    }
+    let said = match (failure.code, &*said(failure)) {
+        (None, _) => "the management API server does not answer".to_owned(),
+        (Some(code), "") => format!("error {code}"),
+        (_, said) => said.to_owned(),
+    };
+    let way_out = if failure.code == Some(403) {
+        "; apply the roles and the admission policy of manifests/base"
+    } else {
+        "; it is tried again"
+    };
+    (
+        "LeftoversNotRemoved",
+        format!("{object}: {what} of the addons-manager cannot be removed: {said}{way_out}"),
+    )
+}
+
+/// A write of `object` was refused because a webhook could not be called.
+pub(super) fn webhook_in_the_way(object: &str, failure: &Failure) -> Option<Hold> {
+    let webhook = failure.uncalled_webhook()?;
+    let message = format!(
+        "{object} cannot be written: nothing answers for webhook {webhook}; delete its webhook configuration where the addons-manager \
+         has left it behind (docs/migrating.md)"
+    );
+    Some(Hold::new(GateReason::WebhookUnavailable, message))
+}
+
 /// What an API server says that refuses something.
 fn said(failure: &Failure) -> String {
     match failure.code {

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use sluice_crds::{foreign::App, run::Hook};
 
-use super::{Clock, WITH_PROBLEM};
+use super::{Clock, WITH_PROBLEM, takeover::Removals};
 use crate::{
     hold::Hold,
     proof::last_moved,
@@ -66,6 +66,8 @@ pub struct Memory {
     pub(super) taken: Option<(String, Time)>,
     /// Versions without an open gate that were counted.
     pub(super) ungated: Vec<Ungated>,
+    /// What was removed of what the addons-manager has left.
+    pub(super) removals: Removals,
 }
 
 /// Whether anything is to be done for a Cluster before its next look.

@@ -14,7 +14,6 @@ mod effects;
 mod facts;
 mod failure;
 mod install;
-mod legacy_pause;
 mod look;
 mod memories;
 mod memory;
@@ -26,6 +25,7 @@ mod plan;
 mod provider;
 mod record_first;
 mod status;
+mod takeover;
 mod validate;
 mod values;
 mod workload;
@@ -85,18 +85,31 @@ impl Subject for Facts {
 pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
     if facts.cluster.metadata.deletion_timestamp.is_some() {
-        legacy_pause::remove(known, effects)?;
-        return delete::delete(known, effects);
+        takeover::unpause(known, effects)?;
+        let done = delete::delete(known, effects)?;
+        return Ok(takeover::take_over_deleted(known, effects, done)?.sooner(done));
+    }
+    let taken = takeover::take_over(known, effects)?;
+    if let Some(done) = taken.ends() {
+        return Ok(done);
+    }
+    if status::say_takeover(known, effects, taken.said())? {
+        return Ok(Done::RequeueAfter(UNWATCHED));
     }
     match &facts.unknown {
-        None => legacy_pause::remove(known, effects)?,
+        None => Ok(taken.sooner(packages_of(known, effects, taken.hold())?)),
         // The watch of the kind wakes the Cluster.
-        Some(Unknown::Reading) => return Ok(Done::RequeueAfter(WITH_PROBLEM)),
+        Some(Unknown::Reading) => Ok(Done::RequeueAfter(WITH_PROBLEM)),
         Some(Unknown::Unreadable(hold)) => {
             status::close_gates_for(known, effects, hold)?;
-            return Ok(Done::RequeueAfter(WITH_PROBLEM));
+            Ok(Done::RequeueAfter(WITH_PROBLEM))
         }
     }
+}
+
+/// The pass over the packages of a Cluster, which `hold` may keep from being written.
+fn packages_of(known: &Known<'_>, effects: &mut Effects, hold: Option<Hold>) -> Step<Done> {
+    let facts = known.facts;
     let Owner { namespace, name, .. } = &facts.owner;
     let refused = facts
         .bootstrap
@@ -111,6 +124,7 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let Some(bootstrap) = bootstrap else {
         return Ok(without_bootstrap(known, effects, problem));
     };
+    let problem = hold.or(problem);
     // The ClusterBootstrap may have been edited since the packages of the release were merged into it.
     let problem = match problem {
         Some(problem) => Some(problem),

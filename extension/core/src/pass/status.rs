@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     bootstrap::ResolvedRelease,
-    conditions::{Mirrored, mirror, with_nothing_to_prove, with_unseen},
+    conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
     hold::{GateReason, Hold},
     overview::{DEADLINE_EXCEEDED, exceeded, shown, until_deadline},
     record::{
@@ -289,6 +289,33 @@ pub(super) fn close_gates_for(known: &Known<'_>, effects: &mut Effects, hold: &H
         }
     }
     Ok(())
+}
+
+/// Has the ClusterBootstrap say what stands in the way of a take-over, where it does not. Says whether that was written: then the pass
+/// ends, because its other writes would be of an object that is another one by now.
+pub(super) fn say_takeover(
+    known: &Known<'_>,
+    effects: &mut Effects,
+    said: Option<(&str, &str)>,
+) -> Step<bool> {
+    let Some(bootstrap) = known.facts.bootstrap.as_deref() else {
+        return Ok(false);
+    };
+    let status = bootstrap.status.clone().unwrap_or_default();
+    let conditions = with_takeover(status.conditions.clone(), said, known.began.now);
+    if conditions == status.conditions {
+        return Ok(false);
+    }
+    let next = ClusterBootstrap {
+        status: Some(ClusterBootstrapStatus { conditions, ..status }),
+        ..bootstrap.clone()
+    };
+    known.write(Write::status(
+        &next,
+        "what stands in the way of a take-over is said",
+    ))?;
+    effects.memory.written = Some(known.began.instant);
+    Ok(true)
 }
 
 /// How the gates of a Cluster are closed of which no pass can say more.

@@ -33,6 +33,7 @@ pub(super) fn facts() -> Facts {
                 length: Duration::from_mins(10),
                 since: Instant::now(),
             },
+            deletion_limit: Duration::from_mins(10),
         },
         owner: Owner {
             name: "one".to_owned(),

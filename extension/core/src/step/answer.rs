@@ -74,13 +74,13 @@ impl Answer {
         number.map_or_else(|why| Self::NotConnected(why.to_string()), Self::Connected)
     }
 
-    /// The objects of a list, as the API server of a workload sends it. What is no [list] is a failure.
+    /// The objects of a list, as the API server of `server` sends it. What is no [list] is a failure.
     #[must_use]
-    pub fn of_list(text: &str) -> Self {
+    pub fn of_list(server: Server, text: &str) -> Self {
         let failure = match list(text) {
             Some(Ok(objects)) => return Self::Listed(objects.into_iter().map(Object).collect()),
-            Some(Err(object)) => Failure::undecodable(Server::Workload, object.into()),
-            None => Failure::other(Server::Workload, "the answer is no list of objects"),
+            Some(Err(object)) => Failure::undecodable(server, object.into()),
+            None => Failure::other(server, "the answer is no list of objects"),
         };
         Self::Failed(failure)
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_no_empty_list() {
-        let items = |list: Value| match Answer::of_list(&list.to_string()) {
+        let items = |list: Value| match Answer::of_list(Server::Workload, &list.to_string()) {
             Answer::Listed(objects) => Some(objects.len()),
             _ => None,
         };

@@ -4,9 +4,9 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::core::ApiResource;
+use kube::{Resource as _, core::ApiResource};
 use sluice_crds::{
-    foreign::{App, PackageInstall},
+    foreign::{App, Cluster, PackageInstall},
     run::FirstSeenRun,
 };
 
@@ -96,6 +96,21 @@ impl Key {
         }
     }
 
+    /// A Machine of Cluster API, of which Sluice reads the metadata alone.
+    pub(crate) fn machine(namespace: &str, name: &str) -> Self {
+        Self {
+            server: Server::Management,
+            resource: Resource {
+                group: Cluster::group(&()),
+                version: Cluster::version(&()),
+                kind: "Machine".into(),
+                plural: "machines".into(),
+            },
+            namespace: Some(namespace.to_owned()),
+            name: name.to_owned(),
+        }
+    }
+
     /// The namespace whose UID says which cluster a workload API server serves.
     pub(crate) fn kube_system() -> Self {
         Self::of::<Namespace>(Server::Workload, None, "kube-system")
@@ -169,6 +184,8 @@ pub enum Ask {
     PackageNames,
     /// The Secrets on the workload that are labelled with the Cluster.
     LabelledSecrets,
+    /// The metadata of the Machines of the Cluster, in this namespace.
+    Machines(String),
 }
 
 impl Ask {
@@ -192,7 +209,8 @@ impl Ask {
             | Self::Package(_)
             | Self::Cluster(..)
             | Self::Source(_)
-            | Self::Served { .. } => Server::Management,
+            | Self::Served { .. }
+            | Self::Machines(_) => Server::Management,
             Self::Connection(_)
             | Self::LookTurn(_)
             | Self::LookConnection(_)

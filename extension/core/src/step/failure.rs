@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ask::Server;
-use crate::decode::Undecodable;
+use crate::{decode::Undecodable, names::LONGEST_NAME};
 
 /// A request that was refused, or not answered.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -72,5 +72,44 @@ impl Failure {
 
     pub(crate) fn is_not_found(&self) -> bool {
         self.code == Some(404)
+    }
+
+    /// The admission webhook because of which a write was refused: it could not be called, and its configuration forbids to go on without.
+    #[must_use]
+    pub fn uncalled_webhook(&self) -> Option<&str> {
+        // As `apiserver/pkg/admission/plugin/webhook/errors` says it: `failed calling webhook "<name>": …`.
+        let (_, named) = self.message.split_once("failed calling webhook \"")?;
+        let (name, _) = named.split_once('"')?;
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        (!name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(good)).then_some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::of_the_addons_manager(
+        "Internal error occurred: failed calling webhook \"clusterpause.mutating.vmware.com\": failed to call webhook: Post \
+         \"https://tanzu-addons-manager-webhook-service.tkg-system.svc:443/mutate?timeout=30s\": dial tcp: no such host",
+        Some("clusterpause.mutating.vmware.com")
+    )]
+    #[case::that_has_denied(
+        "admission webhook \"clusterbootstrap.validating.vmware.com\" denied the request: package downgrade is not allowed",
+        None
+    )]
+    #[case::without_a_name("failed calling webhook \"\": no", None)]
+    #[case::with_a_name_that_is_none("failed calling webhook \"a b\": no", None)]
+    #[case::of_nothing("", None)]
+    fn the_webhook_that_could_not_be_called_is_named(#[case] message: &str, #[case] expected: Option<&str>) {
+        let failure = Failure {
+            code: Some(500),
+            message: message.to_owned(),
+            ..Failure::other(Server::Management, "")
+        };
+        assert_eq!(failure.uncalled_webhook(), expected);
     }
 }

@@ -164,9 +164,10 @@ impl<'a, S: Subject> Known<'a, S> {
 
     /// The objects that an [`Ask`] lists.
     pub(crate) fn listed(&self, ask: Ask) -> Step<&[Object], S::Hold> {
+        let server = ask.server();
         match self.answer(ask)? {
             Answer::Listed(objects) => Ok(objects),
-            _ => Err(unexpected(Server::Workload)),
+            _ => Err(unexpected(server)),
         }
     }
 

@@ -43,7 +43,8 @@ impl Key {
 }
 
 impl Ask {
-    /// The request that lists what is asked for on the workload of `cluster`, in its system namespace; `None` where no list is asked for.
+    /// The request that lists what is asked for of `cluster`: on its workload, in the system `namespace`, or on the management cluster;
+    /// `None` where no list is asked for.
     #[must_use]
     pub fn list(&self, namespace: &str, cluster: &str) -> Option<Result<Request<Vec<u8>>, Failure>> {
         let all = |key: Key| key.kind().list(&ListParams::default());
@@ -60,9 +61,14 @@ impl Ask {
                 let kind = Key::of::<Secret>(Server::Workload, of, "").kind();
                 kind.list(&ListParams::default().labels(&labels))
             }
+            Self::Machines(beside) => {
+                let labels = format!("{}={cluster}", label::CAPI_CLUSTER_NAME);
+                let kind = Key::machine(beside, "").kind();
+                kind.list_metadata(&ListParams::default().labels(&labels))
+            }
             _ => return None,
         };
-        Some(request.map_err(|error| Failure::other(Server::Workload, &error.to_string())))
+        Some(request.map_err(|error| Failure::other(self.server(), &error.to_string())))
     }
 }
 

@@ -63,7 +63,12 @@ impl Fault {
 pub(crate) fn is_request(ask: &Ask) -> bool {
     matches!(
         ask,
-        Ask::Object(..) | Ask::Installs | Ask::Apps | Ask::PackageNames | Ask::LabelledSecrets
+        Ask::Object(..)
+            | Ask::Installs
+            | Ask::Apps
+            | Ask::PackageNames
+            | Ask::LabelledSecrets
+            | Ask::Machines(_)
     )
 }
 
@@ -371,6 +376,7 @@ impl Leader {
                 length: SYNC_PERIOD,
                 since: epoch,
             },
+            deletion_limit: SYNC_PERIOD,
         };
         let found = Facts::of(&cluster, &stores, &settings, |_| Ok(None))?;
         Some(Facts {
@@ -475,6 +481,7 @@ impl Leader {
             Ask::Apps => listed("apps"),
             Ask::PackageNames => listed("packages"),
             Ask::LabelledSecrets => listed("secrets"),
+            Ask::Machines(_) => Answer::Listed(Vec::new()),
         }
     }
 

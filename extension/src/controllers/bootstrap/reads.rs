@@ -82,10 +82,9 @@ impl runner::Host<Facts> for Host<'_> {
                 let Some(request) = ask.list(system, &self.facts.owner.name) else {
                     return Ok(Answer::Absent);
                 };
-                let read = runner::Host::client(self, Server::Workload)?
-                    .request_text(request?)
-                    .await;
-                Answer::of_list(&read.map_err(|error| failure(Server::Workload, &error))?)
+                let server = ask.server();
+                let read = runner::Host::client(self, server)?.request_text(request?).await;
+                Answer::of_list(server, &read.map_err(|error| failure(server, &error))?)
             }
         })
     }

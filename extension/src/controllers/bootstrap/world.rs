@@ -62,6 +62,7 @@ pub(crate) fn context(
                 length: Duration::from_mins(10),
                 since: now(),
             },
+            deletion_limit: Duration::from_mins(10),
         },
         stores,
         control_planes: Arc::new(ControlPlanes::new(client.clone(), triggers.clone(), Vec::new())),

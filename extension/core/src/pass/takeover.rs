@@ -1,0 +1,465 @@
+//! What the addons-manager has left on a Cluster and beside it goes: its pause, its finalizers, and the annotation of its Machines.
+//!
+//! Machines are read only while something may be left. What cannot be removed holds no hook; a condition and an event say it. What is
+//! there again after it was removed is left alone for a while: two that write the same would never come to an end.
+
+mod removals;
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::ResourceExt;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use sluice_crds::{
+    foreign::Cluster,
+    labels::{annotation, finalizer, name},
+    run::ClusterBootstrap,
+};
+
+use super::{
+    Done, Known, Server, Sight, Step, Stop, UNWATCHED, Verb,
+    ask::{Ask, Key},
+    effects::{Effects, Event},
+    failure::not_removed,
+    stop::{in_order, needs_of, together},
+    write::Write,
+};
+use crate::{
+    cluster::{LegacyPause, is_paused, legacy_pause},
+    hold::{GateReason, Hold},
+    takeover::{holds_machine, is_let_go, may_be_left, without_finalizer},
+};
+
+pub(super) use removals::Removals;
+use removals::{Seen, Thing};
+
+const WHY: &str = "the addons-manager has left it, and nothing else removes it";
+
+/// What a part of a take-over came to.
+#[derive(Debug, Default)]
+pub(super) struct TakenOver {
+    /// Whether objects that are in memory were written: what follows is computed from them as they are by now.
+    written: bool,
+    /// What is wrong: reason and message.
+    said: Option<(&'static str, String)>,
+    /// When to try again what was not removed.
+    again: Option<Duration>,
+}
+
+impl TakenOver {
+    /// What is wrong, if anything.
+    pub(super) fn said(&self) -> Option<(&'static str, &str)> {
+        self.said
+            .as_ref()
+            .map(|(reason, message)| (*reason, message.as_str()))
+    }
+
+    /// How the pass ends at once, because objects in memory are other ones by now; their watches wake the Cluster.
+    pub(super) fn ends(&self) -> Option<Done> {
+        self.written.then_some(Done::RequeueAfter(UNWATCHED))
+    }
+
+    /// `done`, or sooner where something was not removed.
+    pub(super) fn sooner(&self, done: Done) -> Done {
+        match (self.again, done) {
+            (None, done) => done,
+            (Some(again), Done::RequeueAfter(time)) => Done::RequeueAfter(time.min(again)),
+            (Some(again), Done::AwaitChange | Done::Forget) => Done::RequeueAfter(again),
+        }
+    }
+
+    /// Why nothing is written to the workload and gates are closed: the addons-manager would write the same PackageInstalls.
+    pub(super) fn hold(&self) -> Option<Hold> {
+        let (reason, message) = self.said()?;
+        let runs = reason == GateReason::AddonsManagerRuns.as_str();
+        runs.then(|| Hold::new(GateReason::AddonsManagerRuns, message))
+    }
+}
+
+/// Removes what is left of the addons-manager.
+pub(super) fn take_over(known: &Known<'_>, effects: &mut Effects) -> Step<TakenOver> {
+    let mut taken = TakenOver::default();
+    // How far the Cluster is has to be known before Cluster API may go on with it.
+    let is_known = known.facts.unknown.is_none();
+    if !(is_known && remove_pause(known, effects, &mut taken)?) {
+        remove_leftovers(known, effects, &mut taken)?;
+    }
+    Ok(ended(known, effects, taken))
+}
+
+/// The same for a Cluster that is being deleted, after what `done` came to: its Machines stay while packages are uninstalled from them
+/// and no hook keeps them any more, as long as that may take.
+pub(super) fn take_over_deleted(known: &Known<'_>, effects: &mut Effects, done: Done) -> Step<TakenOver> {
+    let mut taken = TakenOver::default();
+    let cluster = &known.facts.cluster;
+    let overdue = cluster.metadata.deletion_timestamp.as_ref().is_some_and(|since| {
+        let limit = known.facts.settings.deletion_limit.as_secs();
+        let limit = SignedDuration::from_secs(i64::try_from(limit).unwrap_or(i64::MAX));
+        known.began.now.duration_since(since.0) > limit
+    });
+    let uninstalls = matches!(done, Done::RequeueAfter(_)) && is_let_go(cluster) && !overdue;
+    if !uninstalls && pause_to_remove(known).is_none() {
+        remove_leftovers(known, effects, &mut taken)?;
+    }
+    Ok(ended(known, effects, taken))
+}
+
+/// Removes what is left of a pause of a Cluster that is being deleted.
+pub(super) fn unpause(known: &Known<'_>, effects: &mut Effects) -> Step<()> {
+    remove_pause(known, effects, &mut TakenOver::default()).map(drop)
+}
+
+/// With what is known of the addons-manager itself.
+fn ended(known: &Known<'_>, effects: &mut Effects, mut taken: TakenOver) -> TakenOver {
+    let removals = &mut effects.memory.removals;
+    let (now, period) = (known.began.instant, known.facts.settings.sync_period.length);
+    if let Some(thing) = removals.returned(now) {
+        let message = format!(
+            "{thing} is there again after it was removed: the addons-manager still runs, or something else writes it; scale the \
+             Deployment of the addons-manager to 0 (docs/migrating.md)"
+        );
+        taken.said = Some((GateReason::AddonsManagerRuns.as_str(), message));
+    }
+    let failed = taken.said.is_some();
+    if let Some(again) = removals.again(failed, now, period) {
+        taken.again.get_or_insert(again);
+    }
+    if let Some((reason, message)) = &taken.said {
+        effects.events.push(Event::Warned(reason, message.clone()));
+    }
+    taken
+}
+
+/// The pause of the addons-manager that can be removed.
+fn pause_to_remove(known: &Known<'_>) -> Option<LegacyPause> {
+    legacy_pause(&known.facts.cluster, known.facts.record())
+}
+
+/// Removes what is left of a pause, if the record releases the Cluster as it is. Says whether the Cluster is written for it.
+fn remove_pause(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<bool> {
+    let cluster = &known.facts.cluster;
+    let Some(pause) = pause_to_remove(known) else {
+        return Ok(false);
+    };
+    match seen(known, effects, Thing::Pause, &cluster.metadata) {
+        Seen::Left => {}
+        Seen::Outdated => return Ok(true),
+        Seen::Returned => return Ok(false),
+    }
+    let mut patch = exactly(&cluster.metadata);
+    patch["metadata"]["annotations"] = json!({annotation::LEGACY_PAUSED: null});
+    if pause.stopped {
+        patch["spec"] = json!({"paused": Value::Null});
+    }
+    match known.write(Write::patch(
+        of_cluster(known),
+        patch,
+        "the record holds the Cluster instead",
+    )) {
+        Ok(_) => {}
+        Err(Stop::Failed(failure)) if !failure.is_conflict() => {
+            // The rest of the pass does not depend on it: the packages of a paused Cluster can be proven.
+            let note = format!("the pause of the addons-manager cannot be removed: {failure}");
+            effects.events.push(Event::Said("LegacyPauseNotRemoved", note));
+            taken.said = Some(not_removed(
+                &of_cluster(known).to_string(),
+                "spec.paused and the annotation of the addons-manager",
+                &failure,
+            ));
+            return Ok(true);
+        }
+        Err(stop) => return Err(stop),
+    }
+    removed(known, effects, Thing::Pause, &cluster.metadata);
+    taken.written = true;
+    if pause.stopped {
+        let note = "removed the pause of the addons-manager: the next step of the Cluster is released";
+        effects
+            .events
+            .push(Event::Said("LegacyPauseRemoved", note.to_owned()));
+    }
+    Ok(true)
+}
+
+/// One object, and what of it is removed.
+struct Leftover {
+    key: Key,
+    what: &'static str,
+    patch: Value,
+}
+
+/// Removes annotations of Machines and finalizers, the one of the Cluster last: while it is there the others are looked for.
+fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<()> {
+    let facts = known.facts;
+    let (cluster, bootstrap) = (&facts.cluster, facts.bootstrap.as_deref());
+    let is_recorded = facts.record().is_some() && !effects.memory.removals.has_failed();
+    // A pause of a user keeps others away, too.
+    if is_paused(cluster)
+        || !(may_be_left(cluster, bootstrap, is_recorded) || kubeconfig_has_finalizer(known))
+    {
+        return Ok(());
+    }
+    let in_memory = [
+        (Thing::Bootstrap, bootstrap.map(|bootstrap| &bootstrap.metadata)),
+        (Thing::Cluster, Some(&cluster.metadata)),
+    ];
+    for (thing, object) in in_memory {
+        if let Some(object) = object.filter(|object| without_finalizer(object).is_some()) {
+            match seen(known, effects, thing, object) {
+                Seen::Left => {}
+                Seen::Outdated | Seen::Returned => return Ok(()),
+            }
+        }
+    }
+    let leftovers = match leftovers(known) {
+        Ok(leftovers) => leftovers,
+        Err(Stop::Failed(failure)) => {
+            let of = &facts.owner;
+            let (namespace, name) = (&of.namespace, &of.name);
+            let of = format!("Machines and Secret {name}-kubeconfig of Cluster {namespace}/{name}");
+            taken.said = Some(not_removed(
+                &of,
+                "what the addons-manager has left there",
+                &failure,
+            ));
+            return Ok(());
+        }
+        Err(stop) => return Err(stop),
+    };
+    let mut at = None;
+    let removing = in_order(leftovers.iter().map(|Leftover { key, what, patch }| {
+        match known.write(Write::patch(key.clone(), patch.clone(), WHY)) {
+            Ok(_) => Ok(()),
+            Err(Stop::Failed(failure)) if failure.is_not_found() => Ok(()),
+            Err(stop) => {
+                if matches!(stop, Stop::Failed(_)) {
+                    at = Some((key.to_string(), *what));
+                }
+                Err(stop)
+            }
+        }
+    }));
+    taken.written = leftovers
+        .iter()
+        .any(|left| known.made(&left.key, Verb::Patch).is_some());
+    for (thing, object) in in_memory {
+        let key = match thing {
+            Thing::Bootstrap => of_bootstrap(known),
+            _ => of_cluster(known),
+        };
+        if let Some(object) = object.filter(|_| known.made(&key, Verb::Patch).is_some()) {
+            removed(known, effects, thing, object);
+        }
+    }
+    match removing {
+        Ok(()) => {
+            if !leftovers.is_empty() {
+                let note = note(&leftovers);
+                effects.events.push(Event::Said("LegacyLeftoversRemoved", note));
+            }
+        }
+        // Another one has written it; its watch, or the next list, shows it as it is.
+        Err(Stop::Failed(failure)) if failure.is_conflict() => taken.again = Some(UNWATCHED),
+        Err(Stop::Failed(failure)) => {
+            let (object, what) = at.unwrap_or_default();
+            taken.said = Some(not_removed(&object, what, &failure));
+            // What else the pass does is computed from objects as they are.
+            taken.written = false;
+        }
+        Err(stop) => return Err(stop),
+    }
+    Ok(())
+}
+
+/// What is left, in the order in which it is removed.
+fn leftovers(known: &Known<'_>) -> Step<Vec<Leftover>> {
+    const FINALIZER: &str = finalizer::LEGACY_ADDON;
+    let facts = known.facts;
+    let namespace = &facts.owner.namespace;
+    let machines = known.listed(Ask::Machines(namespace.clone()));
+    let secret = known.read::<Secret>(
+        &kubeconfig(known),
+        (Server::Management, Some(namespace)),
+        Sight::First,
+    );
+    together([needs_of(&machines), needs_of(&secret)])?;
+    let mut left = Vec::new();
+    for machine in machines? {
+        // One that cannot be read is none that the addons-manager has written.
+        let Ok(metadata) = ObjectMeta::deserialize(&machine.0["metadata"]) else {
+            continue;
+        };
+        if holds_machine(&metadata) {
+            let mut patch = exactly(&metadata);
+            patch["metadata"]["annotations"] = json!({annotation::LEGACY_PRE_TERMINATE: null});
+            left.push(Leftover {
+                key: Key::machine(namespace, &metadata.name.unwrap_or_default()),
+                what: annotation::LEGACY_PRE_TERMINATE,
+                patch,
+            });
+        }
+    }
+    let mut of = |key: Key, metadata: &ObjectMeta| {
+        if let Some(others) = without_finalizer(metadata) {
+            let mut patch = exactly(metadata);
+            patch["metadata"]["finalizers"] = json!(others);
+            left.push(Leftover {
+                key,
+                what: FINALIZER,
+                patch,
+            });
+        }
+    };
+    if let Some(bootstrap) = facts.bootstrap.as_deref() {
+        let key = of_bootstrap(known);
+        let mut metadata = bootstrap.metadata.clone();
+        // The status may have been written by this pass.
+        let written = known.made(&key, Verb::ReplaceStatus);
+        if let Some(version) = written.and_then(|written| written["metadata"]["resourceVersion"].as_str()) {
+            metadata.resource_version = Some(version.to_owned());
+        }
+        of(key, &metadata);
+    }
+    if let Some(secret) = secret? {
+        let key = Key::of::<Secret>(Server::Management, Some(namespace), &kubeconfig(known));
+        of(key, &secret.metadata);
+    }
+    of(of_cluster(known), &facts.cluster.metadata);
+    Ok(left)
+}
+
+/// Whether the Secret with the kubeconfig, where this pass has read it anyway, still has the finalizer.
+fn kubeconfig_has_finalizer(known: &Known<'_>) -> bool {
+    let namespace = Some(known.facts.owner.namespace.as_str());
+    let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
+    let ask = Ask::Object(key.clone(), Sight::First);
+    let found = known.has(&ask).then(|| known.object(key, Sight::First));
+    let finalizers = |found: &Value| found["metadata"]["finalizers"].as_array().cloned();
+    let found = found.and_then(Result::ok).flatten().and_then(finalizers);
+    found.is_some_and(|names| names.iter().any(|name| name == finalizer::LEGACY_ADDON))
+}
+
+/// A patch of exactly this version of an object.
+fn exactly(object: &ObjectMeta) -> Value {
+    json!({"metadata": {"uid": object.uid, "resourceVersion": object.resource_version}})
+}
+
+fn kubeconfig(known: &Known<'_>) -> String {
+    format!("{}{}", known.facts.owner.name, name::KUBECONFIG_SUFFIX)
+}
+
+fn of_cluster(known: &Known<'_>) -> Key {
+    let owner = &known.facts.owner;
+    Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name)
+}
+
+fn of_bootstrap(known: &Known<'_>) -> Key {
+    let facts = known.facts;
+    let name = facts
+        .bootstrap
+        .as_ref()
+        .map_or_else(String::new, |found| found.name_any());
+    Key::of::<ClusterBootstrap>(Server::Management, Some(&facts.owner.namespace), &name)
+}
+
+fn seen(known: &Known<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) -> Seen {
+    let version = object.resource_version.as_deref().unwrap_or_default();
+    let period = known.facts.settings.sync_period.length;
+    effects
+        .memory
+        .removals
+        .seen(thing, version, period, known.began.instant)
+}
+
+fn removed(known: &Known<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) {
+    let version = object.resource_version.clone().unwrap_or_default();
+    effects
+        .memory
+        .removals
+        .removed(thing, version, known.began.instant);
+}
+
+/// What was removed, for people.
+fn note(leftovers: &[Leftover]) -> String {
+    let of = |what: &'static str| leftovers.iter().filter(move |left| left.what == what);
+    let objects: Vec<String> = of(finalizer::LEGACY_ADDON)
+        .map(|left| left.key.to_string())
+        .collect();
+    let machines = of(annotation::LEGACY_PRE_TERMINATE).count();
+    let mut parts = Vec::new();
+    if !objects.is_empty() {
+        parts.push(format!(
+            "finalizer {} of {}",
+            finalizer::LEGACY_ADDON,
+            objects.join(", ")
+        ));
+    }
+    if machines > 0 {
+        let key = annotation::LEGACY_PRE_TERMINATE;
+        parts.push(format!("annotation {key} of {machines} Machine(s)"));
+    }
+    format!("removed what the addons-manager has left: {}", parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pass::{
+        Memory,
+        tests::{clock, facts},
+    };
+
+    /// It would be removed and set again without an end.
+    #[test]
+    fn what_is_there_again_is_said_and_left() {
+        let (mut facts, clock) = (facts(), clock());
+        let cluster = Arc::make_mut(&mut facts.cluster);
+        cluster.metadata.finalizers = Some(vec![finalizer::LEGACY_ADDON.to_owned()]);
+        cluster.metadata.resource_version = Some("9".to_owned());
+        let look = |memory: &Memory| {
+            let known = Known::new(&facts, memory, clock);
+            let mut effects = Effects::of(memory);
+            let taken = take_over(&known, &mut effects);
+            (taken, effects)
+        };
+        let (first, _) = look(&Memory::default());
+        assert!(
+            matches!(first, Err(Stop::Need(asks)) if asks.len() == 2),
+            "it is looked for"
+        );
+
+        let mut memory = Memory::default();
+        memory
+            .removals
+            .removed(Thing::Cluster, "9".to_owned(), clock.instant);
+        let (seen, effects) = look(&memory);
+        let seen = seen.unwrap();
+        assert_eq!(
+            (seen.said(), effects.events.len()),
+            (None, 0),
+            "the watch is behind"
+        );
+
+        memory
+            .removals
+            .removed(Thing::Cluster, "7".to_owned(), clock.instant);
+        let (taken, effects) = look(&memory);
+        let taken = taken.unwrap();
+        let (reason, message) = taken.said().unwrap();
+        assert_eq!(reason, "AddonsManagerRuns");
+        assert!(
+            message.contains("finalizer") && message.contains("addons-manager"),
+            "{message}"
+        );
+        assert_eq!(
+            taken.hold().map(|hold| hold.reason),
+            Some(GateReason::AddonsManagerRuns)
+        );
+        assert!(taken.ends().is_none() && effects.events.len() == 1);
+        assert!(matches!(taken.sooner(Done::Forget), Done::RequeueAfter(_)));
+    }
+}

@@ -1,0 +1,146 @@
+//! What this process has removed of one Cluster, so that what comes back is not removed again and again.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    time::{Duration, Instant},
+};
+
+use crate::pass::WITH_PROBLEM;
+
+/// For so long it is said that something has come back after it was seen last.
+const RETURNS: Duration = Duration::from_mins(1);
+
+/// What is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::pass) enum Thing {
+    /// `spec.paused` of the Cluster, with its annotation.
+    Pause,
+    /// The finalizer of the ClusterBootstrap.
+    Bootstrap,
+    /// The finalizer of the Cluster.
+    Cluster,
+}
+
+impl fmt::Display for Thing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pause => "the pause of the addons-manager (spec.paused of the Cluster)",
+            Self::Bootstrap => "finalizer tkg.tanzu.vmware.com/addon of the ClusterBootstrap",
+            Self::Cluster => "finalizer tkg.tanzu.vmware.com/addon of the Cluster",
+        })
+    }
+}
+
+/// What a thing is that is seen in an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pass) enum Seen {
+    /// It is to be removed.
+    Left,
+    /// It was removed from this very version of the object: the watch has not shown the next one yet.
+    Outdated,
+    /// It was put back, and is left alone for now.
+    Returned,
+}
+
+/// What was removed.
+#[derive(Debug, Clone, Default)]
+pub(in crate::pass) struct Removals {
+    /// From which resourceVersion each thing was removed last, and when.
+    removed: BTreeMap<Thing, (String, Instant)>,
+    /// What was seen to have come back last, and when.
+    returned: Option<(Thing, Instant)>,
+    /// Since when something could not be removed, or has come back.
+    failing_since: Option<Instant>,
+}
+
+impl Removals {
+    /// What `thing` is, seen in `version` of its object. What was put back is removed again once in a `period`.
+    pub(super) fn seen(&mut self, thing: Thing, version: &str, period: Duration, now: Instant) -> Seen {
+        match self.removed.get(&thing) {
+            None => Seen::Left,
+            // The API server took the removal from this version only, so a later one that has the thing was written since.
+            Some((from, _)) if from == version => Seen::Outdated,
+            Some((_, at)) => {
+                self.returned = Some((thing, now));
+                if now.duration_since(*at) < period {
+                    Seen::Returned
+                } else {
+                    Seen::Left
+                }
+            }
+        }
+    }
+
+    /// `thing` was removed from this version of its object.
+    pub(super) fn removed(&mut self, thing: Thing, version: String, now: Instant) {
+        self.removed.insert(thing, (version, now));
+    }
+
+    /// What has come back, if that was seen lately.
+    pub(super) fn returned(&self, now: Instant) -> Option<Thing> {
+        let (thing, at) = self.returned?;
+        (now.duration_since(at) < RETURNS).then_some(thing)
+    }
+
+    /// Whether something could not be removed at the last try.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failing_since.is_some()
+    }
+
+    /// When a Cluster is looked at again of which something could not be removed, or has come back: after a tenth of the time that this
+    /// has lasted.
+    pub(super) fn again(&mut self, failed: bool, now: Instant, period: Duration) -> Option<Duration> {
+        if !failed {
+            self.failing_since = None;
+            return None;
+        }
+        let lasted = now.duration_since(*self.failing_since.get_or_insert(now));
+        Some((lasted / 10).clamp(WITH_PROBLEM, period.max(WITH_PROBLEM)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_mins(10);
+
+    #[test]
+    fn what_comes_back_is_left_alone_for_a_period() {
+        let (mut removals, began) = (Removals::default(), Instant::now());
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let seen = |removals: &mut Removals, version, at| removals.seen(Thing::Cluster, version, PERIOD, at);
+        assert_eq!(seen(&mut removals, "7", began), Seen::Left);
+        removals.removed(Thing::Cluster, "7".to_owned(), began);
+        assert_eq!(seen(&mut removals, "7", after(1)), Seen::Outdated);
+        assert_eq!(
+            removals.returned(after(1)),
+            None,
+            "a watch that is behind shows nothing"
+        );
+        assert_eq!(seen(&mut removals, "9", after(2)), Seen::Returned);
+        assert_eq!(removals.returned(after(2)), Some(Thing::Cluster));
+        assert_eq!(removals.returned(after(61)), Some(Thing::Cluster));
+        assert_eq!(removals.returned(after(62)), None, "it was not seen for a minute");
+        assert_eq!(seen(&mut removals, "9", after(599)), Seen::Returned);
+        assert_eq!(seen(&mut removals, "9", after(600)), Seen::Left);
+        assert_eq!(
+            removals.seen(Thing::Pause, "9", PERIOD, after(600)),
+            Seen::Left,
+            "each for itself"
+        );
+    }
+
+    #[test]
+    fn what_fails_is_tried_ever_later() {
+        let (mut removals, began) = (Removals::default(), Instant::now());
+        let mut again =
+            |failed, minutes| removals.again(failed, began + Duration::from_mins(minutes), PERIOD);
+        assert_eq!(again(true, 0), Some(WITH_PROBLEM));
+        assert_eq!(again(true, 20), Some(Duration::from_mins(2)));
+        assert_eq!(again(true, 1000), Some(PERIOD));
+        assert_eq!(again(false, 1001), None);
+        assert_eq!(again(true, 1002), Some(WITH_PROBLEM), "from the beginning");
+    }
+}
