@@ -30,6 +30,9 @@ pub struct DigestInputs<'a> {
     /// How often what the package is deployed from was found altered; see
     /// [`Judgement::with_repairs`](crate::proof::Judgement::with_repairs).
     pub repairs: u8,
+    /// Whether the PackageInstall stays as the addons-manager has made it. Its proof is none of what is asked for otherwise: the name of
+    /// its Secret says nothing of the values.
+    pub kept: bool,
 }
 
 /// The kapp-controller that installs a package.
@@ -57,6 +60,11 @@ pub fn values(inputs: &DigestInputs<'_>, files: &BTreeMap<String, Vec<u8>>) -> S
         0 => stage.to_owned(),
         // No version has this sign.
         repairs => format!("{stage}#{repairs}"),
+    };
+    let stage = if inputs.kept {
+        format!("{stage}#kept")
+    } else {
+        stage
     };
     let given = [
         stage.as_str(),
@@ -171,10 +179,28 @@ mod tests {
             installer: None,
             template: &template(&json!({"spec": {"deploy": [{"kapp": {}}]}})),
             repairs: 0,
+            kept: false,
         };
         let digest = values(&inputs, &files(&[("values.yaml", "a: 1\n")]));
         assert_eq!(digest, "53d69ffeed341e279da2-cd503f4357eb");
         assert_eq!(digest.len(), DIGITS + 1 + TEMPLATE_DIGITS);
+    }
+
+    /// The latch of one must never be that of the other.
+    #[test]
+    fn what_is_kept_is_no_proof_of_what_is_asked_for() {
+        let of = |kept, repairs| {
+            let inputs = DigestInputs {
+                stage: Some("v1.36.3"),
+                repairs,
+                kept,
+                ..DigestInputs::default()
+            };
+            values(&inputs, &files(&[("values.yaml", "a: 1\n")]))
+        };
+        assert_ne!(of(true, 0), of(false, 0));
+        assert_ne!(of(true, 0), of(true, 1));
+        assert!(!differs_in_template_only(&of(true, 0), &of(false, 0)));
     }
 
     #[test]

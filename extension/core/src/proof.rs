@@ -52,8 +52,11 @@ pub struct Target<'a> {
     pub version: &'a str,
     /// Digest of values, inputs and content; see [`crate::digest`].
     pub digest: &'a str,
-    /// Name of the Secret with these values.
+    /// Name of the Secret with these values; empty where a PackageInstall is kept that names none.
     pub secret_name: &'a str,
+    /// Whether the PackageInstall is kept as the addons-manager has made it. Whatever is judged of it lets no machine go: a Secret of a
+    /// fixed name says nothing of the values that were deployed.
+    pub kept: bool,
     /// `spec.syncPeriod` that the App needs to have when nothing else in it follows the digest, because no step of the
     /// package takes values; see [`sync_period`](crate::build::sync_period).
     pub sync_period: Option<&'a str>,
@@ -74,6 +77,8 @@ pub struct Judgement {
     pub phase: Phase,
     /// Whether it is fully reconciled, whatever counts as ready.
     pub settled: bool,
+    /// Whether its PackageInstall is kept as the addons-manager has made it; see [`Target::kept`].
+    pub kept: bool,
 }
 
 impl Judgement {
@@ -193,6 +198,7 @@ pub fn judge_from_record(target: &Target<'_>, latch: Option<&PackageRecord>) -> 
         record,
         phase: target.phase,
         settled,
+        kept: target.kept,
     }
 }
 
@@ -219,6 +225,7 @@ fn judge_by(
         },
         phase: target.phase,
         settled,
+        kept: target.kept,
     }
 }
 

@@ -15,7 +15,7 @@ use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord
 use crate::hold::{GateReason, Hold};
 use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::proof::Judgement;
-use crate::version::same;
+use crate::version::{reached, same};
 
 pub use self::holds::{failed, is_pause};
 pub use self::ungated::{Part, Ungated, ungated};
@@ -24,6 +24,7 @@ pub use self::urgent::is_urgent;
 
 /// What is read of the Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is read for itself")]
 pub struct ClusterFacts<'a> {
     /// Its namespace.
     pub namespace: &'a str,
@@ -43,6 +44,8 @@ pub struct ClusterFacts<'a> {
     pub start_held: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Whether Cluster API has noted that it still has to call a hook for it.
+    pub awaits_hooks: bool,
 }
 
 /// What is read of the ClusterBootstrap, which carries the record.
@@ -196,7 +199,8 @@ fn step(previous: Option<&UpgradeRecord>, seen: &Observed<'_>) -> UpgradeRecord 
     if record.begun_at.is_none() && has_begun(&record) {
         record.begun_at = Some(Time(seen.now));
     }
-    let ends = record.outcome.is_none() && is_complete(&record, seen, &progress);
+    let proven = fitting(previous, seen, &progress).is_some_and(|judged| judged.iter().all(Judgement::ready));
+    let ends = record.outcome.is_none() && proven && is_complete(&record, seen, &progress);
     close(&mut record, previous, seen, &progress, ends);
     record
 }
@@ -253,10 +257,45 @@ fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
     }
 }
 
-/// The packages, if they were judged for this hop, release and stage.
-fn fitting<'a>(seen: &Observed<'a>, progress: &Progress) -> Option<&'a [Judgement]> {
+/// Whether PackageInstalls may stay as the addons-manager has made them: control plane and workers are at the target, no hook is waited for,
+/// and no upgrade is recorded that has led there. So none of them ever lets a machine go.
+#[must_use]
+pub fn may_keep(
+    previous: Option<&UpgradeRecord>,
+    progress: &Progress,
+    cluster: &ClusterFacts<'_>,
+    workers: &[WorkerFacts],
+) -> bool {
+    let to = cluster.topology_version;
+    let at_target = |worker: &WorkerFacts| {
+        let version = worker.spec_version.as_deref();
+        !worker.rolling && version.is_some_and(|version| reached(version, to))
+    };
+    let led_there = |record: &UpgradeRecord| {
+        let from = record.from.as_deref();
+        record.outcome == Some(Outcome::Cancelled)
+            || record.outcome.is_none() && from.is_none_or(|from| !same(from, to))
+    };
+    progress.settled_at_hop()
+        && progress.course == Course::Forward
+        && same(&progress.hop, to)
+        && workers.iter().all(at_target)
+        && !cluster.awaits_hooks
+        && !cluster.deleting
+        && !of_cluster(previous, cluster.uid).is_some_and(led_there)
+}
+
+/// The packages, if they were judged for this hop, release and stage. Where one is kept as the addons-manager has made it they are known
+/// only of a Cluster that [may keep](may_keep) it.
+fn fitting<'a>(
+    previous: Option<&UpgradeRecord>,
+    seen: &Observed<'a>,
+    progress: &Progress,
+) -> Option<&'a [Judgement]> {
     let cancelled = progress.course == Course::Cancelled;
+    let may_keep = || may_keep(previous, progress, &seen.cluster, seen.workers);
     seen.packages
+        .filter(|set| !set.judged.iter().any(|judged| judged.kept) || may_keep())
         .filter(|set| set.hop == progress.hop && set.stage == progress.stage())
         .filter(|set| cancelled || seen.tkr.is_ok_and(|tkr| tkr == set.tkr))
         .map(|set| set.judged)
@@ -279,7 +318,7 @@ fn frame(
         Ok(tkr) => Some(tkr.to_owned()),
         Err(_) => of_hop.and_then(|record| record.tkr.clone()),
     };
-    let packages = match fitting(seen, progress) {
+    let packages = match fitting(previous, seen, progress) {
         Some(judged) => judged.iter().map(|judgement| judgement.record.clone()).collect(),
         None => of_hop
             .filter(|record| record.tkr == tkr)
@@ -371,12 +410,10 @@ fn close(
         .flatten();
 }
 
-/// Whether control plane, workers and packages are at the target, and Cluster API may start the next upgrade.
+/// Whether control plane and workers are at the target, and Cluster API may start the next upgrade once the packages are proven.
 fn is_complete(record: &UpgradeRecord, seen: &Observed<'_>, progress: &Progress) -> bool {
-    let proven = fitting(seen, progress).is_some_and(|judged| judged.iter().all(Judgement::ready));
     progress.settled_at_hop()
         && record.hop.as_ref() == Some(&record.to)
-        && proven
         && record
             .gates
             .iter()

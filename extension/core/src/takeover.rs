@@ -3,6 +3,10 @@
 //! It set one finalizer on Clusters with additional packages, their ClusterBootstraps and the Secrets with their kubeconfigs, and one
 //! annotation on the Machines of such Clusters (`addons/controllers`, release 0.29). Nothing but the addons-manager removes either.
 
+mod same;
+
+pub use same::{same_values, say_nothing};
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_crds::{
     foreign::Cluster,

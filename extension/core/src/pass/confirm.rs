@@ -14,6 +14,7 @@ use super::{
     effects::Effects,
     failure::silent,
     install::pair,
+    kept,
     packages::{Packages, PeriodicLook},
     plan::Planned,
     stop::{needs_of, together},
@@ -194,13 +195,13 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
         (Server::Management, Some(system)),
         Sight::Confirming,
     );
-    let secret = known.read::<Secret>(&planned.secret_name, (server, namespace), Sight::Confirming);
+    let holds_values = has_right_values(known, planned, (server, namespace));
     let copy = (!on_management)
         .then(|| known.read::<Package>(&planned.package_name, (server, namespace), Sight::Confirming));
     let needs = [
         values.as_ref().map_or(Ok(()), needs_of),
         needs_of(&source),
-        needs_of(&secret),
+        needs_of(&holds_values),
         copy.as_ref().map_or(Ok(()), needs_of),
     ];
     together(needs)?;
@@ -216,8 +217,7 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
     let Some(source) = source?.filter(is_planned) else {
         return Ok(Inputs::Differ(Look::Changed));
     };
-    let wanted = planned.values_secret(&known.facts.owner, system);
-    if !secret?.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded) {
+    if !holds_values? {
         return Ok(Inputs::Differ(Look::Altered));
     }
     let package = match copy {
@@ -228,6 +228,16 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
         },
     };
     Ok(Inputs::Right(Box::new(package)))
+}
+
+/// Whether the Secret of a package has the values that were planned.
+fn has_right_values(known: &Known<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
+    if planned.is_kept {
+        return kept::has_right_values(known, planned, Sight::Confirming);
+    }
+    let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
+    let found = known.read::<Secret>(&planned.secret_name, at, Sight::Confirming)?;
+    Ok(found.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded))
 }
 
 /// The package of the spec that was planned.

@@ -190,6 +190,9 @@ impl Facts {
                 .keys()
                 .any(|key| key.starts_with(annotation::BEFORE_UPGRADE_PREFIX)),
             deleting: cluster.metadata.deletion_timestamp.is_some(),
+            awaits_hooks: annotations
+                .get(annotation::PENDING_HOOKS)
+                .is_some_and(|hooks| !hooks.is_empty()),
         }
     }
 

@@ -10,6 +10,7 @@ use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 use super::{
     Known, Memory, Server, Sight, Step, Stop,
     ask::{Ask, Key},
+    kept,
     memory::Need,
     plan::Planned,
     stop::{in_order, together},
@@ -48,7 +49,19 @@ pub(super) fn install(
     if planned.server() == Server::Workload && need == Need::OpenGate {
         ensured_identity(known, memory, need)?;
     }
-    write_install(known, planned.server(), &wanted, found)
+    match found {
+        // It is there: it was read. The watch will show it.
+        None if planned.is_kept => Ok(()),
+        found => {
+            write_install(known, planned.server(), &wanted, found)?;
+            // Nothing else knows that its Secret was named: the addons-manager gave that no label.
+            let named = found.filter(|_| !planned.is_kept && planned.server() == Server::Workload);
+            if let Some(secret) = named.and_then(|found| kept::fixed_secret(known, planned, found)) {
+                memory.leave(secret);
+            }
+            Ok(())
+        }
+    }
 }
 
 /// An object that a package needs.
@@ -164,6 +177,9 @@ pub(super) fn copy_is_right(known: &Known<'_>, planned: &Planned) -> Step<bool> 
 
 /// Whether the Secret with the values of a package is there and as it is needed.
 pub(super) fn values_are_right(known: &Known<'_>, planned: &Planned) -> Step<bool> {
+    if planned.is_kept {
+        return kept::has_right_values(known, planned, Sight::First);
+    }
     let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
     needed_values(planned, &wanted).is_right(known)
 }
@@ -181,6 +197,10 @@ fn needed_values<'a>(planned: &Planned, wanted: &'a Secret) -> Needed<'a, Secret
 /// One that is named may be what was deployed. It stays as it is until another one is named, so that it is found again where the
 /// record of this pass is not written.
 fn ensured_values(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+    // They were read when it was decided that they stay as they are.
+    if planned.is_kept {
+        return Ok(false);
+    }
     let system = &known.facts.settings.system_namespace;
     let wanted = planned.values_secret(&known.facts.owner, system);
     // Its name carries cluster, package and digest, and a package is on one server only.
@@ -308,8 +328,9 @@ fn write_install(
     known.write(write).map(drop)
 }
 
-/// Removes the values Secrets of earlier versions and stages from the workload.
-pub(super) fn tidy(known: &Known<'_>, planned: &[Planned]) -> Step<()> {
+/// Removes the values Secrets of earlier versions and stages from the workload, also those that this process has taken over from the
+/// addons-manager.
+pub(super) fn tidy(known: &Known<'_>, memory: &Memory, planned: &[Planned]) -> Step<()> {
     let system = &known.facts.settings.system_namespace;
     let removed = in_order(known.listed(Ask::LabelledSecrets)?.iter().map(|secret| {
         let metadata = &secret.0["metadata"];
@@ -325,7 +346,22 @@ pub(super) fn tidy(known: &Known<'_>, planned: &[Planned]) -> Step<()> {
         known.write(delete).map(drop)
     }));
     // What is left behind is removed when the next upgrade completes.
-    removed.or_else(|stop| stop.failed().map(drop))
+    removed.or_else(|stop| stop.failed().map(drop))?;
+    let mut left = memory
+        .left()
+        .filter(|name| planned.iter().all(|planned| planned.secret_name != **name));
+    left.try_for_each(|name| {
+        let Some(found) = known.read::<Secret>(name, (Server::Workload, Some(system)), Sight::First)? else {
+            return Ok(());
+        };
+        let key = Key::of::<Secret>(Server::Workload, Some(system), name);
+        let delete = Write::delete(
+            key,
+            found.uid(),
+            "the values that the addons-manager had deployed",
+        );
+        known.write(delete).map(drop)
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! It lists each kind once, over a connection without watches, and writes nothing. Where only kapp-controller has something to do, what was
 //! seen is recorded. Where anything else differs the pass goes on as one over any other Cluster, which puts it right and records it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
@@ -17,6 +17,7 @@ use super::{
     ask::{Ask, Key},
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
+    kept,
     known::typed,
     packages::{Packages, PeriodicLook, watched},
     plan::Planned,
@@ -136,6 +137,18 @@ fn compare(
             "the account that installs packages, its role or their namespace is missing or was altered";
         return Ok(Looked::Differs(Some(what.to_owned())));
     }
+    for planned in packages.planned.iter_mut().filter(|planned| planned.is_kept) {
+        let install = match planned.server() {
+            Server::Management => watched(known, planned)?.0,
+            Server::Workload => workload.installs.typed(&planned.install_name)?.map(Arc::new),
+        };
+        if !install.is_some_and(|install| kept::keep(known, planned, &install)) {
+            let name = &planned.install_name;
+            return Ok(Looked::Differs(Some(format!(
+                "PackageInstall {name} is not as the addons-manager has made it"
+            ))));
+        }
+    }
     let needed = packages
         .planned
         .iter()
@@ -193,6 +206,9 @@ impl Workload<'_> {
 
     /// Whether the values Secret of a package is there as it was written. One that has lost its label is not listed, so it is read.
     fn has_values(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+        if planned.is_kept {
+            return values_are_right(known, planned);
+        }
         let facts = known.facts;
         let wanted = planned.values_secret(&facts.owner, &facts.settings.system_namespace);
         let found: Option<Secret> = self.secrets.typed(&planned.secret_name)?;

@@ -2,7 +2,7 @@
 //! that reason; it only takes longer.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -68,6 +68,8 @@ pub struct Memory {
     pub(super) ungated: Vec<Ungated>,
     /// What was removed of what the addons-manager has left.
     pub(super) removals: Removals,
+    /// Names of values Secrets of the addons-manager on the workload that PackageInstalls name no more.
+    left: BTreeSet<String>,
 }
 
 /// Whether anything is to be done for a Cluster before its next look.
@@ -321,6 +323,16 @@ impl Memory {
         self.looks
             .things
             .insert(thing.to_owned(), (content.to_owned(), now));
+    }
+
+    /// A PackageInstall names this values Secret of the addons-manager no more.
+    pub(super) fn leave(&mut self, secret: String) {
+        self.left.insert(secret);
+    }
+
+    /// The values Secrets of the addons-manager that are named no more.
+    pub(super) fn left(&self) -> impl Iterator<Item = &String> {
+        self.left.iter()
     }
 
     /// Nothing is looked at any more: the cluster is settled.

@@ -14,6 +14,7 @@ mod effects;
 mod facts;
 mod failure;
 mod install;
+mod kept;
 mod look;
 mod memories;
 mod memory;

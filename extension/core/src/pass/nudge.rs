@@ -32,6 +32,10 @@ pub(super) fn run(known: &Known<'_>, effects: &mut Effects, packages: &Packages)
         if !app.is_some_and(|app| is_underway(&app) && effects.memory.nudge_is_due(&app, known.began)) {
             return Ok(());
         }
+        // Its Secret stays as the addons-manager has made it.
+        if planned.is_kept {
+            return Ok(());
+        }
         let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
         let touched =
             json!({"metadata": {"annotations": {annotation::NUDGED_AT: known.began.now.to_string()}}});

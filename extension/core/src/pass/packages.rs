@@ -12,8 +12,9 @@ use super::{
     ask::{Ask, Moment},
     at_rest::AtRest,
     effects::{Effects, Event},
-    failure::{refused, write_refused},
+    failure::{refused, silent, write_refused},
     install::install,
+    kept,
     look::{Looked, look},
     memory::Need,
     plan::{Plan, Planned, plan},
@@ -26,7 +27,7 @@ use crate::{
     digest::DigestInputs,
     hold::Hold,
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
-    record::latch,
+    record::{latch, may_keep},
     retry::spread_back,
     slots::Last,
 };
@@ -124,6 +125,13 @@ pub(super) fn packages(
         workload_uid: recorded.map(str::to_owned),
         altered: Vec::new(),
     };
+    let may_keep = may_keep(
+        record,
+        &validated.progress,
+        &known.facts.cluster(),
+        &known.facts.workers,
+    );
+    kept::by_record(record, may_keep, &mut packages.planned);
     match packages.at_rest(known, effects, record) {
         AtRest::For(left) => packages.next_look = Some(left),
         AtRest::LookIsDue => packages.look(known, effects, validated, bootstrap)?,
@@ -154,6 +162,15 @@ pub(super) fn packages(
         packages.planned = there.planned;
         packages.problem = problem.cloned().or(there.problem);
         forbids_writes = there.forbids_writes;
+    }
+    if let Err(stop) = kept::by_servers(known, may_keep, packages.connected, &mut packages.planned) {
+        let failure = stop.failed()?;
+        if failure.server == Server::Management {
+            return Err(Stop::Failed(failure));
+        }
+        // What is not known to be another one is not written.
+        packages.problem.get_or_insert(silent(&failure));
+        forbids_writes = true;
     }
     let may_write = validated.paused.is_none()
         && problem.is_none()

@@ -32,10 +32,24 @@ pub(super) struct Planned {
     pub(super) secret_prefix: String,
     /// `spec.syncPeriod` of the PackageInstall.
     pub(super) sync_period: String,
+    /// What `digest`, `secret_name` and `sync_period` are where Sluice makes the PackageInstall.
+    pub(super) own: Own,
+    /// What `digest` is where the PackageInstall stays as the addons-manager has made it.
+    pub(super) kept_digest: String,
+    /// Whether it does.
+    pub(super) is_kept: bool,
     pub(super) readiness: Readiness,
     pub(super) phase: Phase,
     /// How often what it is deployed from was found altered, as its digest says.
     pub(super) repairs: u8,
+}
+
+/// What follows from the digest of a package.
+#[derive(Debug, Clone)]
+pub(super) struct Own {
+    pub(super) digest: String,
+    pub(super) secret_name: String,
+    pub(super) sync_period: String,
 }
 
 /// How often what a package is deployed from was found altered, by the record.
@@ -77,7 +91,11 @@ impl Planned {
             values: &self.secret_name,
             sync_period: &self.sync_period,
         };
-        build::install(&facts.owner, &install)
+        let mut install = build::install(&facts.owner, &install);
+        if self.secret_name.is_empty() {
+            install.spec.values.clear();
+        }
+        install
     }
 
     /// `judged`, unless `found` does not ask for all that the PackageInstall has to.
@@ -123,6 +141,7 @@ impl Planned {
             version: &self.facts.version,
             digest: &self.digest,
             secret_name: &self.secret_name,
+            kept: self.is_kept,
             sync_period: (!self.facts.takes_values).then_some(self.sync_period.as_str()),
             judged_on: self.judged_on(),
             readiness: self.readiness,
@@ -185,7 +204,7 @@ pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, inputs: Diges
         ) {
             Ok(one) => {
                 if role == Role::KappController {
-                    installer = Some((one.facts.version.clone(), one.digest.clone()));
+                    installer = Some((one.facts.version.clone(), one.own.digest.clone()));
                 }
                 plan.planned.push(one);
             }
@@ -226,16 +245,30 @@ fn one(
         ..inputs
     };
     let digest = digest::values(&inputs, &values);
+    let kept_digest = digest::values(&DigestInputs { kept: true, ..inputs }, &values);
     let too_long =
         |error: names::NameTooLong| Hold::new(GateReason::NameTooLong, format!("package {name}: {error}"));
     let policy = policy.and_then(|policy| policy.packages.iter().find(|each| each.package == short));
+    let own = Own {
+        secret_name: names::values_secret(&owner.name, &facts.ref_name, &digest).map_err(too_long)?,
+        sync_period: build::sync_period(every, facts.takes_values, &digest),
+        digest,
+    };
+    let Own {
+        digest,
+        secret_name,
+        sync_period,
+    } = own.clone();
     Ok(Planned {
         role,
         package_name: name.clone(),
         install_name: names::package_install(&owner.name, &facts.ref_name).map_err(too_long)?,
-        secret_name: names::values_secret(&owner.name, &facts.ref_name, &digest).map_err(too_long)?,
+        secret_name,
         secret_prefix: names::values_secret_prefix(&owner.name, &facts.ref_name),
-        sync_period: build::sync_period(every, facts.takes_values, &digest),
+        sync_period,
+        own,
+        kept_digest,
+        is_kept: false,
         readiness: policy.map_or_else(Readiness::default, |policy| policy.readiness),
         phase: policy.map_or_else(Phase::default, |policy| policy.phase),
         repairs,

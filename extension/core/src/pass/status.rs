@@ -146,7 +146,7 @@ pub(super) fn status(
         effects.memory.look_made(next, known.began.instant);
     }
     if completed && packages.connected {
-        match tidy(known, &packages.planned) {
+        match tidy(known, &effects.memory, &packages.planned) {
             Ok(()) | Err(Stop::Failed(_)) => {}
             Err(stop) => return Err(stop),
         }

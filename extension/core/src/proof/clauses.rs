@@ -179,6 +179,9 @@ fn asks_for_the_values(seen: &Evidence<'_>) -> bool {
         .values
         .iter()
         .map(|values| values.secret_ref.as_ref());
+    if seen.target.secret_name.is_empty() {
+        return secrets.next().is_none();
+    }
     let first = secrets.next().flatten();
     // A second source would not be covered by the digest.
     first.is_some_and(|secret| secret.name == seen.target.secret_name) && secrets.next().is_none()
@@ -238,7 +241,9 @@ fn manually_controlled(app: &App) -> bool {
 /// before its App would prove new values by the App's old success: nothing but the name of the Secret differs.
 fn uses_the_values(app: &App, target: &Target<'_>) -> bool {
     let mut secrets = app.spec.template_tools().flat_map(TemplateTool::secrets);
-    target.sync_period.is_some() || secrets.any(|secret| secret == target.secret_name)
+    target.sync_period.is_some()
+        || target.secret_name.is_empty()
+        || secrets.any(|secret| secret == target.secret_name)
 }
 
 /// The same for an App that reads no values: there nothing but the sync period differs.

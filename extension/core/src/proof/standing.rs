@@ -59,6 +59,7 @@ mod tests {
         version: "1.9.0",
         digest: "d2-t2",
         secret_name: "one-antrea-data-values-d2-t2",
+        kept: false,
         sync_period: None,
         judged_on: JudgedOn::Workload,
         readiness: Readiness::Reconciled,

@@ -18,6 +18,7 @@ const TARGET: Target<'static> = Target {
     version: "1.9.0",
     digest: "d2",
     secret_name: "one-antrea-data-values-d2",
+    kept: false,
     sync_period: None,
     judged_on: JudgedOn::Workload,
     readiness: Readiness::Reconciled,

@@ -32,7 +32,7 @@ impl<'a> View<'a> {
         progress: &'a Progress,
         begins: bool,
     ) -> Self {
-        let judged = super::fitting(seen, progress);
+        let judged = super::fitting(previous, seen, progress);
         // A new upgrade keeps what was said about the version that the control plane runs: a hook of it may be pending.
         let still_speaks = |gate: &&Gate| {
             !begins

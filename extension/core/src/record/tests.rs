@@ -27,6 +27,7 @@ pub(super) fn judged(name: &str, state: PackageState) -> Judgement {
         "PackageInstallReconciling"
     };
     Judgement {
+        kept: false,
         record: PackageRecord {
             name: name.into(),
             version: "1.9.0".into(),

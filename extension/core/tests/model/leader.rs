@@ -211,6 +211,7 @@ fn blank(read: &Read) -> Observed<'_> {
             paused: cluster.paused,
             start_held: cluster.start_held,
             deleting: cluster.deleting(),
+            awaits_hooks: false,
         },
         control_plane: None,
         workers: &[],

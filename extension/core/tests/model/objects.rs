@@ -111,6 +111,7 @@ pub(crate) fn target(package: usize, wish: Wish, names: &Names, phase: Phase) ->
         version: PACKAGE_VERSIONS[usize::from(wish.package)],
         digest: &names.digest,
         secret_name: &names.secret,
+        kept: false,
         sync_period: None,
         judged_on: if package == 0 {
             JudgedOn::Management

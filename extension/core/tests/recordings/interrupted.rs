@@ -111,6 +111,7 @@ fn target<'a>(version: &'a str, secret: &'a str, ref_name: &'a str) -> Target<'a
         version,
         digest: secret,
         secret_name: secret,
+        kept: false,
         sync_period: None,
         judged_on: JudgedOn::Workload,
         readiness: Readiness::Applied,

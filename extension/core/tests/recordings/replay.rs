@@ -72,6 +72,7 @@ fn target(version: &str) -> Target<'_> {
         version,
         digest: "d",
         secret_name: SECRET,
+        kept: false,
         sync_period: None,
         judged_on: JudgedOn::Workload,
         readiness: Readiness::Reconciled,

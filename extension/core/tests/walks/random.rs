@@ -49,6 +49,7 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::Again),
         2 => (0..odd::KINDS.len(), any::<u8>()).prop_map(|(kind, which)| Edit::Odd(kind, which)),
         1 => Just(Edit::OddOfOthers),
+        2 => Just(Edit::OfAddonsManager),
         1 => Just(Edit::LeavingWorkers),
         3 => (1..3_u8).prop_map(Edit::Values),
         1 => Just(Edit::NoValues),

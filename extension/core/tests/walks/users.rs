@@ -8,11 +8,12 @@ use crate::{
     capi::version_at,
     objects::{
         PACKAGE_VERSIONS, PACKAGES, RELEASES, TEAM, VERSIONS, a_release, a_template, bootstrap, cluster,
-        control_plane, kube_system, kubeconfig, kubeconfig_with, leaving_worker, leaving_workers, of_package,
-        package, package_name, package_place, release, short_name, template, values, values_source, worker,
+        control_plane, home, kube_system, kubeconfig, kubeconfig_with, leaving_worker, leaving_workers,
+        of_package, package, package_name, package_place, release, short_name, template, values,
+        values_source, worker,
     },
     odd,
-    servers::{Place, Servers},
+    servers::{Place, Servers, place},
 };
 
 /// One edit.
@@ -62,6 +63,8 @@ pub(crate) enum Edit {
     Odd(usize, u8),
     /// Another team has a ClusterBootstrap that cannot be decoded.
     OddOfOthers,
+    /// What is installed is as the addons-manager has made it, and Sluice has never seen the Cluster.
+    OfAddonsManager,
 }
 
 fn to_of(servers: &Servers) -> usize {
@@ -100,6 +103,7 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
         Edit::Again => again(servers),
         Edit::Odd(kind, which) => odd::make(servers, kind, which),
         Edit::OddOfOthers => odd::make_of_others(servers),
+        Edit::OfAddonsManager => of_addons_manager(servers),
         Edit::LeavingWorkers => drop(servers.put(leaving_worker(), leaving_workers())),
         Edit::Values(replicas) => {
             let data = values(replicas)["data"].clone();
@@ -173,6 +177,40 @@ pub(crate) fn edit(servers: &mut Servers, edit: Edit) {
             });
         }
     }
+}
+
+/// Values are in Secrets of fixed names, with the content that they have; and nothing but the status says of which release the
+/// ClusterBootstrap is.
+fn of_addons_manager(servers: &mut Servers) {
+    for which in PACKAGES {
+        let (install, (server, namespace)) = (of_package(which, "packageinstalls"), home(which));
+        let named = servers
+            .get(&install)
+            .map(|install| install["spec"]["values"][0]["secretRef"]["name"].clone());
+        let Some(named) = named.as_ref().and_then(Value::as_str) else {
+            continue;
+        };
+        let secret = |name: &str| place(server, "secrets", namespace, name);
+        let Some(data) = servers.get(&secret(named)).map(|found| found["data"].clone()) else {
+            continue;
+        };
+        let fixed = format!("one-{}-data-values", short_name(which));
+        servers.put(
+            secret(&fixed),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": data}),
+        );
+        servers.edit(&install, |install| {
+            install["spec"]["values"] = json!([{"secretRef": {"name": fixed}}]);
+            install["spec"]["syncPeriod"] = json!("7m0s");
+        });
+    }
+    servers.edit(&bootstrap(), |bootstrap| {
+        let mark = bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR].take();
+        if let Some(annotations) = bootstrap["metadata"]["annotations"].as_object_mut() {
+            annotations.remove(annotation::RESOLVED_TKR);
+        }
+        bootstrap["status"] = json!({"resolvedTKR": mark});
+    });
 }
 
 /// The name of a package in a spec.

@@ -117,6 +117,43 @@ proptest! {
         }
     }
 
+    /// What the addons-manager has installed, however ready, opens no gate by which a machine goes that has not gone yet.
+    #[test]
+    fn what_is_kept_lets_no_machine_go(
+        scenes in prop::collection::vec(any_scene(), 1..7), awaits_hooks in any::<bool>(), one in any::<bool>(),
+    ) {
+        let mut record: Option<UpgradeRecord> = None;
+        for mut scene in scenes {
+            scene.cluster.awaits_hooks = awaits_hooks;
+            for (index, judged) in scene.judged.iter_mut().flatten().enumerate() {
+                // One that is kept among others is as little a proof.
+                judged.kept = index == 0 || !one;
+            }
+            let next = scene.advance(record.as_ref());
+            let was_open = |gate: &Gate| {
+                record.as_ref().is_some_and(|record| is_open(record, gate.hook, &gate.version))
+            };
+            for gate in next.gates.iter().filter(|gate| gate.open && !was_open(gate)) {
+                let went = |version: Option<&String>| {
+                    version.is_some_and(|version| crate::version::reached(version, &gate.version))
+                };
+                let gone = match gate.hook {
+                    Hook::BeforeClusterUpgrade | Hook::BeforeControlPlaneUpgrade => {
+                        went(scene.control_plane.spec_version.as_ref())
+                    }
+                    Hook::AfterControlPlaneUpgrade | Hook::BeforeWorkersUpgrade => {
+                        let workers = &scene.workers;
+                        !awaits_hooks
+                            && workers.iter().all(|worker| !worker.rolling && went(worker.spec_version.as_ref()))
+                    }
+                    _ => true,
+                };
+                prop_assert!(gone, "{:?} opened\n{:?}\n{:?}", gate, scene, next);
+            }
+            record = Some(next);
+        }
+    }
+
     /// Gates open in the order in which Cluster API asks.
     #[test]
     fn gates_open_in_order(scenes in prop::collection::vec(any_scene(), 1..6)) {

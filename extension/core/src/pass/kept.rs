@@ -1,0 +1,170 @@
+//! PackageInstalls that the addons-manager has made stay as they are on a settled Cluster while they ask for what they have to.
+//!
+//! They differ from those of Sluice in the Secret that they take values from, whose name is fixed, and in their sync period. So nothing of
+//! them says which values were deployed: what is judged of them is shown, and lets no machine go (`record::may_keep`). As soon as the
+//! Cluster shall have something else they get Secrets that are named after their content, and stay PackageInstalls of the same UID.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use sluice_crds::{foreign::PackageInstall, run::UpgradeRecord};
+
+use super::{Known, Server, Sight, Step, plan::Planned, stop::together, values::content};
+use crate::{
+    bootstrap::Role,
+    build::asks_for,
+    digest::differs_in_template_only,
+    names,
+    takeover::{same_values, say_nothing},
+};
+
+/// As a PackageInstall was made by the addons-manager.
+struct AsMade {
+    /// The Secret that it takes values from; empty for none.
+    secret: String,
+    sync_period: String,
+}
+
+impl Planned {
+    fn keep(&mut self, made: AsMade) {
+        self.is_kept = true;
+        self.digest.clone_from(&self.kept_digest);
+        (self.secret_name, self.sync_period) = (made.secret, made.sync_period);
+    }
+
+    /// As Sluice makes it.
+    fn make(&mut self) {
+        self.is_kept = false;
+        let own = self.own.clone();
+        (self.digest, self.secret_name, self.sync_period) = (own.digest, own.secret_name, own.sync_period);
+    }
+}
+
+/// Takes those of `planned` for kept that the record says to be.
+pub(super) fn by_record(record: Option<&UpgradeRecord>, may_keep: bool, planned: &mut [Planned]) {
+    let Some(record) = record.filter(|_| may_keep) else {
+        return;
+    };
+    for planned in planned {
+        let recorded = record
+            .packages
+            .iter()
+            .find(|package| package.name == names::short(&planned.facts.ref_name));
+        let digest = recorded.map_or("", |package| &package.values_digest);
+        if digest == planned.kept_digest || differs_in_template_only(digest, &planned.kept_digest) {
+            // Which Secret it is the PackageInstall says, once it is read.
+            let (secret, sync_period) = (planned.secret_name.clone(), planned.sync_period.clone());
+            planned.keep(AsMade { secret, sync_period });
+        }
+    }
+}
+
+/// Decides by the API servers which of `planned` stay as they are. While the workload is not `connected` those stay on it that the record
+/// has said to be kept.
+///
+/// kapp-controller comes first: where it becomes another one, all that it installs is deployed again.
+pub(super) fn by_servers(
+    known: &Known<'_>,
+    may_keep: bool,
+    connected: bool,
+    planned: &mut [Planned],
+) -> Step<()> {
+    if !may_keep {
+        planned.iter_mut().for_each(Planned::make);
+        return Ok(());
+    }
+    let each = planned.iter().map(|planned| match planned.server() {
+        Server::Workload if !connected => Ok(None),
+        _ => as_it_is(known, planned),
+    });
+    let each: Vec<Option<AsMade>> = together(each)?.into_iter().collect::<Step<_>>()?;
+    let mut installer_stays = true;
+    for (planned, made) in planned.iter_mut().zip(each) {
+        match made {
+            _ if planned.server() == Server::Workload && !connected => {}
+            Some(made) if installer_stays => planned.keep(made),
+            _ => planned.make(),
+        }
+        installer_stays &= planned.role != Role::KappController || planned.is_kept;
+    }
+    Ok(())
+}
+
+/// As the PackageInstall is, where it may stay so.
+fn as_it_is(known: &Known<'_>, planned: &Planned) -> Step<Option<AsMade>> {
+    let facts = known.facts;
+    let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
+    let watched = known.watched(planned.server(), &planned.install_name)?;
+    let install = match &watched.install {
+        Some(install) => Some(Arc::clone(install)),
+        // Its watch has shown nothing yet, and what is there must not be taken for missing.
+        None if !watched.filled => {
+            let at = (planned.server(), Some(namespace));
+            let found: Option<PackageInstall> = known.read(&planned.install_name, at, Sight::First)?;
+            found.map(Arc::new)
+        }
+        None => None,
+    };
+    let Some(made) = install.and_then(|install| as_made(known, planned, &install)) else {
+        return Ok(None);
+    };
+    let is_right = right_values(known, planned, &made.secret, Sight::First)?;
+    Ok(is_right.then_some(made))
+}
+
+/// Keeps `planned` as `install` is, if it may be by what it says itself.
+pub(super) fn keep(known: &Known<'_>, planned: &mut Planned, install: &PackageInstall) -> bool {
+    let made = as_made(known, planned, install);
+    let stays = made.is_some();
+    if let Some(made) = made {
+        planned.keep(made);
+    }
+    stays
+}
+
+/// How `install` was made, if it was by the addons-manager and asks for what `planned` has to, but for where its values are.
+fn as_made(known: &Known<'_>, planned: &Planned, install: &PackageInstall) -> Option<AsMade> {
+    if planned.repairs > 0 || install.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let secret = match install.spec.values.as_slice() {
+        // The addons-manager named none where a package had no values.
+        [] => say_nothing(&planned.values).then(String::new)?,
+        _ => fixed_secret(known, planned, install)?,
+    };
+    let sync_period = install.spec.sync_period.clone()?;
+    let mut wanted = planned.install(known.facts);
+    wanted.spec.sync_period = Some(sync_period.clone());
+    wanted.spec.values.clone_from(&install.spec.values);
+    asks_for(install, &wanted).then_some(AsMade { secret, sync_period })
+}
+
+/// The Secret that `install` takes all its values from, if it has a name that the addons-manager gave.
+pub(super) fn fixed_secret(known: &Known<'_>, planned: &Planned, install: &PackageInstall) -> Option<String> {
+    let [values] = install.spec.values.as_slice() else {
+        return None;
+    };
+    let secret = values.secret_ref.as_ref().filter(|secret| secret.key.is_none())?;
+    let (cluster, package) = (&known.facts.owner.name, &planned.facts.ref_name);
+    let of_workload = names::provider_values_secret(cluster, package);
+    // That of kapp-controller is on the management cluster, where values were taken from their source.
+    let of_management = names::clone(cluster, package);
+    let is = |name: Result<String, _>| name.is_ok_and(|name: String| name == secret.name);
+    let is_fixed = is(of_workload) || planned.server() == Server::Management && is(of_management);
+    is_fixed.then(|| secret.name.clone())
+}
+
+/// Whether the Secret of a kept PackageInstall has the values that it has to.
+pub(super) fn has_right_values(known: &Known<'_>, planned: &Planned, sight: Sight) -> Step<bool> {
+    right_values(known, planned, &planned.secret_name, sight)
+}
+
+fn right_values(known: &Known<'_>, planned: &Planned, secret: &str, sight: Sight) -> Step<bool> {
+    if secret.is_empty() {
+        return Ok(true);
+    }
+    let facts = known.facts;
+    let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
+    let found = known.read::<Secret>(secret, (planned.server(), Some(namespace)), sight)?;
+    Ok(found.is_some_and(|found| same_values(&planned.values, &content(&found))))
+}

@@ -1,0 +1,153 @@
+//! Whether the values that the addons-manager has deployed are those that Sluice would.
+//!
+//! Both write the same values differently: the addons-manager as YAML of Go, Sluice inline ones as JSON. So they are compared as what
+//! they say. Where two readers of YAML might differ about that, only the same bytes are the same.
+
+use serde_json::Value;
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
+
+use crate::build::Values;
+
+/// Deeper than values get.
+const MAX_DEPTH: usize = 64;
+
+/// Longer than a Secret can be.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
+
+/// Whether both have the same files, and each file says the same.
+#[must_use]
+pub fn same_values(one: &Values, other: &Values) -> bool {
+    one.keys().eq(other.keys())
+        && one
+            .values()
+            .zip(other.values())
+            .all(|(one, other)| one == other || say_the_same(one, other))
+}
+
+/// Whether values say nothing, so that a PackageInstall without any deploys the same.
+#[must_use]
+pub fn say_nothing(values: &Values) -> bool {
+    let is_empty = |content: &Vec<u8>| match read(content) {
+        Some(Value::Object(fields)) => fields.is_empty(),
+        Some(Value::Null) => true,
+        _ => false,
+    };
+    values.values().all(is_empty)
+}
+
+fn say_the_same(one: &[u8], other: &[u8]) -> bool {
+    match (read(one), read(other)) {
+        (Some(one), Some(other)) => one == other && !is_ambiguous(&one),
+        _ => false,
+    }
+}
+
+/// What a file says; `None` where that is not certain.
+fn read(content: &[u8]) -> Option<Value> {
+    let text = str::from_utf8(content)
+        .ok()
+        .filter(|text| text.len() <= MAX_BYTES)?;
+    // What ytt reads in comments is no part of the values.
+    if text.contains("#@") || text.contains("#!") {
+        return None;
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_aliases: 0,
+            max_anchors: 0,
+            max_documents: 1,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).ok()
+}
+
+/// Whether some text in it would be no text without quotes where YAML 1.1 is read, as ytt does.
+fn is_ambiguous(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_ambiguous_text(text),
+        Value::Array(items) => items.iter().any(is_ambiguous),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, value)| is_ambiguous_text(name) || is_ambiguous(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn is_ambiguous_text(text: &str) -> bool {
+    const WORDS: [&str; 6] = ["y", "yes", "n", "no", "on", "off"];
+    let is_word = WORDS.iter().any(|word| text.eq_ignore_ascii_case(word));
+    // Numbers of base 60 and 8, with `_` between their digits, and dates.
+    let begins = text
+        .trim_start_matches(['+', '-'])
+        .starts_with(|sign: char| sign.is_ascii_digit());
+    let in_number = |sign: char| sign.is_ascii_digit() || matches!(sign, '_' | ':' | '.' | '+' | '-');
+    let counts = begins && text.chars().all(in_number);
+    let is_odd = text.contains(['_', ':', '-', '+']) || text.starts_with('0') && text.len() > 1;
+    is_word || (counts && is_odd)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn values(pairs: &[(&str, &str)]) -> Values {
+        let pairs = pairs
+            .iter()
+            .map(|(name, content)| ((*name).to_owned(), content.as_bytes().to_vec()));
+        pairs.collect()
+    }
+
+    #[rstest]
+    #[case::the_same_bytes("#@data/values\n---\na: yes\n", "#@data/values\n---\na: yes\n", true)]
+    #[case::json(
+        "{\"antrea\":{\"mtu\":1450,\"cidrs\":[\"10.0.0.0/8\"],\"on\":true}}\n",
+        "antrea:\n  cidrs:\n  - 10.0.0.0/8\n  mtu: 1450\n  \"on\": true\n",
+        false
+    )]
+    #[case::order_of_fields("{\"a\":{\"b\":1,\"c\":\"10.0.0.1\"}}\n", "a:\n  c: 10.0.0.1\n  b: 1\n", true)]
+    #[case::comments("a: 1\n", "# as written\na: 1\n", true)]
+    #[case::another_value("{\"a\":1}\n", "a: 2\n", false)]
+    #[case::text_is_no_number("{\"a\":\"1\"}\n", "a: 1\n", false)]
+    #[case::text_that_one_reader_takes_for_a_bool("{\"a\":\"yes\"}\n", "a: yes\n", false)]
+    #[case::text_that_one_reader_takes_for_a_number("{\"a\":\"1:20\"}\n", "a: 1:20\n", false)]
+    #[case::text_that_one_reader_takes_for_a_date("{\"a\":\"2001-12-14\"}\n", "a: 2001-12-14\n", false)]
+    #[case::what_ytt_reads("a: 1\n", "#@overlay/match-child-defaults missing_ok=True\na: 1\n", false)]
+    #[case::two_documents("a: 1\n", "a: 1\n---\na: 1\n", false)]
+    #[case::aliases("a: {b: 1}\nc: {b: 1}\n", "a: &x {b: 1}\nc: *x\n", false)]
+    #[case::no_yaml("a: [", "a: {", false)]
+    fn one_file(#[case] one: &str, #[case] other: &str, #[case] expected: bool) {
+        let of = |content| values(&[("values.yaml", content)]);
+        assert_eq!(same_values(&of(one), &of(other)), expected);
+        assert_eq!(same_values(&of(other), &of(one)), expected);
+        assert!(same_values(&of(one), &of(one)));
+    }
+
+    #[test]
+    fn files_have_their_names() {
+        let one = values(&[("values.yaml", "a: 1\n")]);
+        assert!(!same_values(&one, &values(&[("values.yml", "a: 1\n")])));
+        // A key that was removed from the source stayed in the workload.
+        assert!(!same_values(
+            &one,
+            &values(&[("values.yaml", "a: 1\n"), ("old.yaml", "")])
+        ));
+    }
+
+    #[rstest]
+    #[case(&[], true)]
+    #[case(&[("values.yaml", "{}\n")], true)]
+    #[case(&[("values.yaml", "")], true)]
+    #[case(&[("values.yaml", "a: 1\n")], false)]
+    #[case(&[("values.yaml", "[")], false)]
+    fn values_that_say_nothing(#[case] files: &[(&str, &str)], #[case] expected: bool) {
+        assert_eq!(say_nothing(&values(files)), expected);
+    }
+}
