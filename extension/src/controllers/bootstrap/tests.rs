@@ -11,6 +11,7 @@ mod release;
 mod requests;
 mod settled;
 mod silence;
+mod takeover;
 mod unseen;
 mod values;
 mod waiting;
