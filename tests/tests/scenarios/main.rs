@@ -45,6 +45,7 @@ mod stage_zero;
 mod stale;
 mod started_without;
 mod status;
+mod takeover;
 mod third_party;
 mod tkr_packages;
 mod twenty;
@@ -118,6 +119,9 @@ fn main() -> ExitCode {
         shown::ungated(),
         unmanaged::scenario(),
         legacy::paused(),
+        takeover::rest(),
+        takeover::paused(),
+        takeover::delete(),
         legacy::labelled(),
         status::stream(),
         status::denied(),
