@@ -9,7 +9,10 @@ use crate::{
     capi::{ClusterApi, brief, record, roll, version_at},
     kapp::Kapp,
     leader::{Fault, Leader, SYNC_PERIOD, Surroundings},
-    objects::{PACKAGES, VERSIONS, cluster, control_plane, kubeconfig, servers, values_source, worker},
+    objects::{
+        PACKAGES, VERSIONS, bootstrap, cluster, control_plane, kubeconfig, servers, values_source, worker,
+    },
+    odd::undecodable,
     servers::{Late, Place, Servers},
     truth::{Right, concerned, is_known, lets_go, opened, right, version_of},
     users::{Edit, edit, mend},
@@ -258,6 +261,15 @@ impl Walk {
         let Some(record) = record(&self.servers).filter(|record| record.outcome.is_none()) else {
             return;
         };
+        // Hooks are held by an object that cannot be decoded, whatever the record says, and no pass can write another one.
+        let is_odd = |place: Place| {
+            self.servers
+                .get(&place)
+                .is_some_and(|found| undecodable(found).is_some())
+        };
+        if is_odd(cluster()) || is_odd(bootstrap()) {
+            return;
+        }
         let unseen = self.servers.silent || self.servers.get(&kubeconfig()).is_none();
         for gate in record.gates.iter().filter(|gate| lets_go(&self.servers, gate)) {
             let version = version_of(gate);
