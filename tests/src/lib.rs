@@ -8,6 +8,7 @@ pub mod extension;
 pub mod fault_server;
 mod figures;
 pub mod fleet;
+pub mod install;
 pub mod objects;
 pub mod observer;
 pub mod pace;

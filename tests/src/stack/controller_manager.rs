@@ -34,17 +34,18 @@ pub struct ControllerManager {
 impl ControllerManager {
     /// Starts it for `api` and waits until it is healthy.
     pub async fn start(core: &Arc<StackCore>, api: &ApiServer) -> Result<Self> {
+        Self::start_named(core, api, "kube-controller-manager").await
+    }
+
+    /// [`Self::start`] with a log of this name, unique in the stack.
+    pub async fn start_named(core: &Arc<StackCore>, api: &ApiServer, name: &str) -> Result<Self> {
         let port = Port::reserve()?;
-        let directory = core.directory().subdirectory("kcm")?;
+        let directory = core.directory().subdirectory(format!("kcm-{name}"))?;
         let kubeconfig = directory.join("kubeconfig");
         fs::write(&kubeconfig, api.admin_kubeconfig())
             .context("write the kubeconfig of kube-controller-manager")?;
         let kubeconfig = kubeconfig.display();
-        let launch = Launch::new(
-            "kube-controller-manager",
-            core.binaries().kube_controller_manager(),
-        )
-        .args([
+        let launch = Launch::new(name, core.binaries().kube_controller_manager()).args([
             format!("--kubeconfig={kubeconfig}"),
             format!("--authentication-kubeconfig={kubeconfig}"),
             format!("--authorization-kubeconfig={kubeconfig}"),

@@ -2,6 +2,7 @@
 
 mod crds;
 mod extension;
+mod install;
 mod leader;
 mod standby;
 mod status;

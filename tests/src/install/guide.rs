@@ -1,0 +1,109 @@
+//! docs/install.md, whose commands are run as they stand there.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::sources::root;
+
+/// What stands before a block of commands that is run under this name.
+const RUN: &str = "<!-- run: ";
+
+/// What stands before one that is not run, and why.
+const NOT_RUN: &str = "<!-- not run: ";
+
+/// A block of commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// The name that it is run under, or why it is not run.
+    pub run: Result<String, String>,
+    /// The commands.
+    pub commands: String,
+}
+
+/// All blocks of commands of a document, in their order.
+#[derive(Debug, Clone)]
+pub struct Guide(Vec<Block>);
+
+impl Guide {
+    /// Reads docs/install.md.
+    pub fn read() -> Result<Self> {
+        let path = root().join("docs/install.md");
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        Self::of(&text)
+    }
+
+    /// The blocks of a text. A block of commands (`sh`) without a mark before it is an error: it would be run by nothing.
+    pub fn of(text: &str) -> Result<Self> {
+        let mut blocks = Vec::new();
+        let mut lines = text.lines();
+        let mut mark = None;
+        while let Some(line) = lines.next() {
+            if line.trim() == "```sh" {
+                let commands: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != "```").collect();
+                let commands = commands.join("\n");
+                let run = mark.take().with_context(|| {
+                    format!(
+                        "no line `{RUN}NAME -->` or `{NOT_RUN}REASON -->` before the commands\n{commands}"
+                    )
+                })?;
+                blocks.push(Block { run, commands });
+                continue;
+            }
+            let marked = |begin: &str| {
+                let rest = line.trim().strip_prefix(begin)?;
+                rest.strip_suffix(" -->").map(str::to_owned)
+            };
+            mark = marked(RUN).map(Ok).or_else(|| marked(NOT_RUN).map(Err));
+        }
+        ensure!(!blocks.is_empty(), "a document without commands");
+        Ok(Self(blocks))
+    }
+
+    /// All blocks.
+    #[must_use]
+    pub fn blocks(&self) -> &[Block] {
+        &self.0
+    }
+
+    /// The commands of the blocks of this name, one after the other.
+    pub fn commands(&self, name: &str) -> Result<String> {
+        let named = self
+            .0
+            .iter()
+            .filter(|block| block.run.as_deref() == Ok(name))
+            .map(|block| block.commands.as_str());
+        let commands: Vec<&str> = named.collect();
+        ensure!(
+            !commands.is_empty(),
+            "docs/install.md has no commands `{RUN}{name} -->`"
+        );
+        Ok(commands.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_named_by_the_line_before_them() {
+        let text = "a\n<!-- run: one -->\n```sh\nx\ny\n```\n<!-- not run: no image -->\n```sh\nz\n```\n```yaml\nq: 1\n```\n<!-- run: one -->\n```sh\nw\n```\n";
+        let guide = Guide::of(text).unwrap();
+        assert_eq!(guide.blocks().len(), 3);
+        assert_eq!(guide.commands("one").unwrap(), "x\ny\nw");
+        assert_eq!(guide.blocks()[1].run, Err("no image".to_owned()));
+        assert!(guide.commands("two").is_err());
+    }
+
+    #[test]
+    fn commands_that_nothing_runs_are_refused() {
+        let error = Guide::of("<!-- run: one -->\n\n```sh\nx\n```\n").unwrap_err();
+        assert!(error.to_string().contains("no line"), "{error}");
+    }
+
+    #[test]
+    fn the_guide_says_what_is_run() {
+        Guide::read().unwrap();
+    }
+}

@@ -1,0 +1,208 @@
+//! The programs that operators install with, built from their Go modules and kept in the user's cache directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use sha2::{Digest as _, Sha256};
+
+use crate::components::{MANAGEMENT_VERSION, user_cache};
+use crate::processes::{lock_file, notice};
+
+/// A program, and the module directory of `tests/go` that it is built in.
+///
+/// They are not components of a stack: a change of one must not have all of those built again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// Helm 3.
+    Helm,
+    /// kubectl, with kustomize inside.
+    Kubectl,
+    /// The command line of Cluster API.
+    Clusterctl,
+}
+
+impl Tool {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Kubectl, Self::Helm, Self::Clusterctl];
+
+    /// Its path, built first where that was not done before with these inputs. The first build takes minutes.
+    pub async fn built(self) -> Result<PathBuf> {
+        tokio::task::spawn_blocking(move || self.build())
+            .await
+            .context("build a tool")?
+            .with_context(|| format!("build {}", self.name()))
+    }
+
+    /// The name that it is called by.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Helm => "helm",
+            Self::Kubectl => "kubectl",
+            Self::Clusterctl => "clusterctl",
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Self::Helm => "helm.sh/helm/v3/cmd/helm",
+            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::Clusterctl => "sigs.k8s.io/cluster-api/cmd/clusterctl",
+        }
+    }
+
+    fn linker_flags(self) -> String {
+        let minor = MANAGEMENT_VERSION.split('.').nth(1).unwrap_or_default();
+        match self {
+            // `helm template` asks no API server for its version.
+            Self::Helm => format!(
+                "-s -w -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={minor}"
+            ),
+            Self::Kubectl | Self::Clusterctl => "-s -w".to_owned(),
+        }
+    }
+
+    fn module(self) -> (&'static str, &'static str) {
+        macro_rules! module {
+            ($name:literal) => {
+                (
+                    include_str!(concat!("../../go/", $name, "/go.mod")),
+                    include_str!(concat!("../../go/", $name, "/go.sum")),
+                )
+            };
+        }
+        match self {
+            Self::Helm => module!("helm"),
+            Self::Kubectl => module!("kubectl"),
+            Self::Clusterctl => module!("clusterctl"),
+        }
+    }
+
+    fn build(self) -> Result<PathBuf> {
+        let (go_mod, go_sum) = self.module();
+        let digest = digest(&[go_mod, go_sum, self.package(), &self.linker_flags()]);
+        let directory = user_cache()?
+            .join("sluice/tools")
+            .join(format!("{}-{digest}", self.name()));
+        fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+        let program = directory.join(self.name());
+        if program.exists() {
+            return Ok(program);
+        }
+        let lock = lock_file(&directory.join("lock"))?;
+        lock.lock().context("wait for another build")?;
+        if program.exists() {
+            return Ok(program);
+        }
+        notice(format_args!("building {} with go, once", self.name()));
+        fs::write(directory.join("go.mod"), go_mod)?;
+        fs::write(directory.join("go.sum"), go_sum)?;
+        let unfinished = directory.join(format!(".{}", self.name()));
+        let output = go(&directory)
+            .args(["build", "-trimpath", "-ldflags", &self.linker_flags(), "-o"])
+            .arg(&unfinished)
+            .arg(self.package())
+            .output()
+            .context("start go")?;
+        ensure!(
+            output.status.success(),
+            "go says: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        // Under its name only when it is complete.
+        fs::rename(&unfinished, &program)?;
+        Ok(program)
+    }
+}
+
+/// CustomResourceDefinitions of other projects that an installation rests on.
+const DEFINITIONS: [(&str, &str, &[&str]); 2] = [
+    (
+        "github.com/cert-manager/cert-manager",
+        "v1.18.2",
+        &[
+            "deploy/crds/crd-certificates.yaml",
+            "deploy/crds/crd-issuers.yaml",
+        ],
+    ),
+    (
+        "github.com/prometheus-operator/prometheus-operator",
+        "v0.84.0",
+        &[
+            "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+            "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+        ],
+    ),
+];
+
+/// Texts of the definitions of cert-manager and of the Prometheus operator, from their modules. Later calls need no network.
+pub(super) async fn definitions() -> Result<Vec<String>> {
+    tokio::task::spawn_blocking(read_definitions)
+        .await
+        .context("read definitions")?
+}
+
+fn read_definitions() -> Result<Vec<String>> {
+    let kept = user_cache()?.join("sluice/tools/definitions");
+    let mut texts = Vec::new();
+    for (module, version, files) in DEFINITIONS {
+        let directory = kept.join(module).join(version);
+        for file in files {
+            let copy = directory.join(file);
+            if !copy.exists() {
+                let sources = sources(&kept, module, version)?;
+                fs::create_dir_all(copy.parent().context("a file below its directory")?)?;
+                let unfinished = copy.with_extension(format!("{}", std::process::id()));
+                fs::write(&unfinished, fs::read(sources.join(file))?)?;
+                fs::rename(&unfinished, &copy)?;
+            }
+            texts.push(fs::read_to_string(&copy).with_context(|| format!("read {}", copy.display()))?);
+        }
+    }
+    Ok(texts)
+}
+
+/// Where Go keeps the sources of a module, whose hash its checksum database has confirmed.
+fn sources(directory: &Path, module: &str, version: &str) -> Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    fs::write(
+        directory.join("go.mod"),
+        "module harness/definitions\n\ngo 1.26.0\n",
+    )?;
+    let output = go(directory)
+        .args(["mod", "download", "-json", &format!("{module}@{version}")])
+        .output()
+        .context("start go")?;
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let found = said["Dir"].as_str().map(PathBuf::from);
+    found.with_context(|| {
+        format!(
+            "download {module}@{version}: go says {} {}",
+            said["Error"],
+            String::from_utf8_lossy(&output.stderr).trim()
+        )
+    })
+}
+
+fn go(directory: &Path) -> Command {
+    let mut go = Command::new("go");
+    go.current_dir(directory)
+        .env("GOTOOLCHAIN", "local")
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        .env("GOFLAGS", "-buildvcs=false")
+        .stdin(Stdio::null());
+    go
+}
+
+fn digest(inputs: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for input in inputs {
+        hasher.update(input.len().to_le_bytes());
+        hasher.update(input);
+    }
+    let digits = hasher.finalize();
+    digits.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
