@@ -99,21 +99,44 @@ fn the_reference_is_what_the_registry_has() {
     assert!(registered.len() > 15, "{}", registered.len());
 }
 
-#[test]
-fn alerts_ask_for_metrics_that_there_are() {
+/// Metrics of a text that are not registered; `_bucket`, `_count` and `_sum` are series of a histogram.
+fn unknown(text: &str) -> Vec<String> {
     let registered = registered();
-    let rules = read("manifests/alerts/rules.yaml");
-    let names = rules
+    let names = text
         .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
         .filter(|word| word.starts_with("sluice_"));
-    let unknown: Vec<&str> = names
+    names
         .filter(|name| {
             let suffixes = ["_bucket", "_count", "_sum"];
             let family = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix));
             let name = family.unwrap_or(name);
             !registered.iter().any(|metric| metric.is_named(name))
         })
-        .collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn alerts_ask_for_metrics_that_there_are() {
+    let rules = read("manifests/alerts/rules.yaml");
+    assert_eq!(unknown(&rules), Vec::<String>::new());
     assert!(rules.contains("sluice_gate_held_seconds"));
+}
+
+/// Each panel asks for something, and all for what there is.
+#[test]
+fn the_dashboard_shows_metrics_that_there_are() {
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&read("manifests/alerts/dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    for panel in panels {
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{}", panel["title"]);
+        for target in targets {
+            let expression = target["expr"].as_str().unwrap();
+            assert!(expression.contains("sluice_"), "{expression}");
+            assert_eq!(unknown(expression), Vec::<String>::new(), "{expression}");
+        }
+    }
+    assert!(panels.len() > 10, "{}", panels.len());
 }
