@@ -66,8 +66,13 @@ fn inputs() -> String {
         [component.binary(), component.package, &component.linker_flags].map(str::to_owned)
     });
     let machine = [std::env::consts::OS, std::env::consts::ARCH].map(str::to_owned);
+    digest(modules.chain(components).chain(machine))
+}
+
+/// Name of a directory for what is built from these inputs.
+pub(crate) fn digest(inputs: impl Iterator<Item = String>) -> String {
     let mut hasher = Sha256::new();
-    for field in modules.chain(components).chain(machine) {
+    for field in inputs {
         hasher.update(field.len().to_le_bytes());
         hasher.update(field);
     }

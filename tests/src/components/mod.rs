@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 pub use catalogue::{CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, KUBERNETES_VERSIONS, MANAGEMENT_VERSION};
 pub use preflight::Isolation;
 
-pub(crate) use cache::user_cache;
+pub(crate) use cache::{digest, user_cache};
 
 use builder::Builder;
 use catalogue::Component;

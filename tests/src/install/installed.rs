@@ -92,6 +92,11 @@ impl Installed {
         self.0.keys()
     }
 
+    /// Its objects, and what they say.
+    pub fn contents(&self) -> impl Iterator<Item = (&Object, &Value)> {
+        self.0.iter()
+    }
+
     /// What is not the same in `other`, one line each: an object that one of them lacks, or the first field of an object.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {

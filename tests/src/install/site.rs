@@ -141,6 +141,12 @@ impl Site {
         self.api.admin_client()
     }
 
+    /// PEM of an authority, that of the API server.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        self.api.pki().ca()
+    }
+
     /// A shell with all rights.
     #[must_use]
     pub fn shell(&self) -> &Shell {

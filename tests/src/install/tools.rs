@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use sha2::{Digest as _, Sha256};
 
-use crate::components::{MANAGEMENT_VERSION, user_cache};
+use crate::components::{MANAGEMENT_VERSION, digest, user_cache};
 use crate::processes::{lock_file, notice};
 
 /// A program, and the module directory of `tests/go` that it is built in.
@@ -82,7 +81,9 @@ impl Tool {
 
     fn build(self) -> Result<PathBuf> {
         let (go_mod, go_sum) = self.module();
-        let digest = digest(&[go_mod, go_sum, self.package(), &self.linker_flags()]);
+        let flags = self.linker_flags();
+        let inputs = [go_mod, go_sum, self.package(), &flags];
+        let digest = digest(inputs.into_iter().map(str::to_owned));
         let directory = user_cache()?
             .join("sluice/tools")
             .join(format!("{}-{digest}", self.name()));
@@ -101,7 +102,7 @@ impl Tool {
         fs::write(directory.join("go.sum"), go_sum)?;
         let unfinished = directory.join(format!(".{}", self.name()));
         let output = go(&directory)
-            .args(["build", "-trimpath", "-ldflags", &self.linker_flags(), "-o"])
+            .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
             .arg(&unfinished)
             .arg(self.package())
             .output()
@@ -195,14 +196,4 @@ fn go(directory: &Path) -> Command {
         .env("GOFLAGS", "-buildvcs=false")
         .stdin(Stdio::null());
     go
-}
-
-fn digest(inputs: &[&str]) -> String {
-    let mut hasher = Sha256::new();
-    for input in inputs {
-        hasher.update(input.len().to_le_bytes());
-        hasher.update(input);
-    }
-    let digits = hasher.finalize();
-    digits.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

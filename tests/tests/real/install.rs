@@ -118,11 +118,85 @@ async fn comes_and_goes(
 }
 
 async fn run(site: &Site, guide: &Guide, commands: &str) -> Result<()> {
-    let began = std::time::Instant::now();
     let said = site.shell().run(&guide.commands(commands)?, &[]).await?;
-    said.well().with_context(|| commands.to_owned())?;
-    println!("{commands}: {:.1} s", began.elapsed().as_secs_f64());
-    Ok(())
+    said.well().map(drop).with_context(|| commands.to_owned())
+}
+
+/// An installation with most values other than shipped.
+const CHOSEN: &str = "
+kubectl create namespace addons
+kubectl create namespace releases
+kubectl create namespace team-a
+helm install sluice manifests/chart --namespace addons --set-file certificates.caBundle=\"$HOME/ca.crt\" \\
+  --set certificates.source=given,certificates.secretName=my-certificate,systemNamespace=releases,replicas=3 \\
+  --set extensionConfig.profile=capi-1.11,extensionConfig.name=other,statusService.enabled=true \\
+  --set 'secretNamespaces={team-a},extensionConfig.namespaces={team-a,team-b},flags.sync-period=5m' \\
+  --set monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true
+";
+
+/// The same with a selector that no namespace has.
+const SELECTED: &str = "
+helm upgrade sluice manifests/chart --namespace addons --reset-then-reuse-values \\
+  --set extensionConfig.namespaces=null,extensionConfig.namespaceSelector.matchLabels.sluice=yes,webhooks.enabled=false
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_chosen_is_installed_and_what_is_missing_is_said() -> Result<()> {
+    let core = StackCore::start("chosen").await?;
+    let site = Site::prepare(&core, "chosen").await?;
+    let base = Base::read()?;
+    std::fs::write(site.shell().home().join("ca.crt"), site.authority())?;
+
+    let notes = site.shell().run(CHOSEN, &[]).await?.well()?;
+    for warning in [
+        "extensionConfig.namespaces has \"team-b\", and there is no such namespace",
+        "there is no Secret addons/my-certificate",
+        "kubectl label namespace addons pod-security.kubernetes.io/enforce=restricted",
+    ] {
+        ensure!(notes.contains(warning), "{warning:?} is not in {notes}");
+    }
+    ensure!(
+        !notes.contains("\"team-a\""),
+        "a namespace that is there is warned of: {notes}"
+    );
+    let installed = Installed::read(&site.client(), base.objects()).await?;
+    let texts: Vec<String> = installed
+        .contents()
+        .filter(|(object, _)| object.kind != "CustomResourceDefinition")
+        .map(|(object, content)| format!("{object} {content}"))
+        .collect();
+    for other in ["sluice-system", "tkg-system", "cert-manager"] {
+        let named: Vec<&String> = texts.iter().filter(|text| text.contains(other)).collect();
+        ensure!(named.is_empty(), "{other} is in {named:?}");
+    }
+    let all = texts.join("\n");
+    for chosen in [
+        "/capi-1.11",
+        "--extension-config=other",
+        "--system-namespace=releases",
+        "--sync-period=5m",
+        "RoleBinding team-a/sluice-secrets",
+        "my-certificate",
+        "\"replicas\":3",
+    ] {
+        ensure!(all.contains(chosen), "{chosen:?} is not in {all}");
+    }
+    ensure!(!all.contains("ClusterRoleBinding sluice-secrets"), "{all}");
+    let trusted = all.matches("\"caBundle\":").count();
+    let reviewed = all.matches("\"matchPolicy\":").count();
+    ensure!(
+        reviewed > 2 && trusted == reviewed + 1,
+        "{reviewed} webhooks and an ExtensionConfig, {trusted} with an authority"
+    );
+
+    let notes = site.shell().run(SELECTED, &[]).await?.well()?;
+    for warning in ["no namespace has the labels", "Nothing is reviewed"] {
+        ensure!(notes.contains(warning), "{warning:?} is not in {notes}");
+    }
+    let labelled = format!("kubectl label namespace team-a sluice=yes\n{SELECTED}");
+    let notes = site.shell().run(&labelled, &[]).await?.well()?;
+    ensure!(!notes.contains("no namespace has the labels"), "{notes}");
+    core.directory().close().await
 }
 
 /// Values that are wrong, what is said of each, and what is right of it.
