@@ -2,4 +2,5 @@
 
 mod crate_edges;
 mod docs;
+mod packaging;
 mod shape;
