@@ -4,6 +4,7 @@ pub mod admission;
 mod ask;
 mod front;
 pub(crate) mod hook_call;
+mod image;
 pub mod planner;
 pub(crate) mod registration;
 mod replica;
@@ -25,6 +26,7 @@ use crate::stack::Stack;
 use crate::wait;
 pub use ask::HookReply;
 use front::Front;
+pub use image::Image;
 pub use registration::Scope;
 pub use replica::{BINARY, Replica, Settings};
 pub(crate) use replica::{binary, granted};
@@ -77,6 +79,13 @@ impl Extension {
     pub async fn restart(&self) -> Result<()> {
         self.kill().await?;
         try_join_all(self.replicas.iter().map(Replica::restart)).await?;
+        Ok(())
+    }
+
+    /// Kills all processes and starts them in a file system of their own, or, where there is none, in the machine's.
+    pub async fn restart_in(&self, image: Option<&Image>) -> Result<()> {
+        let replicas = self.replicas.iter();
+        try_join_all(replicas.map(|replica| replica.restart_in(image.cloned()))).await?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +11,7 @@ use kube::Client;
 use nix::sys::signal::Signal;
 use tokio::sync::Mutex;
 
+use super::image::{CERTIFICATES, Image};
 use crate::processes::ports::Port;
 use crate::processes::probe::Probe;
 use crate::processes::process::{Launch, Process};
@@ -79,6 +80,8 @@ pub struct Replica {
     admission_port: Port,
     health_port: Port,
     status_port: Port,
+    /// The file system that it runs in, where that is not the machine's.
+    image: std::sync::Mutex<Option<Image>>,
     process: Mutex<Option<Process>>,
 }
 
@@ -134,6 +137,7 @@ impl Replica {
             admission_port: Port::reserve()?,
             health_port: Port::reserve()?,
             status_port: Port::reserve()?,
+            image: std::sync::Mutex::default(),
             process: Mutex::new(None),
         })
     }
@@ -248,7 +252,7 @@ impl Replica {
     }
 
     /// Id of its process.
-    pub(crate) async fn id(&self) -> Result<u32> {
+    pub async fn id(&self) -> Result<u32> {
         let process = self.process.lock().await;
         Ok(process.as_ref().context("the replica does not run")?.id())
     }
@@ -266,19 +270,35 @@ impl Replica {
         self.core.directory().log_path(&self.settings.name)
     }
 
+    /// Kills the process if it runs, and starts it in `image` from now on, or from the machine's file system.
+    pub(super) async fn restart_in(&self, image: Option<Image>) -> Result<()> {
+        *self.image.lock().unwrap_or_else(PoisonError::into_inner) = image;
+        self.restart().await
+    }
+
     fn launch(&self) -> Launch {
         let status = self
             .settings
             .status
             .then(|| format!("--status-addr={}", self.status_address()));
-        Launch::new(&self.settings.name, &self.program)
+        let (launch, directory) = match &*self.image.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => (
+                Launch::new(&self.settings.name, &self.program),
+                self.directory.clone(),
+            ),
+            Some(image) => (
+                image.launch(&self.settings.name, &self.directory),
+                PathBuf::from(CERTIFICATES),
+            ),
+        };
+        launch
             .arg("--kubeconfig")
-            .arg(self.directory.join("kubeconfig"))
+            .arg(directory.join("kubeconfig"))
             .args(["--webhook-host", "127.0.0.1"])
             .args(["--webhook-port", &self.hook_port.number().to_string()])
             .args(["--admission-port", &self.admission_port.number().to_string()])
             .arg("--webhook-cert-dir")
-            .arg(&self.directory)
+            .arg(&directory)
             .args(["--health-addr", &self.health_address()])
             .args(["--system-namespace", SYSTEM_NAMESPACE])
             .args(["--sync-period", &self.settings.sync_period])

@@ -131,7 +131,7 @@ async fn fill(
     entries: &mut Vec<Entry>,
 ) -> Result<()> {
     let bed = memory.beside(Bed::make()).await?;
-    let outcome = memory.beside(grow(&bed, sizes, hot, setup, entries)).await;
+    let outcome = Box::pin(memory.beside(grow(&bed, sizes, hot, setup, entries))).await;
     bed.core.directory().close().await?;
     outcome
 }

@@ -18,6 +18,7 @@ mod false_ready;
 mod frozen_leader;
 mod harness_installs;
 mod hostile_kind;
+mod image;
 mod killed;
 mod leader_lost;
 mod legacy;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         false_ready::scenario(),
         harness_installs::scenario(),
         hostile_kind::scenario(),
+        image::scenario(),
         undecodable::scenario(),
         observer_catches::scenario(),
         create::scenario(),

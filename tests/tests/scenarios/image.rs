@@ -1,0 +1,110 @@
+//! Sluice in the file system of its image, and an upgrade by the commands of docs/install.md.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use sluice_tests::extension::{Extension, Image};
+use sluice_tests::install::{Guide, Shell};
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::stack::kubelet::Delay;
+
+use crate::common::{is_held, releases};
+
+pub(crate) fn scenario() -> Scenario {
+    Scenario::new(
+        "image",
+        "replicas in the read-only file system of the image, as user 65532, hold and release an upgrade that docs/install.md's commands begin",
+        |scene| Box::pin(run(scene)),
+    )
+    .own_stack()
+}
+
+async fn run(scene: Scene) -> Result<()> {
+    let stack = scene.world().stack();
+    let extension = scene.world().extension()?;
+    let image = Image::build(stack.core()).await?;
+    let upgraded = upgrade(&scene, extension, &image).await;
+    // For other scenarios of the stack.
+    let restarted = extension.restart_in(None).await;
+    upgraded.and(restarted)
+}
+
+async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<()> {
+    extension.restart_in(Some(image)).await?;
+    for replica in extension.replicas() {
+        is_in(image, replica.id().await?)?;
+    }
+    let (old, new) = releases(scene).await?;
+    let cluster = scene.cluster("one").workers(1).create_settled(&old).await?;
+
+    let management = scene.world().stack().management();
+    let shell = Shell::open(
+        scene.world().stack().core(),
+        "home-image",
+        &management.admin_kubeconfig(),
+    )
+    .await?;
+    let guide = Guide::read()?;
+    let names = [old.name(), new.name(), cluster.name().to_owned()];
+    let of_cluster = [
+        ("NAMESPACE", scene.namespace()),
+        ("CLUSTER", cluster.name()),
+        ("RELEASE", &names[1]),
+        ("VERSION", new.kubernetes()),
+    ];
+    let run = async |commands: &str| -> Result<String> {
+        let said = shell.run(&guide.commands(commands)?, &of_cluster).await?;
+        said.well().with_context(|| commands.to_owned())
+    };
+    run("discovered").await?;
+    let seen = run("look").await?;
+    ensure!(
+        names.iter().all(|name| seen.contains(name)),
+        "kubectl shows {seen}"
+    );
+    let before = scene.world().observer().catch_up().await?;
+    run("upgrade a Cluster").await?;
+    is_held(&cluster, &new, before).await?;
+    let seen = run("see the hold").await?;
+    ensure!(seen.contains("antrea"), "what is waited for is not in {seen}");
+    cluster.delay("antrea", Delay::NONE);
+    cluster.is_settled(PATIENCE).await?;
+    cluster
+        .control_plane_written(new.kubernetes(), before, PATIENCE)
+        .await?;
+    for replica in extension.replicas() {
+        is_in(image, replica.id().await?)?;
+    }
+    Ok(())
+}
+
+/// The process sees the image and nothing else, cannot write there, and has the user of the manifests and no capability.
+fn is_in(image: &Image, process: u32) -> Result<()> {
+    let proc = |file: &str| format!("/proc/{process}/{file}");
+    let root = fs::read_link(proc("root")).context("the root of a replica")?;
+    ensure!(root == image.directory(), "its root is {}", root.display());
+    let mounts = fs::read_to_string(proc("mountinfo")).context("the mounts of a replica")?;
+    let options = mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        (fields.get(4) == Some(&"/")).then(|| fields.get(5).copied().unwrap_or_default().to_owned())
+    });
+    let options = options.with_context(|| format!("no mount of / in {mounts}"))?;
+    ensure!(
+        options.split(',').any(|option| option == "ro"),
+        "/ is mounted {options}"
+    );
+    let status = fs::read_to_string(proc("status"))?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().split_whitespace().collect::<Vec<_>>()
+    };
+    if let Some(user) = image.user() {
+        let user = user.to_string();
+        ensure!(
+            field("Uid:").iter().chain(&field("Gid:")).all(|id| **id == user),
+            "{status}"
+        );
+        ensure!(field("CapEff:") == ["0000000000000000"], "{status}");
+    }
+    Ok(())
+}
