@@ -1,6 +1,9 @@
 //! Versions as labels, and the labels that OSImages are selected by.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use kube::ResourceExt as _;
 use serde_json::{Map, Value};
@@ -47,26 +50,37 @@ pub fn prefixes(version_label: &str) -> impl Iterator<Item = &str> {
 #[must_use]
 pub fn release_labels_of(release: &TanzuKubernetesRelease) -> BTreeMap<String, String> {
     let follow = version_labels(semantic(&release.spec.version), release.metadata.labels.as_ref());
-    changed(release.labels(), follow)
+    changed(release.labels().clone(), follow)
 }
 
-/// The labels of an OSImage, with those that follow from its spec, whether they are written yet or not.
+/// The labels of an OSImage with these keys, among them those that follow from its spec, whether they are written yet or not. Of thousands of
+/// images few labels are ever compared.
 #[must_use]
-pub fn image_labels_of(image: &OSImage) -> BTreeMap<String, String> {
-    let mut follow = version_labels(
-        semantic(&image.spec.kubernetes_version),
-        image.metadata.labels.as_ref(),
-    );
-    follow.extend(image_labels(&image.spec));
-    changed(image.labels(), follow)
+pub fn image_labels_of(image: &OSImage, keys: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let existing = keys.iter().filter_map(|key| image.labels().get_key_value(key));
+    let existing = existing
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let mut follow = Labels::new();
+    if begins(keys, "v") {
+        follow = version_labels(semantic(&image.spec.kubernetes_version), Some(&existing));
+    }
+    add_image_labels(&mut follow, &image.spec, Some(keys));
+    follow.retain(|key, _| keys.contains(key));
+    changed(existing, follow)
+}
+
+fn begins(keys: &BTreeSet<String>, prefix: &str) -> bool {
+    let from = (Bound::Included(prefix), Bound::Unbounded);
+    let mut later = keys.range::<str, _>(from);
+    later.next().is_some_and(|key| key.starts_with(prefix))
 }
 
 fn semantic(version: &str) -> Option<&str> {
     Some(version).filter(|version| Ordered::of(version).is_some())
 }
 
-fn changed(existing: &BTreeMap<String, String>, changes: Labels) -> BTreeMap<String, String> {
-    let mut labels = existing.clone();
+fn changed(mut labels: BTreeMap<String, String>, changes: Labels) -> BTreeMap<String, String> {
     for (key, value) in changes {
         match value {
             Some(value) => labels.insert(key, value),
@@ -102,8 +116,14 @@ pub(super) fn version_labels(version: Option<&str>, existing: Option<&BTreeMap<S
 /// The labels of an OSImage beside its version: its operating system, its kind, and each field of its reference, `ami-region`. A field of
 /// which no label can be made is left out: nothing selects by it.
 pub(super) fn image_labels(image: &OSImageSpec) -> Labels {
-    let (os, kind) = (&image.os, &image.image.type_);
     let mut labels = Labels::new();
+    add_image_labels(&mut labels, image, None);
+    labels
+}
+
+/// Adds them, and where `keys` are given at least those that have one of these.
+fn add_image_labels(labels: &mut Labels, image: &OSImageSpec, keys: Option<&BTreeSet<String>>) {
+    let (os, kind) = (&image.os, &image.image.type_);
     for (key, value) in [
         (label::OS_TYPE, &os.type_),
         (label::OS_NAME, &os.name),
@@ -111,12 +131,15 @@ pub(super) fn image_labels(image: &OSImageSpec) -> Labels {
         (label::OS_ARCH, &os.arch),
         (label::IMAGE_TYPE, kind),
     ] {
-        // What it was before would be selected by.
-        labels.insert(key.to_owned(), None);
-        put(&mut labels, key.to_owned(), value);
+        if keys.is_none_or(|keys| keys.contains(key)) {
+            // What it was before would be selected by.
+            labels.insert(key.to_owned(), None);
+            put(labels, key.to_owned(), value);
+        }
     }
-    reference_labels(&mut labels, kind, &image.image.ref_);
-    labels
+    if keys.is_none_or(|keys| begins(keys, kind)) {
+        reference_labels(labels, kind, &image.image.ref_);
+    }
 }
 
 fn reference_labels(labels: &mut Labels, prefix: &str, fields: &Map<String, Value>) {

@@ -102,6 +102,7 @@ pub fn resolve(asked: &Asked, known: Known<'_>) -> Result<Resolution, Unknown> {
         releases: known.releases,
         images,
         of_images: parts.selectors,
+        keys: parts.keys,
     };
     let change = Change {
         old: old.as_ref(),

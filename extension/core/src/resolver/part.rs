@@ -1,6 +1,9 @@
 //! The parts of a topology, each with the images that it may be made of.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use kube::{ResourceExt as _, core::Selector};
 use sluice_crds::{
@@ -52,6 +55,8 @@ pub(super) struct Parts {
     /// The control plane first.
     pub(super) all: Vec<Part>,
     pub(super) selectors: Vec<Selector>,
+    /// The keys that they name.
+    pub(super) keys: BTreeSet<String>,
 }
 
 /// More pools are not resolved. Their names alone are what an object of etcd has place for.
@@ -165,6 +170,7 @@ impl<'a> Reading<'a> {
             ));
         }
         let selector = selector::parse(text).map_err(|error| error.to_string())?;
+        self.parts.keys.extend(selector::keys(&selector));
         self.parts.selectors.push(selector);
         let place = self.parts.selectors.len() - 1;
         self.read.insert(text, place);

@@ -1,6 +1,10 @@
 //! Picks a release, and an image for each part.
 
-use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube::{
     ResourceExt as _,
@@ -38,6 +42,8 @@ pub(super) struct Query<'a> {
     pub(super) images: Option<&'a Images>,
     /// The selectors of images that parts name.
     pub(super) of_images: Vec<Selector>,
+    /// The keys of labels that these name.
+    pub(super) keys: BTreeSet<String>,
 }
 
 /// A release that was picked, with the image of each part that was asked about.
@@ -168,7 +174,8 @@ impl Query<'_> {
             let selector = &self.of_images[part.selector];
             // Labels are made for a comparison only, and once for all selectors: a release has ten images and more.
             let takes = |(image, labels): &&(&Arc<OSImage>, OnceCell<_>)| {
-                selector.selects_all() || selector.matches(labels.get_or_init(|| image_labels_of(image)))
+                selector.selects_all()
+                    || selector.matches(labels.get_or_init(|| image_labels_of(image, &self.keys)))
             };
             let own: Vec<_> = named
                 .iter()

@@ -29,6 +29,19 @@ pub fn parse(text: &str) -> Result<Selector, NoSelector> {
     Ok(selector)
 }
 
+/// The keys of labels that a selector names.
+pub(super) fn keys(selector: &Selector) -> impl Iterator<Item = String> {
+    let expressions = selector.clone().into_iter();
+    expressions.map(|expression| match expression {
+        Expression::In(key, _)
+        | Expression::NotIn(key, _)
+        | Expression::Equal(key, _)
+        | Expression::NotEqual(key, _)
+        | Expression::Exists(key)
+        | Expression::DoesNotExist(key) => key,
+    })
+}
+
 /// The parts between commas that are in no parentheses.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
