@@ -3,35 +3,30 @@
 //! Machines are read only while something may be left. What cannot be removed holds no hook; a condition and an event say it. What is
 //! there again after it was removed is left alone for a while: two that write the same would never come to an end.
 
+mod leftovers;
 mod removals;
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::ResourceExt;
-use serde::Deserialize as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use sluice_crds::{
-    foreign::Cluster,
-    labels::{annotation, finalizer, name},
-    run::ClusterBootstrap,
-};
+use sluice_crds::labels::annotation;
 
 use super::{
-    Done, Known, Server, Sight, Step, Stop, UNWATCHED, Verb,
-    ask::{Ask, Key},
+    Done, Known, Step, Stop, UNWATCHED, Verb,
     effects::{Effects, Event},
     failure::not_removed,
-    stop::{in_order, needs_of, together},
+    stop::in_order,
     write::Write,
 };
 use crate::{
     cluster::{LegacyPause, is_paused, legacy_pause},
     hold::{GateReason, Hold},
-    takeover::{holds_machine, is_let_go, may_be_left, without_finalizer},
+    takeover::{is_let_go, may_be_left, without_finalizer},
 };
 
+use leftovers::{Leftover, exactly, kubeconfig_has_finalizer, leftovers, note, of_bootstrap, of_cluster};
 pub(super) use removals::Removals;
 use removals::{Seen, Thing};
 
@@ -183,13 +178,6 @@ fn remove_pause(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver)
     Ok(true)
 }
 
-/// One object, and what of it is removed.
-struct Leftover {
-    key: Key,
-    what: &'static str,
-    patch: Value,
-}
-
 /// Removes annotations of Machines and finalizers, the one of the Cluster last: while it is there the others are looked for.
 fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<()> {
     let facts = known.facts;
@@ -273,97 +261,6 @@ fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenO
     Ok(())
 }
 
-/// What is left, in the order in which it is removed.
-fn leftovers(known: &Known<'_>) -> Step<Vec<Leftover>> {
-    const FINALIZER: &str = finalizer::LEGACY_ADDON;
-    let facts = known.facts;
-    let namespace = &facts.owner.namespace;
-    let machines = known.listed(Ask::Machines(namespace.clone()));
-    let secret = known.read::<Secret>(
-        &kubeconfig(known),
-        (Server::Management, Some(namespace)),
-        Sight::First,
-    );
-    together([needs_of(&machines), needs_of(&secret)])?;
-    let mut left = Vec::new();
-    for machine in machines? {
-        // One that cannot be read is none that the addons-manager has written.
-        let Ok(metadata) = ObjectMeta::deserialize(&machine.0["metadata"]) else {
-            continue;
-        };
-        if holds_machine(&metadata) {
-            let mut patch = exactly(&metadata);
-            patch["metadata"]["annotations"] = json!({annotation::LEGACY_PRE_TERMINATE: null});
-            left.push(Leftover {
-                key: Key::machine(namespace, &metadata.name.unwrap_or_default()),
-                what: annotation::LEGACY_PRE_TERMINATE,
-                patch,
-            });
-        }
-    }
-    let mut of = |key: Key, metadata: &ObjectMeta| {
-        if let Some(others) = without_finalizer(metadata) {
-            let mut patch = exactly(metadata);
-            patch["metadata"]["finalizers"] = json!(others);
-            left.push(Leftover {
-                key,
-                what: FINALIZER,
-                patch,
-            });
-        }
-    };
-    if let Some(bootstrap) = facts.bootstrap.as_deref() {
-        let key = of_bootstrap(known);
-        let mut metadata = bootstrap.metadata.clone();
-        // The status may have been written by this pass.
-        let written = known.made(&key, Verb::ReplaceStatus);
-        if let Some(version) = written.and_then(|written| written["metadata"]["resourceVersion"].as_str()) {
-            metadata.resource_version = Some(version.to_owned());
-        }
-        of(key, &metadata);
-    }
-    if let Some(secret) = secret? {
-        let key = Key::of::<Secret>(Server::Management, Some(namespace), &kubeconfig(known));
-        of(key, &secret.metadata);
-    }
-    of(of_cluster(known), &facts.cluster.metadata);
-    Ok(left)
-}
-
-/// Whether the Secret with the kubeconfig, where this pass has read it anyway, still has the finalizer.
-fn kubeconfig_has_finalizer(known: &Known<'_>) -> bool {
-    let namespace = Some(known.facts.owner.namespace.as_str());
-    let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
-    let ask = Ask::Object(key.clone(), Sight::First);
-    let found = known.has(&ask).then(|| known.object(key, Sight::First));
-    let finalizers = |found: &Value| found["metadata"]["finalizers"].as_array().cloned();
-    let found = found.and_then(Result::ok).flatten().and_then(finalizers);
-    found.is_some_and(|names| names.iter().any(|name| name == finalizer::LEGACY_ADDON))
-}
-
-/// A patch of exactly this version of an object.
-fn exactly(object: &ObjectMeta) -> Value {
-    json!({"metadata": {"uid": object.uid, "resourceVersion": object.resource_version}})
-}
-
-fn kubeconfig(known: &Known<'_>) -> String {
-    format!("{}{}", known.facts.owner.name, name::KUBECONFIG_SUFFIX)
-}
-
-fn of_cluster(known: &Known<'_>) -> Key {
-    let owner = &known.facts.owner;
-    Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name)
-}
-
-fn of_bootstrap(known: &Known<'_>) -> Key {
-    let facts = known.facts;
-    let name = facts
-        .bootstrap
-        .as_ref()
-        .map_or_else(String::new, |found| found.name_any());
-    Key::of::<ClusterBootstrap>(Server::Management, Some(&facts.owner.namespace), &name)
-}
-
 fn seen(known: &Known<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) -> Seen {
     let version = object.resource_version.as_deref().unwrap_or_default();
     let period = known.facts.settings.sync_period.length;
@@ -381,85 +278,5 @@ fn removed(known: &Known<'_>, effects: &mut Effects, thing: Thing, object: &Obje
         .removed(thing, version, known.began.instant);
 }
 
-/// What was removed, for people.
-fn note(leftovers: &[Leftover]) -> String {
-    let of = |what: &'static str| leftovers.iter().filter(move |left| left.what == what);
-    let objects: Vec<String> = of(finalizer::LEGACY_ADDON)
-        .map(|left| left.key.to_string())
-        .collect();
-    let machines = of(annotation::LEGACY_PRE_TERMINATE).count();
-    let mut parts = Vec::new();
-    if !objects.is_empty() {
-        parts.push(format!(
-            "finalizer {} of {}",
-            finalizer::LEGACY_ADDON,
-            objects.join(", ")
-        ));
-    }
-    if machines > 0 {
-        let key = annotation::LEGACY_PRE_TERMINATE;
-        parts.push(format!("annotation {key} of {machines} Machine(s)"));
-    }
-    format!("removed what the addons-manager has left: {}", parts.join("; "))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::pass::{
-        Memory,
-        tests::{clock, facts},
-    };
-
-    /// It would be removed and set again without an end.
-    #[test]
-    fn what_is_there_again_is_said_and_left() {
-        let (mut facts, clock) = (facts(), clock());
-        let cluster = Arc::make_mut(&mut facts.cluster);
-        cluster.metadata.finalizers = Some(vec![finalizer::LEGACY_ADDON.to_owned()]);
-        cluster.metadata.resource_version = Some("9".to_owned());
-        let look = |memory: &Memory| {
-            let known = Known::new(&facts, memory, clock);
-            let mut effects = Effects::of(memory);
-            let taken = take_over(&known, &mut effects);
-            (taken, effects)
-        };
-        let (first, _) = look(&Memory::default());
-        assert!(
-            matches!(first, Err(Stop::Need(asks)) if asks.len() == 2),
-            "it is looked for"
-        );
-
-        let mut memory = Memory::default();
-        memory
-            .removals
-            .removed(Thing::Cluster, "9".to_owned(), clock.instant);
-        let (seen, effects) = look(&memory);
-        let seen = seen.unwrap();
-        assert_eq!(
-            (seen.said(), effects.events.len()),
-            (None, 0),
-            "the watch is behind"
-        );
-
-        memory
-            .removals
-            .removed(Thing::Cluster, "7".to_owned(), clock.instant);
-        let (taken, effects) = look(&memory);
-        let taken = taken.unwrap();
-        let (reason, message) = taken.said().unwrap();
-        assert_eq!(reason, "AddonsManagerRuns");
-        assert!(
-            message.contains("finalizer") && message.contains("addons-manager"),
-            "{message}"
-        );
-        assert_eq!(
-            taken.hold().map(|hold| hold.reason),
-            Some(GateReason::AddonsManagerRuns)
-        );
-        assert!(taken.ends().is_none() && effects.events.len() == 1);
-        assert!(matches!(taken.sooner(Done::Forget), Done::RequeueAfter(_)));
-    }
-}
+mod tests;

@@ -1,0 +1,140 @@
+//! The objects that the addons-manager has left something on.
+
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::ResourceExt;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use sluice_crds::{
+    foreign::Cluster,
+    labels::{annotation, finalizer, name},
+    run::ClusterBootstrap,
+};
+
+use crate::{
+    pass::{
+        Known, Server, Sight, Step, Verb,
+        ask::{Ask, Key},
+        stop::{needs_of, together},
+    },
+    takeover::{holds_machine, without_finalizer},
+};
+
+/// One object, and what of it is removed.
+pub(super) struct Leftover {
+    pub(super) key: Key,
+    pub(super) what: &'static str,
+    pub(super) patch: Value,
+}
+
+/// What is left, in the order in which it is removed.
+pub(super) fn leftovers(known: &Known<'_>) -> Step<Vec<Leftover>> {
+    const FINALIZER: &str = finalizer::LEGACY_ADDON;
+    let facts = known.facts;
+    let namespace = &facts.owner.namespace;
+    let machines = known.listed(Ask::Machines(namespace.clone()));
+    let secret = known.read::<Secret>(
+        &kubeconfig(known),
+        (Server::Management, Some(namespace)),
+        Sight::First,
+    );
+    together([needs_of(&machines), needs_of(&secret)])?;
+    let mut left = Vec::new();
+    for machine in machines? {
+        // One that cannot be read is none that the addons-manager has written.
+        let Ok(metadata) = ObjectMeta::deserialize(&machine.0["metadata"]) else {
+            continue;
+        };
+        if holds_machine(&metadata) {
+            let mut patch = exactly(&metadata);
+            patch["metadata"]["annotations"] = json!({annotation::LEGACY_PRE_TERMINATE: null});
+            left.push(Leftover {
+                key: Key::machine(namespace, &metadata.name.unwrap_or_default()),
+                what: annotation::LEGACY_PRE_TERMINATE,
+                patch,
+            });
+        }
+    }
+    let mut of = |key: Key, metadata: &ObjectMeta| {
+        if let Some(others) = without_finalizer(metadata) {
+            let mut patch = exactly(metadata);
+            patch["metadata"]["finalizers"] = json!(others);
+            left.push(Leftover {
+                key,
+                what: FINALIZER,
+                patch,
+            });
+        }
+    };
+    if let Some(bootstrap) = facts.bootstrap.as_deref() {
+        let key = of_bootstrap(known);
+        let mut metadata = bootstrap.metadata.clone();
+        // The status may have been written by this pass.
+        let written = known.made(&key, Verb::ReplaceStatus);
+        if let Some(version) = written.and_then(|written| written["metadata"]["resourceVersion"].as_str()) {
+            metadata.resource_version = Some(version.to_owned());
+        }
+        of(key, &metadata);
+    }
+    if let Some(secret) = secret? {
+        let key = Key::of::<Secret>(Server::Management, Some(namespace), &kubeconfig(known));
+        of(key, &secret.metadata);
+    }
+    of(of_cluster(known), &facts.cluster.metadata);
+    Ok(left)
+}
+
+/// Whether the Secret with the kubeconfig, where this pass has read it anyway, still has the finalizer.
+pub(super) fn kubeconfig_has_finalizer(known: &Known<'_>) -> bool {
+    let namespace = Some(known.facts.owner.namespace.as_str());
+    let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
+    let ask = Ask::Object(key.clone(), Sight::First);
+    let found = known.has(&ask).then(|| known.object(key, Sight::First));
+    let finalizers = |found: &Value| found["metadata"]["finalizers"].as_array().cloned();
+    let found = found.and_then(Result::ok).flatten().and_then(finalizers);
+    found.is_some_and(|names| names.iter().any(|name| name == finalizer::LEGACY_ADDON))
+}
+
+/// A patch of exactly this version of an object.
+pub(super) fn exactly(object: &ObjectMeta) -> Value {
+    json!({"metadata": {"uid": object.uid, "resourceVersion": object.resource_version}})
+}
+
+fn kubeconfig(known: &Known<'_>) -> String {
+    format!("{}{}", known.facts.owner.name, name::KUBECONFIG_SUFFIX)
+}
+
+pub(super) fn of_cluster(known: &Known<'_>) -> Key {
+    let owner = &known.facts.owner;
+    Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name)
+}
+
+pub(super) fn of_bootstrap(known: &Known<'_>) -> Key {
+    let facts = known.facts;
+    let name = facts
+        .bootstrap
+        .as_ref()
+        .map_or_else(String::new, |found| found.name_any());
+    Key::of::<ClusterBootstrap>(Server::Management, Some(&facts.owner.namespace), &name)
+}
+
+/// What was removed, for people.
+pub(super) fn note(leftovers: &[Leftover]) -> String {
+    let of = |what: &'static str| leftovers.iter().filter(move |left| left.what == what);
+    let objects: Vec<String> = of(finalizer::LEGACY_ADDON)
+        .map(|left| left.key.to_string())
+        .collect();
+    let machines = of(annotation::LEGACY_PRE_TERMINATE).count();
+    let mut parts = Vec::new();
+    if !objects.is_empty() {
+        parts.push(format!(
+            "finalizer {} of {}",
+            finalizer::LEGACY_ADDON,
+            objects.join(", ")
+        ));
+    }
+    if machines > 0 {
+        let key = annotation::LEGACY_PRE_TERMINATE;
+        parts.push(format!("annotation {key} of {machines} Machine(s)"));
+    }
+    format!("removed what the addons-manager has left: {}", parts.join("; "))
+}
