@@ -86,9 +86,7 @@ impl Subject for Facts {
 pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
     if facts.cluster.metadata.deletion_timestamp.is_some() {
-        takeover::unpause(known, effects)?;
-        let done = delete::delete(known, effects)?;
-        return Ok(takeover::take_over_deleted(known, effects, done)?.sooner(done));
+        return deleted(known, effects);
     }
     let taken = takeover::take_over(known, effects)?;
     if let Some(done) = taken.ends() {
@@ -106,6 +104,23 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
             Ok(Done::RequeueAfter(WITH_PROBLEM))
         }
     }
+}
+
+/// The pass over a Cluster that is being deleted.
+fn deleted(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+    let unpaused = takeover::unpause(known, effects)?;
+    let done = delete::delete(known, effects)?;
+    let taken = takeover::take_over_deleted(known, effects, unpaused, done)?;
+    if takeover::wrote_bootstrap(known) {
+        // What is wrong is said by the next pass, of the ClusterBootstrap as it is by then.
+        return Ok(taken.said().map_or(done, |_| Done::RequeueAfter(UNWATCHED)));
+    }
+    // The ClusterBootstrap of a paused one may be on its way to another management cluster.
+    if taken.said().is_none() && known.facts.cluster().paused {
+        return Ok(taken.sooner(done));
+    }
+    status::say_takeover(known, effects, taken.said())?;
+    Ok(taken.sooner(done))
 }
 
 /// The pass over the packages of a Cluster, which `hold` may keep from being written.

@@ -86,8 +86,13 @@ pub(super) fn take_over(known: &Known<'_>, effects: &mut Effects) -> Step<TakenO
 
 /// The same for a Cluster that is being deleted, after what `done` came to: its Machines stay while packages are uninstalled from them
 /// and no hook keeps them any more, as long as that may take.
-pub(super) fn take_over_deleted(known: &Known<'_>, effects: &mut Effects, done: Done) -> Step<TakenOver> {
-    let mut taken = TakenOver::default();
+pub(super) fn take_over_deleted(
+    known: &Known<'_>,
+    effects: &mut Effects,
+    unpaused: TakenOver,
+    done: Done,
+) -> Step<TakenOver> {
+    let mut taken = unpaused;
     let cluster = &known.facts.cluster;
     let overdue = cluster.metadata.deletion_timestamp.as_ref().is_some_and(|since| {
         let limit = known.facts.settings.deletion_limit.as_secs();
@@ -102,8 +107,17 @@ pub(super) fn take_over_deleted(known: &Known<'_>, effects: &mut Effects, done: 
 }
 
 /// Removes what is left of a pause of a Cluster that is being deleted.
-pub(super) fn unpause(known: &Known<'_>, effects: &mut Effects) -> Step<()> {
-    remove_pause(known, effects, &mut TakenOver::default()).map(drop)
+pub(super) fn unpause(known: &Known<'_>, effects: &mut Effects) -> Step<TakenOver> {
+    let mut taken = TakenOver::default();
+    remove_pause(known, effects, &mut taken)?;
+    Ok(taken)
+}
+
+/// Whether this pass has written the ClusterBootstrap or its status, so that it is another one by now.
+pub(super) fn wrote_bootstrap(known: &Known<'_>) -> bool {
+    let key = of_bootstrap(known);
+    let mut verbs = [Verb::ReplaceStatus, Verb::Patch].into_iter();
+    verbs.any(|verb| known.made(&key, verb).is_some())
 }
 
 /// With what is known of the addons-manager itself.

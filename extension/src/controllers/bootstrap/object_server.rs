@@ -26,6 +26,8 @@ struct State {
     objects: BTreeMap<String, Value>,
     /// What a path contains that is refused, whether only to be written, and with which code.
     refuses: Option<(&'static str, bool, u16)>,
+    /// What a path contains whose patches change nothing: a webhook puts back what they remove.
+    keeps: Option<&'static str>,
     writes: u64,
     /// What becomes of an object once it was read.
     later: BTreeMap<String, Value>,
@@ -90,6 +92,17 @@ impl ObjectServer {
     /// From now on what is to be written below such a path is refused.
     pub(crate) fn refuse_writes(&self, path: &'static str, code: u16) {
         self.state().refuses = Some((path, true, code));
+    }
+
+    /// From now on patches of what is below such a path are taken and change nothing.
+    pub(crate) fn keep(&self, path: &'static str) {
+        self.state().keeps = Some(path);
+    }
+
+    /// From now on everything is taken, and what was written is kept.
+    pub(crate) fn take_everything(&self) {
+        let mut state = self.state();
+        (state.refuses, state.keeps) = (None, None);
     }
 
     /// Edits the object at a path.
@@ -253,6 +266,9 @@ impl State {
                     None => found = sent,
                 }
                 (200, self.put(path, found))
+            }
+            (&Method::PATCH, Some(found)) if self.keeps.is_some_and(|kept| path.contains(kept)) => {
+                (200, found)
             }
             (&Method::PATCH, Some(mut found)) => {
                 merge(&mut found, &sent);

@@ -1,5 +1,7 @@
 //! A Cluster that the addons-manager has left behind: what goes, and what stays as it is.
 
+mod trouble;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use rstest::rstest;
 use sluice_crds::{
