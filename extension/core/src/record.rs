@@ -257,8 +257,9 @@ fn stays_closed(record: &UpgradeRecord, progress: &Progress) -> bool {
     }
 }
 
-/// Whether PackageInstalls may stay as the addons-manager has made them: control plane and workers are at the target, no hook is waited for,
-/// and no upgrade is recorded that has led there. So none of them ever lets a machine go.
+/// Whether PackageInstalls may stay as the addons-manager has made them: control plane and workers ask for the target, no hook is waited
+/// for, and no upgrade is recorded that has led there. A pool that grows is no reason to deploy packages again; as long as machines roll,
+/// what is kept is not known to the record.
 #[must_use]
 pub fn may_keep(
     previous: Option<&UpgradeRecord>,
@@ -269,7 +270,7 @@ pub fn may_keep(
     let to = cluster.topology_version;
     let at_target = |worker: &WorkerFacts| {
         let version = worker.spec_version.as_deref();
-        !worker.rolling && version.is_some_and(|version| reached(version, to))
+        version.is_some_and(|version| reached(version, to))
     };
     let led_there = |record: &UpgradeRecord| {
         let from = record.from.as_deref();
@@ -286,16 +287,19 @@ pub fn may_keep(
 }
 
 /// The packages, if they were judged for this hop, release and stage. Where one is kept as the addons-manager has made it they are known
-/// only of a Cluster that [may keep](may_keep) it.
+/// only of a Cluster that [may keep](may_keep) it and whose workers do not roll, so none ever lets a machine go.
 fn fitting<'a>(
     previous: Option<&UpgradeRecord>,
     seen: &Observed<'a>,
     progress: &Progress,
 ) -> Option<&'a [Judgement]> {
     let cancelled = progress.course == Course::Cancelled;
-    let may_keep = || may_keep(previous, progress, &seen.cluster, seen.workers);
+    let counts = || {
+        !seen.workers.iter().any(|worker| worker.rolling)
+            && may_keep(previous, progress, &seen.cluster, seen.workers)
+    };
     seen.packages
-        .filter(|set| !set.judged.iter().any(|judged| judged.kept) || may_keep())
+        .filter(|set| !set.judged.iter().any(|judged| judged.kept) || counts())
         .filter(|set| set.hop == progress.hop && set.stage == progress.stage())
         .filter(|set| cancelled || seen.tkr.is_ok_and(|tkr| tkr == set.tkr))
         .map(|set| set.judged)

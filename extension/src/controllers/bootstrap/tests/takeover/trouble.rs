@@ -1,6 +1,7 @@
 //! What cannot be removed, or comes back.
 
 use sluice_core::pass::Done;
+use sluice_crds::labels::label::CAPI_CLUSTER_NAME;
 
 use super::*;
 use crate::controllers::bootstrap::world::cluster;
@@ -41,4 +42,28 @@ async fn a_pause_that_keeps_a_deletion_from_going_on_is_removed_again_after_a_fa
     Box::pin(world.leader()).await;
     let cluster = world.management.get(CLUSTER).unwrap();
     assert!(cluster["spec"]["paused"].is_null(), "{cluster}");
+}
+
+/// Its machines have no status yet.
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_added_leaves_what_is_kept() {
+    let world = installed_by_the_addons_manager();
+    world.pass().await;
+    world.pass().await;
+    assert!(world.record().outcome.is_some(), "{:?}", world.record());
+    let before = install(&world);
+    let pool = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+        "metadata": {"labels": {CAPI_CLUSTER_NAME: "one", label::TOPOLOGY_OWNED: ""}},
+        "spec": {"clusterName": "one", "template": {"spec": {"version": VERSION}}},
+    });
+    let path = "/apis/cluster.x-k8s.io/v1beta2/namespaces/team-a/machinedeployments/added";
+    world.management.put(path, pool);
+    world
+        .management
+        .edit(CLUSTER, |cluster| cluster["metadata"]["generation"] = json!(2));
+    world.pass().await;
+    world.pass().await;
+    assert_eq!(install(&world), before);
+    assert!(world.record().outcome.is_some(), "{:?}", world.record());
 }
