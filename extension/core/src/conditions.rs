@@ -180,6 +180,14 @@ pub fn with_takeover(
     with(conditions, TAKEOVER_INCOMPLETE, said, now)
 }
 
+/// Whether one of these conditions says that something of the addons-manager could not be removed.
+#[must_use]
+pub fn says_takeover(conditions: &[Condition]) -> bool {
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == TAKEOVER_INCOMPLETE)
+}
+
 /// Type of the condition that says whether anything is waited for.
 const READY: &str = "Ready";
 

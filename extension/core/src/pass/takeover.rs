@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     cluster::{LegacyPause, is_paused, legacy_pause},
+    conditions::says_takeover,
     hold::{GateReason, Hold},
     takeover::{is_let_go, may_be_left, without_finalizer},
 };
@@ -39,6 +40,8 @@ pub(super) struct TakenOver {
     written: bool,
     /// What is wrong: reason and message.
     said: Option<(&'static str, String)>,
+    /// Whether nothing was looked for because a user has paused the Cluster. Its watch shows when that ends.
+    paused: bool,
     /// When to try again what was not removed.
     again: Option<Duration>,
 }
@@ -46,9 +49,13 @@ pub(super) struct TakenOver {
 impl TakenOver {
     /// What is wrong, if anything.
     pub(super) fn said(&self) -> Option<(&'static str, &str)> {
-        self.said
-            .as_ref()
-            .map(|(reason, message)| (*reason, message.as_str()))
+        const PAUSED: (&str, &str) = (
+            GateReason::ClusterPaused.as_str(),
+            "the Cluster is paused: what the addons-manager may have left is removed when it is not paused any more",
+        );
+        let said = self.said.as_ref();
+        said.map(|(reason, message)| (*reason, message.as_str()))
+            .or_else(|| self.paused.then_some(PAUSED))
     }
 
     /// How the pass ends at once, because objects in memory are other ones by now; their watches wake the Cluster.
@@ -192,15 +199,21 @@ fn remove_pause(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver)
     Ok(true)
 }
 
-/// Removes annotations of Machines and finalizers, the one of the Cluster last: while it is there the others are looked for.
+/// Removes annotations of Machines and finalizers, the one of the Cluster after others: while it is there they are looked for.
 fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<()> {
     let facts = known.facts;
     let (cluster, bootstrap) = (&facts.cluster, facts.bootstrap.as_deref());
+    // A process before may have failed, and the finalizers may be gone already.
+    let status = bootstrap.and_then(|bootstrap| bootstrap.status.as_ref());
+    let is_said = status.is_some_and(|status| says_takeover(&status.conditions));
     let is_recorded = facts.record().is_some() && !effects.memory.removals.has_failed();
-    // A pause of a user keeps others away, too.
-    if is_paused(cluster)
-        || !(may_be_left(cluster, bootstrap, is_recorded) || kubeconfig_has_finalizer(known))
-    {
+    if !(is_said || may_be_left(cluster, bootstrap, is_recorded) || kubeconfig_has_finalizer(known)) {
+        return Ok(());
+    }
+    // A pause of a user keeps others away, too. A record of it is written nevertheless, so something else has to say that nothing was
+    // looked for yet.
+    if is_paused(cluster) {
+        taken.paused = cluster.metadata.deletion_timestamp.is_none();
         return Ok(());
     }
     let in_memory = [

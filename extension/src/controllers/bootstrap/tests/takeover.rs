@@ -133,6 +133,7 @@ async fn a_cluster_that_a_user_has_paused_is_left_alone(#[case] pause: Value) {
             cluster["metadata"]["annotations"] = pause["metadata"]["annotations"].clone();
         }
     });
+    world.leader().await;
     world.pass().await;
     assert_eq!(finalizers(&world), vec![json!([OTHER, OLD]); 3]);
 }

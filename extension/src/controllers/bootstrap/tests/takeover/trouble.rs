@@ -19,6 +19,21 @@ fn mark_deleted(world: &World, path: &str) {
     });
 }
 
+fn hold_machine(world: &World, name: &str) {
+    let machine = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+        "metadata": {
+            "labels": {CAPI_CLUSTER_NAME: "one"},
+            "annotations": {annotation::LEGACY_PRE_TERMINATE: annotation::LEGACY_PRE_TERMINATE_OWNER},
+        },
+    });
+    world.management.put(&format!("{MACHINES}/{name}"), machine);
+}
+
+fn is_held(world: &World, machine: &str) -> bool {
+    !annotations(world, machine)[annotation::LEGACY_PRE_TERMINATE].is_null()
+}
+
 /// Cluster API does nothing with a paused Cluster, so no event would follow.
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_keeps_a_deletion_from_going_on_is_removed_again_after_a_failure() {
@@ -66,4 +81,58 @@ async fn a_pool_that_is_added_leaves_what_is_kept() {
     world.pass().await;
     assert_eq!(install(&world), before);
     assert!(world.record().outcome.is_some(), "{:?}", world.record());
+}
+
+/// The addons-manager has removed its finalizers, so nothing but what is said shows that Machines may still be held.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_removed_is_removed_by_a_later_process() {
+    let world = World::new();
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["status"] = json!({"resolvedTKR": RELEASE});
+    });
+    hold_machine(&world, "held");
+    world.management.refuse_writes("/machines/", 403);
+    world.leader().await;
+    world.control_plane_at(VERSION);
+    world.pass().await;
+    world.deployed();
+    world.leader().await;
+    assert_eq!(
+        condition(&world).map(|(reason, _)| reason).as_deref(),
+        Some("LeftoversNotRemoved")
+    );
+    world.management.take_everything();
+    world.pass().await;
+    assert!(!is_held(&world, "held"));
+    world.pass().await;
+    assert_eq!(condition(&world), None);
+}
+
+/// Machines of a Cluster that a user has paused are not written, and a record of it is.
+#[tokio::test(start_paused = true)]
+async fn what_a_pause_of_a_user_has_kept_is_removed_by_a_later_process() {
+    let world = World::new();
+    world.management.edit(BOOTSTRAP, |bootstrap| {
+        bootstrap["status"] = json!({"resolvedTKR": RELEASE});
+    });
+    hold_machine(&world, "held");
+    let paused = |is: bool| {
+        world
+            .management
+            .edit(CLUSTER, |cluster| cluster["spec"]["paused"] = json!(is));
+    };
+    paused(true);
+    world.leader().await;
+    world.pass().await;
+    world.pass().await;
+    assert!(is_held(&world, "held") && world.record().outcome.is_none());
+    assert_eq!(
+        condition(&world).map(|(reason, _)| reason).as_deref(),
+        Some("ClusterPaused")
+    );
+    paused(false);
+    world.pass().await;
+    assert!(!is_held(&world, "held"));
+    world.pass().await;
+    assert_eq!(condition(&world), None);
 }
