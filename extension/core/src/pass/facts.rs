@@ -22,6 +22,7 @@ use crate::{
     record::{ClusterFacts, of_cluster},
     retry::SyncPeriod,
     stores::{Found, Releases, Stored, Stores, is_legacy_release},
+    takeover::without_finalizer,
 };
 
 /// What an operator has set.
@@ -88,7 +89,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What is in memory of `cluster`; `None` when it is none of ours. `control_plane` looks up the object that is referred to.
+    /// What is in memory of `cluster`; `None` when it is none of ours, unless the addons-manager keeps it from being deleted. `control_plane` looks up the object that is referred to.
     pub fn of(
         cluster: &Arc<Cluster>,
         stores: &impl Stores,
@@ -105,7 +106,12 @@ impl Facts {
         let bootstrap: Found<ClusterBootstrap> = stores.found(Some(&owner.namespace), &owner.name);
         let release: Found<TanzuKubernetesRelease> = stores.found(None, &label);
         let has_bootstrap = !matches!(bootstrap, Ok(None));
-        if !is_managed(Some(&label), is_legacy_release(&release), has_bootstrap) {
+        let is_managed = is_managed(Some(&label), is_legacy_release(&release), has_bootstrap);
+        // Nothing else removes the finalizer of the addons-manager from one that was managed, and has lost label and ClusterBootstrap.
+        let is_kept_by_finalizer = label.is_empty()
+            && cluster.metadata.deletion_timestamp.is_some()
+            && without_finalizer(&cluster.metadata).is_some();
+        if !is_managed && !is_kept_by_finalizer {
             return None;
         }
         let referred = cluster.spec.control_plane_ref.as_ref();

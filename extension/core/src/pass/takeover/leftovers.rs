@@ -65,22 +65,34 @@ pub(super) fn leftovers(known: &Known<'_>) -> Step<Vec<Leftover>> {
             });
         }
     };
-    if let Some(bootstrap) = facts.bootstrap.as_deref() {
-        let key = of_bootstrap(known);
-        let mut metadata = bootstrap.metadata.clone();
-        // The status may have been written by this pass.
-        let written = known.made(&key, Verb::ReplaceStatus);
-        if let Some(version) = written.and_then(|written| written["metadata"]["resourceVersion"].as_str()) {
-            metadata.resource_version = Some(version.to_owned());
-        }
+    let bootstrap = facts
+        .bootstrap
+        .as_deref()
+        .map(|bootstrap| (of_bootstrap(known), metadata_of(known, bootstrap)));
+    let of_cluster = (of_cluster(known), facts.cluster.metadata.clone());
+    let secret = secret?.map(|secret| {
+        let key = Key::of::<Secret>(Server::Management, Some(namespace), &kubeconfig(known));
+        (key, secret.metadata)
+    });
+    // One that is being deleted goes with its finalizer, and without it and a label the Cluster is none of Sluice's.
+    let (goes, stays) = match bootstrap {
+        Some((key, metadata)) if metadata.deletion_timestamp.is_some() => (Some((key, metadata)), None),
+        stays => (None, stays),
+    };
+    for (key, metadata) in stays.into_iter().chain(secret).chain([of_cluster]).chain(goes) {
         of(key, &metadata);
     }
-    if let Some(secret) = secret? {
-        let key = Key::of::<Secret>(Server::Management, Some(namespace), &kubeconfig(known));
-        of(key, &secret.metadata);
-    }
-    of(of_cluster(known), &facts.cluster.metadata);
     Ok(left)
+}
+
+/// The metadata of `bootstrap` as they are by now: its status may have been written by this pass.
+fn metadata_of(known: &Known<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta {
+    let mut metadata = bootstrap.metadata.clone();
+    let written = known.made(&of_bootstrap(known), Verb::ReplaceStatus);
+    if let Some(version) = written.and_then(|written| written["metadata"]["resourceVersion"].as_str()) {
+        metadata.resource_version = Some(version.to_owned());
+    }
+    metadata
 }
 
 /// Whether the Secret with the kubeconfig, where this pass has read it anyway, still has the finalizer.

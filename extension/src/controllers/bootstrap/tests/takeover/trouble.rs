@@ -136,3 +136,40 @@ async fn what_a_pause_of_a_user_has_kept_is_removed_by_a_later_process() {
     world.pass().await;
     assert_eq!(condition(&world), None);
 }
+
+/// Neither the label nor the ClusterBootstrap makes it one of Sluice's any more, and nothing else removes the finalizer.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_not_managed_any_more_can_be_deleted() {
+    let world = World::new();
+    leave(&world);
+    world.management.remove(BOOTSTRAP);
+    world.management.edit(CLUSTER, |cluster| {
+        cluster["metadata"]["labels"] = json!({});
+    });
+    world.leader().await;
+    let finalizers = |path| world.management.get(path).unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers(CLUSTER), json!([OTHER, OLD]), "it lives");
+    mark_deleted(&world, CLUSTER);
+    world.leader().await;
+    for path in [CLUSTER, KUBECONFIG] {
+        assert_eq!(finalizers(path), json!([OTHER]), "{path}");
+    }
+    assert!(!is_held(&world, "held"));
+}
+
+/// Without it, and without a label, the Cluster is none of Sluice's.
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_that_is_being_deleted_goes_last() {
+    let world = World::new();
+    leave(&world);
+    mark_deleted(&world, BOOTSTRAP);
+    world.leader().await;
+    assert_eq!(finalizers(&world), vec![json!([OTHER]); 3]);
+    let asked = world.management.asked_to_write();
+    let patches: Vec<_> = asked.iter().filter(|asked| asked.starts_with("PATCH")).collect();
+    assert_eq!(patches.len(), 4, "{patches:?}");
+    assert!(
+        patches[2].ends_with("/clusters/one") && patches[3].ends_with("/clusterbootstraps/one"),
+        "{patches:?}"
+    );
+}
