@@ -17,7 +17,6 @@ use super::{
     Done, Known, Step, Stop, UNWATCHED, Verb,
     effects::{Effects, Event},
     failure::not_removed,
-    stop::in_order,
     write::Write,
 };
 use crate::{
@@ -27,11 +26,9 @@ use crate::{
     takeover::{is_let_go, may_be_left, without_finalizer},
 };
 
-use leftovers::{Leftover, exactly, kubeconfig_has_finalizer, leftovers, note, of_bootstrap, of_cluster};
+use leftovers::{exactly, kubeconfig_has_finalizer, leftovers, note, of_bootstrap, of_cluster, remove};
 pub(super) use removals::Removals;
 use removals::{Seen, Thing};
-
-const WHY: &str = "the addons-manager has left it, and nothing else removes it";
 
 /// What a part of a take-over came to.
 #[derive(Debug, Default)]
@@ -169,12 +166,12 @@ fn remove_pause(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver)
     if pause.stopped {
         patch["spec"] = json!({"paused": Value::Null});
     }
-    match known.write(Write::patch(
+    let written = match known.write(Write::patch(
         of_cluster(known),
         patch,
         "the record holds the Cluster instead",
     )) {
-        Ok(_) => {}
+        Ok(written) => written,
         Err(Stop::Failed(failure)) if !failure.is_conflict() => {
             // The rest of the pass does not depend on it: the packages of a paused Cluster can be proven.
             let note = format!("the pause of the addons-manager cannot be removed: {failure}");
@@ -187,6 +184,13 @@ fn remove_pause(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver)
             return Ok(true);
         }
         Err(stop) => return Err(stop),
+    };
+    let is_back = !written["metadata"]["annotations"][annotation::LEGACY_PAUSED].is_null()
+        || pause.stopped && written["spec"]["paused"] == json!(true);
+    if is_back {
+        let removals = &mut effects.memory.removals;
+        removals.put_back(Thing::Pause, known.began.instant);
+        return Ok(true);
     }
     removed(known, effects, Thing::Pause, &cluster.metadata);
     taken.written = true;
@@ -220,7 +224,7 @@ fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenO
         (Thing::Bootstrap, bootstrap.map(|bootstrap| &bootstrap.metadata)),
         (Thing::Cluster, Some(&cluster.metadata)),
     ];
-    for (thing, object) in in_memory {
+    for (thing, object) in in_memory.clone() {
         if let Some(object) = object.filter(|object| without_finalizer(object).is_some()) {
             match seen(known, effects, thing, object) {
                 Seen::Left => {}
@@ -243,47 +247,35 @@ fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenO
         }
         Err(stop) => return Err(stop),
     };
-    let mut at = None;
-    let removing = in_order(leftovers.iter().map(|Leftover { key, what, patch }| {
-        match known.write(Write::patch(key.clone(), patch.clone(), WHY)) {
-            Ok(_) => Ok(()),
-            Err(Stop::Failed(failure)) if failure.is_not_found() => Ok(()),
-            Err(stop) => {
-                if matches!(stop, Stop::Failed(_)) {
-                    at = Some((key.to_string(), *what));
-                }
-                Err(stop)
-            }
-        }
-    }));
-    taken.written = leftovers
-        .iter()
-        .any(|left| known.made(&left.key, Verb::Patch).is_some());
+    let removal = remove(known, &leftovers)?;
     for (thing, object) in in_memory {
         let key = match thing {
             Thing::Bootstrap => of_bootstrap(known),
             _ => of_cluster(known),
         };
-        if let Some(object) = object.filter(|_| known.made(&key, Verb::Patch).is_some()) {
-            removed(known, effects, thing, object);
-        }
-    }
-    match removing {
-        Ok(()) => {
-            if !leftovers.is_empty() {
-                let note = note(&leftovers);
-                effects.events.push(Event::Said("LegacyLeftoversRemoved", note));
+        if let (Some(object), Some(_)) = (object, known.made(&key, Verb::Patch)) {
+            if removal.removed.iter().any(|left| left.key == key) {
+                removed(known, effects, thing, object);
+            } else {
+                let removals = &mut effects.memory.removals;
+                removals.put_back(thing, known.began.instant);
             }
         }
+    }
+    if !removal.removed.is_empty() {
+        let note = note(&removal.removed);
+        effects.events.push(Event::Said("LegacyLeftoversRemoved", note));
+    }
+    match removal.failed {
+        None => taken.written = removal.wrote,
         // Another one has written it; its watch, or the next list, shows it as it is.
-        Err(Stop::Failed(failure)) if failure.is_conflict() => taken.again = Some(UNWATCHED),
-        Err(Stop::Failed(failure)) => {
-            let (object, what) = at.unwrap_or_default();
-            taken.said = Some(not_removed(&object, what, &failure));
-            // What else the pass does is computed from objects as they are.
-            taken.written = false;
+        Some((_, failure)) if failure.is_conflict() => {
+            (taken.written, taken.again) = (removal.wrote, Some(UNWATCHED));
         }
-        Err(stop) => return Err(stop),
+        // What else the pass does is computed from objects as they are.
+        Some((left, failure)) => {
+            taken.said = Some(not_removed(&left.key.to_string(), left.what, &failure));
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use sluice_crds::{
 
 use crate::{
     pass::{
-        Known, Server, Sight, Step, Verb,
+        Failure, Known, Server, Sight, Step, Stop, Verb, Write,
         ask::{Ask, Key},
         stop::{needs_of, together},
     },
@@ -24,6 +24,72 @@ pub(super) struct Leftover {
     pub(super) key: Key,
     pub(super) what: &'static str,
     pub(super) patch: Value,
+}
+
+impl Leftover {
+    /// Whether `object` has it still.
+    fn is_in(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        let mut finalizers = metadata["finalizers"].as_array().into_iter().flatten();
+        finalizers.any(|name| name == self.what) || !metadata["annotations"][self.what].is_null()
+    }
+
+    fn is_of_machine(&self) -> bool {
+        self.what == annotation::LEGACY_PRE_TERMINATE
+    }
+}
+
+/// What was removed of what is left.
+pub(super) struct Removal<'a> {
+    /// What is gone. What a webhook has put back at once is not.
+    pub(super) removed: Vec<&'a Leftover>,
+    /// Whether anything was written.
+    pub(super) wrote: bool,
+    /// What could not be written first; one that another client has written only where that is all.
+    pub(super) failed: Option<(&'a Leftover, Failure)>,
+}
+
+/// Removes `leftovers` in their order. A Machine that cannot be written holds no other one, but the finalizers that they are looked for
+/// by. Where the API server does not answer, nothing else is tried.
+pub(super) fn remove<'a>(known: &Known<'_>, leftovers: &'a [Leftover]) -> Step<Removal<'a>> {
+    const WHY: &str = "the addons-manager has left it, and nothing else removes it";
+    let mut removal = Removal {
+        removed: Vec::new(),
+        wrote: false,
+        failed: None,
+    };
+    let mut writes = Vec::new();
+    for left in leftovers {
+        if removal.failed.is_some() && !left.is_of_machine() {
+            break;
+        }
+        match known.write(Write::patch(left.key.clone(), left.patch.clone(), WHY)) {
+            Ok(written) => {
+                removal.wrote = true;
+                if !left.is_in(written) {
+                    removal.removed.push(left);
+                }
+            }
+            Err(Stop::Failed(failure)) if failure.is_not_found() => {}
+            Err(Stop::Failed(failure)) => {
+                let ends = failure.says_nothing();
+                let before = removal.failed.as_ref();
+                if before.is_none_or(|(_, before)| before.is_conflict()) {
+                    removal.failed = Some((left, failure));
+                }
+                if ends {
+                    break;
+                }
+            }
+            Err(Stop::Write(more)) => writes.extend(more),
+            Err(stop) => return Err(stop),
+        }
+    }
+    if writes.is_empty() {
+        Ok(removal)
+    } else {
+        Err(Stop::Write(writes))
+    }
 }
 
 /// What is left, in the order in which it is removed.
@@ -130,7 +196,7 @@ pub(super) fn of_bootstrap(known: &Known<'_>) -> Key {
 }
 
 /// What was removed, for people.
-pub(super) fn note(leftovers: &[Leftover]) -> String {
+pub(super) fn note(leftovers: &[&Leftover]) -> String {
     let of = |what: &'static str| leftovers.iter().filter(move |left| left.what == what);
     let objects: Vec<String> = of(finalizer::LEGACY_ADDON)
         .map(|left| left.key.to_string())

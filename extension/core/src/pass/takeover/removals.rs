@@ -12,7 +12,7 @@ use crate::pass::WITH_PROBLEM;
 const RETURNS: Duration = Duration::from_mins(1);
 
 /// What is removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::pass) enum Thing {
     /// `spec.paused` of the Cluster, with its annotation.
     Pause,
@@ -72,15 +72,22 @@ impl Removals {
         }
     }
 
+    /// `thing` was removed, and is in the answer still: a webhook has put it back before anything was written.
+    pub(super) fn put_back(&mut self, thing: Thing, now: Instant) {
+        // Whatever version shows it, it is not an earlier one.
+        self.removed.insert(thing.clone(), (String::new(), now));
+        self.returned = Some((thing, now));
+    }
+
     /// `thing` was removed from this version of its object.
     pub(super) fn removed(&mut self, thing: Thing, version: String, now: Instant) {
         self.removed.insert(thing, (version, now));
     }
 
     /// What has come back, if that was seen lately.
-    pub(super) fn returned(&self, now: Instant) -> Option<Thing> {
-        let (thing, at) = self.returned?;
-        (now.duration_since(at) < RETURNS).then_some(thing)
+    pub(super) fn returned(&self, now: Instant) -> Option<&Thing> {
+        let (thing, at) = self.returned.as_ref()?;
+        (now.duration_since(*at) < RETURNS).then_some(thing)
     }
 
     /// Whether something could not be removed at the last try.
@@ -120,8 +127,8 @@ mod tests {
             "a watch that is behind shows nothing"
         );
         assert_eq!(seen(&mut removals, "9", after(2)), Seen::Returned);
-        assert_eq!(removals.returned(after(2)), Some(Thing::Cluster));
-        assert_eq!(removals.returned(after(61)), Some(Thing::Cluster));
+        assert_eq!(removals.returned(after(2)), Some(&Thing::Cluster));
+        assert_eq!(removals.returned(after(61)), Some(&Thing::Cluster));
         assert_eq!(removals.returned(after(62)), None, "it was not seen for a minute");
         assert_eq!(seen(&mut removals, "9", after(599)), Seen::Returned);
         assert_eq!(seen(&mut removals, "9", after(600)), Seen::Left);
@@ -130,6 +137,9 @@ mod tests {
             Seen::Left,
             "each for itself"
         );
+        removals.put_back(Thing::Cluster, after(600));
+        assert_eq!(removals.returned(after(600)), Some(&Thing::Cluster), "at once");
+        assert_eq!(seen(&mut removals, "9", after(601)), Seen::Returned);
     }
 
     #[test]

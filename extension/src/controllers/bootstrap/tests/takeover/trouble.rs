@@ -19,6 +19,12 @@ fn mark_deleted(world: &World, path: &str) {
     });
 }
 
+/// Reasons of the events that were published.
+fn events(world: &World) -> Vec<Value> {
+    let events = world.management.all("events").into_iter();
+    events.map(|(_, event)| event["reason"].clone()).collect()
+}
+
 fn hold_machine(world: &World, name: &str) {
     let machine = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
@@ -171,5 +177,58 @@ async fn a_bootstrap_that_is_being_deleted_goes_last() {
     assert!(
         patches[2].ends_with("/clusters/one") && patches[3].ends_with("/clusterbootstraps/one"),
         "{patches:?}"
+    );
+}
+
+/// A webhook puts it back in the same admission: the API server takes the patch, and the object stays as it was.
+#[rstest]
+#[case::a_pause(true)]
+#[case::a_finalizer(false)]
+#[tokio::test(start_paused = true)]
+async fn what_a_webhook_puts_back_at_once_is_said(#[case] paused: bool) {
+    let world = Box::pin(World::released()).await;
+    if paused {
+        pause(&world);
+    } else {
+        world.management.edit(CLUSTER, |cluster| {
+            cluster["metadata"]["finalizers"] = json!([OTHER, OLD]);
+        });
+    }
+    world.management.keep("/clusters/one");
+    let leader = Box::pin(world.leader()).await;
+    // One says it, and the other one does not see that, because its watch shows nothing.
+    for _ in 0..2 {
+        let _ = one_pass(&cluster(&leader), &leader).await;
+    }
+    let reason = condition(&world).map(|(reason, _)| reason);
+    assert_eq!(reason.as_deref(), Some("AddonsManagerRuns"));
+    let events = events(&world);
+    for reason in ["LegacyPauseRemoved", "LegacyLeftoversRemoved"] {
+        assert!(!events.contains(&json!(reason)), "{events:?}");
+    }
+    let patches = patched(&world).len();
+    let _ = one_pass(&cluster(&leader), &leader).await;
+    assert_eq!(patched(&world).len(), patches, "it is left alone for a while");
+}
+
+/// Each is let go for itself, and the finalizers stay, because they are what Machines are looked for by.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_cannot_be_written_holds_no_other_one() {
+    let world = World::new();
+    leave(&world);
+    for name in ["a-first", "z-last"] {
+        hold_machine(&world, name);
+    }
+    world.management.refuse_writes("/machines/held", 403);
+    world.leader().await;
+    let held = ["a-first", "held", "z-last"].map(|machine| is_held(&world, machine));
+    assert_eq!(held, [false, true, false]);
+    assert_eq!(finalizers(&world), vec![json!([OTHER, OLD]); 3]);
+    let (_, message) = condition(&world).expect("it is said");
+    assert!(message.contains("Machine team-a/held"), "{message}");
+    assert!(
+        events(&world).contains(&json!("LegacyLeftoversRemoved")),
+        "{:?}",
+        events(&world)
     );
 }
