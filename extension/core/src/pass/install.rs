@@ -14,6 +14,7 @@ use super::{
     memory::Need,
     plan::Planned,
     stop::{in_order, together},
+    takeover::{Seen, Thing},
     write::Write,
 };
 use crate::build::{self, Identity, Repair};
@@ -53,10 +54,23 @@ pub(super) fn install(
         // It is there: it was read. The watch will show it.
         None if planned.is_kept => Ok(()),
         found => {
+            let fixed = found.filter(|_| !planned.is_kept).and_then(|found| {
+                let secret = kept::fixed_secret(known, planned, found)?;
+                Some((found.resource_version().unwrap_or_default(), secret))
+            });
+            let Some((version, secret)) = fixed else {
+                return write_install(known, planned.server(), &wanted, found);
+            };
+            let (now, period) = (known.began.instant, known.facts.settings.sync_period.length);
+            let name = Thing::ValuesName(planned.install_name.clone());
+            // Another one writes it as well: the next pass says so.
+            if memory.removals.seen(name.clone(), &version, period, now) == Seen::Returned {
+                return Ok(());
+            }
             write_install(known, planned.server(), &wanted, found)?;
+            memory.removals.removed(name, version, now);
             // Nothing else knows that its Secret was named: the addons-manager gave that no label.
-            let named = found.filter(|_| !planned.is_kept && planned.server() == Server::Workload);
-            if let Some(secret) = named.and_then(|found| kept::fixed_secret(known, planned, found)) {
+            if planned.server() == Server::Workload {
                 memory.leave(secret);
             }
             Ok(())

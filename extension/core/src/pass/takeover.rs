@@ -27,8 +27,7 @@ use crate::{
 };
 
 use leftovers::{exactly, kubeconfig_has_finalizer, leftovers, note, of_bootstrap, of_cluster, remove};
-pub(super) use removals::Removals;
-use removals::{Seen, Thing};
+pub(super) use removals::{Removals, Seen, Thing};
 
 /// What a part of a take-over came to.
 #[derive(Debug, Default)]
@@ -128,7 +127,7 @@ pub(super) fn wrote_bootstrap(known: &Known<'_>) -> bool {
 fn ended(known: &Known<'_>, effects: &mut Effects, mut taken: TakenOver) -> TakenOver {
     let removals = &mut effects.memory.removals;
     let (now, period) = (known.began.instant, known.facts.settings.sync_period.length);
-    if let Some(thing) = removals.returned(now) {
+    if let Some(thing) = removals.returned(now, period) {
         let message = format!(
             "{thing} is there again after it was removed: the addons-manager still runs, or something else writes it; scale the \
              Deployment of the addons-manager to 0 (docs/migrating.md)"

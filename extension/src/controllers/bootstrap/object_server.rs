@@ -26,6 +26,8 @@ struct State {
     objects: BTreeMap<String, Value>,
     /// What a path contains that is refused, whether only to be written, and with which code.
     refuses: Option<(&'static str, bool, u16)>,
+    /// What a path contains for whose writes a webhook has to be called that does not answer.
+    asks_webhook: Option<&'static str>,
     /// What a path contains whose patches change nothing: a webhook puts back what they remove.
     keeps: Option<&'static str>,
     writes: u64,
@@ -92,6 +94,11 @@ impl ObjectServer {
     /// From now on what is to be written below such a path is refused.
     pub(crate) fn refuse_writes(&self, path: &'static str, code: u16) {
         self.state().refuses = Some((path, true, code));
+    }
+
+    /// From now on a webhook that does not answer has to be called for what is written below such a path. It is not asked about a status.
+    pub(crate) fn ask_webhook(&self, path: &'static str) {
+        self.state().asks_webhook = Some(path);
     }
 
     /// From now on patches of what is below such a path are taken and change nothing.
@@ -226,6 +233,12 @@ impl State {
             && !(writes_only && method.is_safe())
         {
             return status(code);
+        }
+        let is_asked = |asked: &str| path.contains(asked) && !path.ends_with("/status") && !method.is_safe();
+        if self.asks_webhook.is_some_and(is_asked) {
+            let (code, mut uncalled) = status(500);
+            uncalled["message"] = json!("failed calling webhook \"one.example.com\": no such host");
+            return (code, uncalled);
         }
         let (path, part) = path
             .strip_suffix("/status")

@@ -20,6 +20,8 @@ pub(in crate::pass) enum Thing {
     Bootstrap,
     /// The finalizer of the Cluster.
     Cluster,
+    /// The name that the addons-manager gives values Secrets, in the PackageInstall of this name.
+    ValuesName(String),
 }
 
 impl fmt::Display for Thing {
@@ -28,6 +30,12 @@ impl fmt::Display for Thing {
             Self::Pause => "the pause of the addons-manager (spec.paused of the Cluster)",
             Self::Bootstrap => "finalizer tkg.tanzu.vmware.com/addon of the ClusterBootstrap",
             Self::Cluster => "finalizer tkg.tanzu.vmware.com/addon of the Cluster",
+            Self::ValuesName(install) => {
+                return write!(
+                    f,
+                    "the values Secret of the addons-manager in PackageInstall {install}"
+                );
+            }
         })
     }
 }
@@ -56,7 +64,13 @@ pub(in crate::pass) struct Removals {
 
 impl Removals {
     /// What `thing` is, seen in `version` of its object. What was put back is removed again once in a `period`.
-    pub(super) fn seen(&mut self, thing: Thing, version: &str, period: Duration, now: Instant) -> Seen {
+    pub(in crate::pass) fn seen(
+        &mut self,
+        thing: Thing,
+        version: &str,
+        period: Duration,
+        now: Instant,
+    ) -> Seen {
         match self.removed.get(&thing) {
             None => Seen::Left,
             // The API server took the removal from this version only, so a later one that has the thing was written since.
@@ -80,14 +94,22 @@ impl Removals {
     }
 
     /// `thing` was removed from this version of its object.
-    pub(super) fn removed(&mut self, thing: Thing, version: String, now: Instant) {
+    pub(in crate::pass) fn removed(&mut self, thing: Thing, version: String, now: Instant) {
+        // Whether it comes back again only a look shows, and there is none while something is said.
+        if matches!(thing, Thing::ValuesName(_)) {
+            self.returned.take_if(|(returned, _)| *returned == thing);
+        }
         self.removed.insert(thing, (version, now));
     }
 
-    /// What has come back, if that was seen lately.
-    pub(super) fn returned(&self, now: Instant) -> Option<&Thing> {
+    /// What has come back, if that was seen lately. Workloads are not looked at meanwhile, so what was seen there counts for a `period`.
+    pub(super) fn returned(&self, now: Instant, period: Duration) -> Option<&Thing> {
         let (thing, at) = self.returned.as_ref()?;
-        (now.duration_since(*at) < RETURNS).then_some(thing)
+        let counts_for = match thing {
+            Thing::ValuesName(_) => period,
+            Thing::Pause | Thing::Bootstrap | Thing::Cluster => RETURNS,
+        };
+        (now.duration_since(*at) < counts_for).then_some(thing)
     }
 
     /// Whether something could not be removed at the last try.
@@ -122,14 +144,18 @@ mod tests {
         removals.removed(Thing::Cluster, "7".to_owned(), began);
         assert_eq!(seen(&mut removals, "7", after(1)), Seen::Outdated);
         assert_eq!(
-            removals.returned(after(1)),
+            removals.returned(after(1), PERIOD),
             None,
             "a watch that is behind shows nothing"
         );
         assert_eq!(seen(&mut removals, "9", after(2)), Seen::Returned);
-        assert_eq!(removals.returned(after(2)), Some(&Thing::Cluster));
-        assert_eq!(removals.returned(after(61)), Some(&Thing::Cluster));
-        assert_eq!(removals.returned(after(62)), None, "it was not seen for a minute");
+        assert_eq!(removals.returned(after(2), PERIOD), Some(&Thing::Cluster));
+        assert_eq!(removals.returned(after(61), PERIOD), Some(&Thing::Cluster));
+        assert_eq!(
+            removals.returned(after(62), PERIOD),
+            None,
+            "it was not seen for a minute"
+        );
         assert_eq!(seen(&mut removals, "9", after(599)), Seen::Returned);
         assert_eq!(seen(&mut removals, "9", after(600)), Seen::Left);
         assert_eq!(
@@ -138,8 +164,33 @@ mod tests {
             "each for itself"
         );
         removals.put_back(Thing::Cluster, after(600));
-        assert_eq!(removals.returned(after(600)), Some(&Thing::Cluster), "at once");
+        assert_eq!(
+            removals.returned(after(600), PERIOD),
+            Some(&Thing::Cluster),
+            "at once"
+        );
         assert_eq!(seen(&mut removals, "9", after(601)), Seen::Returned);
+    }
+
+    /// Nothing looks at a workload while it is said of it.
+    #[test]
+    fn a_name_that_comes_back_is_said_until_it_is_moved_again() {
+        let (mut removals, began) = (Removals::default(), Instant::now());
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let thing = Thing::ValuesName("one-antrea".to_owned());
+        removals.removed(thing.clone(), "7".to_owned(), began);
+        let seen = removals.seen(thing.clone(), "9", PERIOD, after(1));
+        assert_eq!(seen, Seen::Returned);
+        assert_eq!(removals.returned(after(600), PERIOD), Some(&thing));
+        assert_eq!(removals.returned(after(601), PERIOD), None);
+        let seen = removals.seen(thing.clone(), "9", PERIOD, after(601));
+        assert_eq!(seen, Seen::Left);
+        removals.removed(thing, "9".to_owned(), after(601));
+        assert_eq!(
+            removals.returned(after(602), PERIOD),
+            None,
+            "it may be gone for good"
+        );
     }
 
     #[test]

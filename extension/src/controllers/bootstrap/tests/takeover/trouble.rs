@@ -232,3 +232,46 @@ async fn a_machine_that_cannot_be_written_holds_no_other_one() {
         events(&world)
     );
 }
+
+/// What this process remembers of the Cluster is what `leader` does, and it has read everything as it is now.
+async fn reread(world: &World, leader: &Context) -> Context {
+    let memory = leader.memories().get("uid");
+    let next = Box::pin(world.leader()).await;
+    next.memories().keep("uid", memory);
+    next
+}
+
+/// It writes the same PackageInstalls, and would deploy each package again and again.
+#[tokio::test(start_paused = true)]
+async fn a_name_of_the_addons_manager_that_comes_back_is_said() {
+    let world = installed_by_the_addons_manager();
+    let before = install(&world)["spec"].clone();
+    world.management.put(VALUES, values(2));
+    let leader = Box::pin(world.leader()).await;
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert!(
+        named(&world).starts_with("one-antrea-data-values-"),
+        "{}",
+        named(&world)
+    );
+    world
+        .workload
+        .edit(INSTALL, |install| install["spec"] = before.clone());
+    let leader = reread(&world, &leader).await;
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(install(&world)["spec"], before, "it is left alone for a while");
+    let leader = reread(&world, &leader).await;
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    let (reason, message) = condition(&world).expect("it is said");
+    assert_eq!(reason, "AddonsManagerRuns");
+    assert!(message.contains("PackageInstall one-antrea"), "{message}");
+    let leader = reread(&world, &leader).await;
+    sleep(Duration::from_mins(5)).await;
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    assert_eq!(install(&world)["spec"], before);
+    assert_eq!(
+        condition(&world).map(|(reason, _)| reason).as_deref(),
+        Some("AddonsManagerRuns"),
+        "nothing looks at it meanwhile"
+    );
+}
