@@ -14,8 +14,10 @@ use super::{
 };
 use crate::{
     bootstrap::packages,
+    hold::{GateReason, Hold},
     proof::{Standing, standing},
     record::is_ready,
+    retry::spread_back,
 };
 
 /// So long after its status was written a settled Cluster stays hot whose packages are deployed again: mostly they are proven soon.
@@ -76,6 +78,35 @@ fn until_look(known: &Known<'_>, effects: &mut Effects) -> Option<Duration> {
     effects
         .memory
         .until_look(&facts.owner.uid, facts.settings.sync_period, known.began.instant)
+}
+
+/// When a settled Cluster is looked at again whose `problem` an operator has to end, once for all Clusters: the workload is not asked
+/// meanwhile, and nothing is planned. Its record is closed, and any other version is held by that.
+pub(super) fn waits_for_operator(
+    known: &Known<'_>,
+    effects: &mut Effects,
+    validated: &Validated,
+    bootstrap: &ClusterBootstrap,
+    problem: Option<&Hold>,
+) -> Option<Duration> {
+    let facts = known.facts;
+    let is_shared = |hold: &Hold| {
+        matches!(
+            hold.reason,
+            GateReason::AddonsManagerRuns | GateReason::WebhookUnavailable
+        )
+    };
+    let is_completed = |record: &UpgradeRecord| record.outcome == Some(Outcome::Completed);
+    let waits = problem.is_some_and(is_shared)
+        && validated.is_current(facts, bootstrap)
+        && facts.recorded(bootstrap).is_some_and(is_completed);
+    let period = facts.settings.sync_period.length;
+    let removals = &mut effects.memory.removals;
+    let again = removals.wait(waits, known.began.instant, period)?;
+    effects.memory.wake();
+    effects.memory.forget_observations();
+    effects.disconnect = true;
+    Some(spread_back(&facts.owner.uid, again))
 }
 
 /// Remembers that nothing is to be done for the Cluster before its next look.

@@ -141,6 +141,11 @@ fn packages_of(known: &Known<'_>, effects: &mut Effects, hold: Option<Hold>) -> 
         return Ok(without_bootstrap(known, effects, problem));
     };
     let problem = hold.or(problem);
+    let again = at_rest::waits_for_operator(known, effects, &validated, &bootstrap, problem.as_ref());
+    if let (Some(again), Some(problem)) = (again, &problem) {
+        status::close_gates_for(known, effects, problem)?;
+        return Ok(Done::RequeueAfter(again));
+    }
     // The ClusterBootstrap may have been edited since the packages of the release were merged into it.
     let problem = match problem {
         Some(problem) => Some(problem),

@@ -60,6 +60,8 @@ pub(in crate::pass) struct Removals {
     returned: Option<(Thing, Instant)>,
     /// Since when something could not be removed, or has come back.
     failing_since: Option<Instant>,
+    /// Since when the settled Cluster waits for what an operator has to do once for all.
+    waits_since: Option<Instant>,
 }
 
 impl Removals {
@@ -120,13 +122,23 @@ impl Removals {
     /// When a Cluster is looked at again of which something could not be removed, or has come back: after a tenth of the time that this
     /// has lasted.
     pub(super) fn again(&mut self, failed: bool, now: Instant, period: Duration) -> Option<Duration> {
-        if !failed {
-            self.failing_since = None;
-            return None;
-        }
-        let lasted = now.duration_since(*self.failing_since.get_or_insert(now));
-        Some((lasted / 10).clamp(WITH_PROBLEM, period.max(WITH_PROBLEM)))
+        ever_later(&mut self.failing_since, failed, now, period)
     }
+
+    /// When a settled Cluster is looked at again that `waits` for what an operator has to do once for all: the same.
+    pub(in crate::pass) fn wait(&mut self, waits: bool, now: Instant, period: Duration) -> Option<Duration> {
+        ever_later(&mut self.waits_since, waits, now, period)
+    }
+}
+
+/// The time until the next try of what goes wrong `since` then, if it `lasts`.
+fn ever_later(since: &mut Option<Instant>, lasts: bool, now: Instant, period: Duration) -> Option<Duration> {
+    if !lasts {
+        *since = None;
+        return None;
+    }
+    let lasted = now.duration_since(*since.get_or_insert(now));
+    Some((lasted / 10).clamp(WITH_PROBLEM, period.max(WITH_PROBLEM)))
 }
 
 #[cfg(test)]

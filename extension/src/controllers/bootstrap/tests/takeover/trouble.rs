@@ -275,3 +275,41 @@ async fn a_name_of_the_addons_manager_that_comes_back_is_said() {
         "nothing looks at it meanwhile"
     );
 }
+
+/// An operator has to do something once for the whole fleet, which waits for it.
+#[rstest]
+#[case::the_addons_manager_runs(true)]
+#[case::a_webhook_is_not_answered_for(false)]
+#[tokio::test(start_paused = true)]
+async fn settled_clusters_with_a_trouble_that_all_have_are_left_alone(#[case] runs: bool) {
+    let world = Box::pin(World::completed()).await;
+    if runs {
+        world.management.edit(CLUSTER, |cluster| {
+            cluster["metadata"]["finalizers"] = json!([OTHER, OLD]);
+        });
+        world.management.keep("/clusters/one");
+    } else {
+        world.management.edit(BOOTSTRAP, |bootstrap| {
+            bootstrap["metadata"]["annotations"] = json!({});
+        });
+        world.management.ask_webhook("/clusterbootstraps");
+    }
+    let leader = Box::pin(world.leader()).await;
+    one_pass(&cluster(&leader), &leader).await.unwrap();
+    let leader = reread(&world, &leader).await;
+    let asked = world.workload.requests();
+    let again = async || {
+        let Done::RequeueAfter(time) = one_pass(&cluster(&leader), &leader).await.unwrap() else {
+            panic!("it is not tried again");
+        };
+        time.as_secs()
+    };
+    let first = again().await;
+    assert!((20..=30).contains(&first), "{first}");
+    sleep(Duration::from_secs(500)).await;
+    let later = again().await;
+    assert!((35..=60).contains(&later), "{later}");
+    assert_eq!(world.workload.requests(), asked);
+    assert!(leader.remotes.is_empty());
+    assert!(world.record().outcome.is_some());
+}
