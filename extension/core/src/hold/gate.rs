@@ -99,8 +99,9 @@ held! {
         WebhookUnavailable("gate, event, condition `TakeoverIncomplete`"):
             "delete the webhook configuration that has the webhook of the message ([migrating](migrating.md#webhook-configurations-that-were-left-behind)), or start \
              what answers for it",
-        /// Something of the addons-manager was removed and is there again: its pause, or a finalizer. Nothing is written to the workload
-        /// meanwhile, because two would write the same PackageInstalls; what came back is removed again once in a `--sync-period`.
+        /// Something of the addons-manager was removed and is there again: its pause, a finalizer, or the name of a values Secret in a
+        /// PackageInstall. Nothing is written to the workload meanwhile, because two would write the same PackageInstalls; what came back is
+        /// removed again once in a `--sync-period`.
         AddonsManagerRuns("gate, event, condition `TakeoverIncomplete`"):
             "scale the Deployment of the addons-manager to 0 ([migrating](migrating.md))",
         /// A pass over the Cluster took longer than 3 s while other slow ones had half of the slots, or did not come to its end within

@@ -113,7 +113,8 @@ fn deleted(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
     let taken = takeover::take_over_deleted(known, effects, unpaused, done)?;
     if takeover::wrote_bootstrap(known) {
         // What is wrong is said by the next pass, of the ClusterBootstrap as it is by then.
-        return Ok(taken.said().map_or(done, |_| Done::RequeueAfter(UNWATCHED)));
+        let soon = taken.said().map(|_| Done::RequeueAfter(UNWATCHED));
+        return Ok(soon.unwrap_or(taken.sooner(done)));
     }
     // The ClusterBootstrap of a paused one may be on its way to another management cluster.
     if taken.said().is_none() && known.facts.cluster().paused {
