@@ -64,6 +64,9 @@ async fn run(scene: Scene) -> Result<()> {
     released(&cluster, &new, upgraded).await?;
     commands::run(&scene, "See whether anything is left").await?;
     moved(&cluster, &old, &new, &before).await?;
+    // It does not run there.
+    scene.apply(&[deployment("sluice", "sluice-system")]).await?;
+    commands::run(&scene, "Going back").await?;
     for program in programs() {
         scene.objects().delete(&commands::path_of(&program)?).await?;
     }
@@ -89,19 +92,21 @@ fn programs() -> Vec<Value> {
         "tkr-status-controller-manager",
         "tkr-resolver-cluster-webhook-manager",
     ];
-    let deployments = names.map(|name| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": SYSTEM},
-            "spec": {
-                "replicas": 1, "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}},
-                    "spec": {"containers": [{"name": "manager", "image": "none.test/none"}]},
-                },
-            },
-        })
-    });
+    let deployments = names.map(|name| deployment(name, SYSTEM));
     installs.into_iter().chain(deployments).collect()
+}
+
+fn deployment(name: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "manager", "image": "none.test/none"}]},
+            },
+        },
+    })
 }
 
 /// The webhook configurations whose Service is gone, as the addons-manager registered them, but for Clusters of the scenario alone.
