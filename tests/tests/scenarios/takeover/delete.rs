@@ -6,10 +6,8 @@ use sluice_tests::objects::Release;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
 use sluice_tests::wait;
 
-use super::left;
+use super::{REGISTRATION, left, registration};
 use crate::common::releases;
-
-const REGISTRATION: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/sluice";
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -30,10 +28,7 @@ async fn run(scene: Scene) -> Result<()> {
     left::by_the_addons_manager(&staying, &old).await?;
     // As it was before Sluice: no hook is called, and Cluster API goes on until the Machines.
     let objects = scene.objects();
-    let registration = objects
-        .get(REGISTRATION)
-        .await?
-        .context("Sluice is not registered")?;
+    let registration = registration(&scene).await?;
     objects.delete(REGISTRATION).await?;
     going.begin_to_delete(&json!({})).await?;
     waits_for_the_hook(&going).await?;

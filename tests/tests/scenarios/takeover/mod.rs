@@ -6,6 +6,19 @@ mod left;
 mod paused;
 mod rest;
 
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use sluice_tests::scenario::Scene;
+
 pub(crate) use delete::scenario as delete;
 pub(crate) use paused::scenario as paused;
 pub(crate) use rest::scenario as rest;
+
+/// Where Sluice is registered.
+const REGISTRATION: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/sluice";
+
+/// The ExtensionConfig of Sluice.
+async fn registration(scene: &Scene) -> Result<Value> {
+    let found = scene.objects().get(REGISTRATION).await?;
+    found.context("Sluice is not registered")
+}

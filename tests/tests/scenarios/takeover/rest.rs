@@ -7,7 +7,7 @@ use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use super::{commands, left};
+use super::{REGISTRATION, commands, left, registration};
 use crate::common::{held, record_says, released};
 
 const PAUSE: &str = "clusterpause.mutating.vmware.com";
@@ -65,9 +65,17 @@ async fn run(scene: Scene) -> Result<()> {
     commands::run(&scene, "See whether anything is left").await?;
     moved(&cluster, &old, &new, &before).await?;
     // It does not run there.
-    scene.apply(&[deployment("sluice", "sluice-system")]).await?;
+    let replicas = deployment("sluice", "sluice-system");
+    scene.apply(std::slice::from_ref(&replicas)).await?;
+    let registration = registration(&scene).await?;
     commands::run(&scene, "Going back").await?;
-    for program in programs() {
+    ensure!(
+        scene.objects().get(REGISTRATION).await?.is_none(),
+        "Sluice is registered still"
+    );
+    // Later scenarios of the stack need it.
+    scene.objects().restore(REGISTRATION, &registration).await?;
+    for program in programs().into_iter().chain([replicas]) {
         scene.objects().delete(&commands::path_of(&program)?).await?;
     }
     Ok(())
