@@ -36,6 +36,7 @@ pub mod slots;
 pub mod status;
 pub mod step;
 pub mod stores;
+mod strict_yaml;
 pub mod stuck;
 pub mod takeover;
 pub mod tkr;

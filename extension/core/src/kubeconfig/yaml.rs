@@ -1,11 +1,8 @@
 use serde_json::Value;
-use serde_saphyr::{
-    Error, Options,
-    budget::BudgetBreach,
-    options::{DuplicateKeyPolicy, MergeKeyPolicy},
-};
+use serde_saphyr::{Error, budget::BudgetBreach};
 
 use super::{MAX_BYTES, Refused};
+use crate::strict_yaml;
 
 /// Deeper than a kubeconfig with extensions gets.
 const MAX_DEPTH: usize = 32;
@@ -17,7 +14,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, Refused> {
     }
     let text = str::from_utf8(bytes).map_err(|_| Refused::NotText)?;
     // The reader's own message may quote the file; only its kind and line are kept.
-    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+    serde_saphyr::from_str_with_options(text, strict_yaml::options(MAX_DEPTH)).map_err(|error| {
         let line = error.location().map_or(0, |location| location.line());
         match error.without_snippet() {
             Error::Budget {
@@ -30,20 +27,4 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, Refused> {
             _ => Refused::Malformed { line },
         }
     })
-}
-
-fn options() -> Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_aliases: 0,
-            max_anchors: 0,
-            max_documents: 1,
-            max_depth: MAX_DEPTH,
-            flow_nesting_limit: MAX_DEPTH,
-        },
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        merge_keys: MergeKeyPolicy::Error,
-        reject_unsupported_tags: true,
-        with_snippet: false,
-    }
 }

@@ -4,9 +4,8 @@
 //! they say. Where two readers of YAML might differ about that, only the same bytes are the same.
 
 use serde_json::Value;
-use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 
-use crate::build::Values;
+use crate::{build::Values, strict_yaml};
 
 /// Deeper than values get.
 const MAX_DEPTH: usize = 64;
@@ -51,20 +50,7 @@ fn read(content: &[u8]) -> Option<Value> {
     if text.contains("#@") || text.contains("#!") {
         return None;
     }
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_aliases: 0,
-            max_anchors: 0,
-            max_documents: 1,
-            max_depth: MAX_DEPTH,
-            flow_nesting_limit: MAX_DEPTH,
-        },
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        merge_keys: MergeKeyPolicy::Error,
-        reject_unsupported_tags: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).ok()
+    serde_saphyr::from_str_with_options(text, strict_yaml::options(MAX_DEPTH)).ok()
 }
 
 /// Whether some text in it would be no text without quotes where YAML 1.1 is read, as ytt does.

@@ -1,0 +1,23 @@
+//! How YAML is read that others have written.
+
+use serde_saphyr::{
+    Options,
+    options::{DuplicateKeyPolicy, MergeKeyPolicy},
+};
+
+/// One document without anchors, aliases, merge keys, own tags or repeated keys, and no deeper than `max_depth`. Errors quote nothing of it.
+pub(crate) fn options(max_depth: usize) -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_aliases: 0,
+            max_anchors: 0,
+            max_documents: 1,
+            max_depth: max_depth,
+            flow_nesting_limit: max_depth,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    }
+}
