@@ -59,7 +59,7 @@ fn image(more: &Value) -> OSImage {
 }
 
 /// Puts the fields of `more` into `object`, as a merge patch does.
-fn merge(object: &mut Value, more: &Value) {
+pub(super) fn merge(object: &mut Value, more: &Value) {
     let (Value::Object(fields), Value::Object(more)) = (&mut *object, more) else {
         *object = more.clone();
         return;

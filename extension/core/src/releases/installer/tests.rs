@@ -3,7 +3,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::releases::Change;
+use crate::releases::{Change, tests::merge};
 use crate::step::{Answer, Ask, Clock, Object, Stop, Verb};
 
 const NAMESPACE: &str = "tkg-system";
@@ -32,23 +32,9 @@ fn found(more: &Value) -> PackageInstall {
     let mut object = json!(*wanted);
     let more_of = json!({"metadata": {"uid": "install", "resourceVersion": "7", "generation": 1}});
     for more in [&more_of, more] {
-        json_merge(&mut object, more);
+        merge(&mut object, more);
     }
     serde_json::from_value(object).unwrap()
-}
-
-fn json_merge(object: &mut Value, more: &Value) {
-    let (Value::Object(fields), Value::Object(more)) = (&mut *object, more) else {
-        *object = more.clone();
-        return;
-    };
-    for (name, value) in more {
-        if value.is_null() {
-            fields.remove(name);
-        } else {
-            json_merge(fields.entry(name).or_insert(Value::Null), value);
-        }
-    }
 }
 
 /// The writes of one pass, where the API server has this Package.
