@@ -13,7 +13,7 @@ use sluice_crds::foreign::Cluster;
 
 use super::{
     kept::{Chosen, OfClusters, Text},
-    wire::{Changed, Malformed, changed, read},
+    wire::{Changed, Malformed, Object, changed, read},
 };
 use crate::{control_plane::ControlPlanes, stores::Stores};
 
@@ -30,14 +30,6 @@ pub(super) struct Review {
     pub(super) name: String,
     /// What is asked about; none where nothing is resolved.
     pub(super) asked: Option<Asked>,
-}
-
-#[derive(Deserialize)]
-struct Object<'a> {
-    #[serde(default)]
-    metadata: Metadata,
-    #[serde(borrow, default)]
-    spec: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -57,7 +49,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
         namespace,
         name,
         objects,
-    } = changed::<Object<'_>>(body, of)?;
+    } = changed::<Object<'_, Metadata>>(body, of)?;
     let objects = objects.filter(|(new, _)| new.metadata.deletion_timestamp.is_none());
     let of_object = objects
         .as_ref()
@@ -77,7 +69,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
     })
 }
 
-fn cluster(Object { metadata, spec }: Object<'_>, namespace: &str) -> Result<Cluster, Malformed> {
+fn cluster(Object { metadata, spec }: Object<'_, Metadata>, namespace: &str) -> Result<Cluster, Malformed> {
     let spec = spec.map_or("{}", RawValue::get);
     if spec.len() > LONGEST_SPEC {
         return Err(Malformed("the spec has more than 1 MiB".to_owned()));

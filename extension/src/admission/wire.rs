@@ -34,7 +34,7 @@ pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Asked<'_>, Malformed> {
         namespace,
         name,
         objects,
-    } = changed::<Object<'_>>(body, of)?;
+    } = changed::<Object<'_, Metadata>>(body, of)?;
     let Some((new, old)) = objects.filter(|(new, _)| new.metadata.deletion_timestamp.is_none()) else {
         return Ok(Asked {
             uid,
@@ -118,11 +118,11 @@ pub(super) fn changed<'a, O: Deserialize<'a>>(
     })
 }
 
-fn text<'a>(object: &Object<'a>) -> &'a str {
+fn text<'a>(object: &Object<'a, Metadata>) -> &'a str {
     object.spec.map_or("", RawValue::get)
 }
 
-fn state(object: Object<'_>) -> Result<State, Malformed> {
+fn state(object: Object<'_, Metadata>) -> Result<State, Malformed> {
     let spec: Spec = match object.spec {
         Some(spec) => read(spec.get().as_bytes())?,
         None => Spec::default(),
@@ -171,12 +171,14 @@ struct GroupVersionKind {
     kind: Text,
 }
 
+/// An object whose spec is read where it is looked at.
 #[derive(Deserialize)]
-struct Object<'a> {
+#[serde(bound(deserialize = "M: Default + Deserialize<'de>"))]
+pub(super) struct Object<'a, M> {
     #[serde(default)]
-    metadata: Metadata,
+    pub(super) metadata: M,
     #[serde(borrow, default)]
-    spec: Option<&'a RawValue>,
+    pub(super) spec: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
