@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
 use super::cache::Cache;
 use super::catalogue::{CLUSTER_API, Component, KAPP_CONTROLLER, MODULES};
+use super::cluster_api::{copy, copy_files};
+use super::go::{go, sources_of};
 use super::preflight;
 use super::progress::Progress;
 use crate::processes::notice;
@@ -74,7 +76,7 @@ impl Builder {
 
     fn write_modules(&self) -> Result<()> {
         for module in MODULES {
-            let directory = self.cache.join("go").join(module.name);
+            let directory = self.module(module.name);
             fs::create_dir_all(&directory)?;
             fs::write(directory.join("go.mod"), module.go_mod)?;
             fs::write(directory.join("go.sum"), module.go_sum)?;
@@ -85,8 +87,7 @@ impl Builder {
     fn build(&self, component: &Component, progress: &mut Progress) -> Result<()> {
         let finished = self.programs().join(component.binary());
         let unfinished = self.programs().join(format!(".{}", component.binary()));
-        let mut child = self
-            .go(component.module)
+        let mut child = go(&self.module(component.module))
             .args([
                 "build",
                 "-v",
@@ -97,7 +98,6 @@ impl Builder {
             ])
             .arg(&unfinished)
             .arg(component.package)
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -117,16 +117,8 @@ impl Builder {
         fs::rename(&unfinished, &finished).with_context(|| format!("move {} into place", finished.display()))
     }
 
-    fn go(&self, module: &str) -> Command {
-        let mut go = Command::new("go");
-        go.current_dir(self.cache.join("go").join(module))
-            .env("GOTOOLCHAIN", "local")
-            .env("CGO_ENABLED", "0")
-            // A go.work above the cache directory, or flags meant for other builds, would change what is
-            // built.
-            .env("GOWORK", "off")
-            .env("GOFLAGS", "-buildvcs=false");
-        go
+    fn module(&self, name: &str) -> PathBuf {
+        self.cache.join("go").join(name)
     }
 
     fn has_manifests(&self) -> bool {
@@ -136,48 +128,14 @@ impl Builder {
     /// Copies CRDs, webhooks and RBAC out of the module cache, so that a run needs no Go.
     fn copy_manifests(&self) -> Result<()> {
         let manifests = self.manifests();
-        let capi = self
-            .module_directory(CLUSTER_API.name, "sigs.k8s.io/cluster-api")?
-            .join("core/config");
-        let kapp = self
-            .module_directory(KAPP_CONTROLLER.name, "carvel.dev/kapp-controller")?
-            .join("config/config");
-        let crds = manifests.join("cluster-api/crds");
-        fs::create_dir_all(&crds)?;
+        let capi = sources_of(&self.module(CLUSTER_API.name), "sigs.k8s.io/cluster-api")?;
+        let kapp = sources_of(&self.module(KAPP_CONTROLLER.name), "carvel.dev/kapp-controller")?;
+        copy_files(&capi.join("core/config"), &manifests.join("cluster-api"))?;
         fs::create_dir_all(manifests.join("kapp-controller"))?;
-        for entry in fs::read_dir(capi.join("crd/bases")).context("list the CRDs of Cluster API")? {
-            let entry = entry?;
-            copy(&entry.path(), &crds.join(entry.file_name()))?;
-        }
-        copy(
-            &capi.join("webhook/manifests.yaml"),
-            &manifests.join("cluster-api/webhooks.yaml"),
-        )?;
         for name in ["crds.yml", "rbac.yml"] {
-            copy(&kapp.join(name), &manifests.join("kapp-controller").join(name))?;
+            let from = kapp.join("config/config").join(name);
+            copy(&from, &manifests.join("kapp-controller").join(name))?;
         }
         fs::write(manifests.join("complete"), "").context("mark the manifests complete")
     }
-
-    fn module_directory(&self, module: &str, path: &str) -> Result<PathBuf> {
-        let output = self
-            .go(module)
-            .args(["list", "-m", "-f", "{{.Dir}}", path])
-            .output()
-            .context("start go")?;
-        let directory = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        if !output.status.success() || directory.is_empty() {
-            bail!(
-                "find the sources of {path}: go says: {}",
-                preflight::last_line(&output.stderr)
-            );
-        }
-        Ok(PathBuf::from(directory))
-    }
-}
-
-/// Copies content only: files of the module cache are read-only, and would stay so.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let content = fs::read(from).with_context(|| format!("read {}", from.display()))?;
-    fs::write(to, content).with_context(|| format!("write {}", to.display()))
 }

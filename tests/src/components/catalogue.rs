@@ -4,6 +4,8 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, ensure};
 
+use super::cluster_api::ClusterApiRelease;
+
 /// Version of Cluster API.
 pub const CLUSTER_API_VERSION: &str = "v1.14.2";
 
@@ -24,15 +26,15 @@ const EMULATED: RangeInclusive<u16> = 33..=36;
 /// A module directory of `tests/go`: what resolves every dependency of a build without asking a proxy for
 /// versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Module {
-    pub(super) name: &'static str,
-    pub(super) go_mod: &'static str,
-    pub(super) go_sum: &'static str,
+pub(crate) struct Module {
+    pub(crate) name: &'static str,
+    pub(crate) go_mod: &'static str,
+    pub(crate) go_sum: &'static str,
 }
 
 macro_rules! module {
     ($name:literal) => {
-        Module {
+        $crate::components::Module {
             name: $name,
             go_mod: include_str!(concat!("../../go/", $name, "/go.mod")),
             go_sum: include_str!(concat!("../../go/", $name, "/go.sum")),
@@ -40,9 +42,14 @@ macro_rules! module {
     };
 }
 
+pub(crate) use module;
+
 pub(super) const KUBERNETES: Module = module!("k8s136");
 pub(super) const CLUSTER_API: Module = module!("capi114");
 pub(super) const KAPP_CONTROLLER: Module = module!("kc");
+
+/// Built only where a test asks for it.
+pub(super) const CAPI_1_13: Module = module!("capi113");
 
 pub(super) const MODULES: [Module; 8] = [
     module!("etcd"),
@@ -95,7 +102,6 @@ pub(super) fn all() -> Vec<Component> {
     let versions = KUBERNETES_VERSIONS
         .iter()
         .filter_map(|version| Component::kube_apiserver(version).ok());
-    let capi = "sigs.k8s.io/cluster-api/version";
     let mut components = vec![Component::plain("etcd", "go.etcd.io/etcd/server/v3", "")];
     components.extend(versions);
     components.extend(
@@ -113,9 +119,7 @@ pub(super) fn all() -> Vec<Component> {
             binary: "capi-core".to_owned(),
             module: CLUSTER_API.name,
             package: "sigs.k8s.io/cluster-api/core",
-            linker_flags: format!(
-                "-s -w -X {capi}.gitVersion={CLUSTER_API_VERSION} -X {capi}.gitMajor=1 -X {capi}.gitMinor=14"
-            ),
+            linker_flags: ClusterApiRelease::Newest.linker_flags(),
         },
         Component {
             binary: "kapp-controller".to_owned(),

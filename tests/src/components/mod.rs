@@ -4,6 +4,8 @@
 mod builder;
 mod cache;
 mod catalogue;
+mod cluster_api;
+mod go;
 mod preflight;
 mod progress;
 
@@ -14,9 +16,12 @@ use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
 pub use catalogue::{CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, KUBERNETES_VERSIONS, MANAGEMENT_VERSION};
+pub use cluster_api::{ClusterApiFiles, ClusterApiRelease};
 pub use preflight::Isolation;
 
-pub(crate) use cache::{digest, user_cache};
+pub(crate) use cache::user_cache;
+pub(crate) use catalogue::{Module, module};
+pub(crate) use go::{Program, build_here, go, run_go};
 
 use builder::Builder;
 use catalogue::Component;
@@ -76,10 +81,17 @@ impl Binaries {
         self.program("kube-controller-manager")
     }
 
-    /// The core manager of Cluster API.
-    #[must_use]
-    pub fn cluster_api(&self) -> PathBuf {
-        self.program("capi-core")
+    /// The files of a release of Cluster API; an older one is built first if that was not done before.
+    pub async fn cluster_api(&self, release: ClusterApiRelease) -> Result<ClusterApiFiles> {
+        match release {
+            ClusterApiRelease::Newest => Ok(ClusterApiFiles::of(
+                self.program("capi-core"),
+                &self.manifest("cluster-api"),
+            )),
+            ClusterApiRelease::Before => tokio::task::spawn_blocking(ClusterApiFiles::before)
+                .await
+                .context("build an older Cluster API")?,
+        }
     }
 
     /// `kapp-controller`; `ytt`, `kbld`, `kapp` and `vendir` lie beside it.

@@ -2,17 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use tokio::time::sleep;
 
 use super::bed::Bed;
 use super::command::say;
 use super::gauge::Gauge;
 use super::report;
-use crate::processes::out_of_memory;
+use crate::components::build_here;
 use crate::processes::process::{Launch, Process};
 use crate::wait;
 
@@ -41,28 +40,8 @@ impl Peer {
         fs::create_dir_all(directory)?;
         let program = fs::canonicalize(directory)?.join("informers");
         say("building the peer with go");
-        let mut building = Command::new("go")
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("go/informers"))
-            .env("GOTOOLCHAIN", "local")
-            .env("CGO_ENABLED", "0")
-            .env("GOWORK", "off")
-            .env("GOFLAGS", "-buildvcs=false")
-            .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
-            .arg(&program)
-            .arg(".")
-            .stdin(Stdio::null())
-            .spawn()
-            .context("start go, needed to build the peer (--without-peer leaves it out)")?;
-        if let Err(error) = out_of_memory::take_first(building.id()) {
-            say(format_args!(
-                "go is ended like other programs when memory runs out: {error}"
-            ));
-        }
-        let status = building.wait().context("wait for go")?;
-        ensure!(
-            status.success(),
-            "go could not build tests/go/informers ({status})"
-        );
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("go/informers");
+        build_here(&sources, &program).context("the peer (--without-peer leaves it out)")?;
         Ok(Self(program))
     }
 }

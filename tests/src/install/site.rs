@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::tools::{Tool, definitions};
-use crate::components::MANAGEMENT_VERSION;
+use crate::components::{ClusterApiRelease, MANAGEMENT_VERSION};
 use crate::requests::apply;
 use crate::sources::root;
 use crate::stack::StackCore;
@@ -120,8 +120,11 @@ impl Site {
     pub async fn prepare(core: &Arc<StackCore>, name: &str) -> Result<Self> {
         let api = ApiServer::start(core, name, MANAGEMENT_VERSION).await?;
         let mut texts = definitions().await?;
-        let extension_config = "cluster-api/crds/runtime.cluster.x-k8s.io_extensionconfigs.yaml";
-        texts.push(fs::read_to_string(core.binaries().manifest(extension_config))?);
+        let cluster_api = core.binaries().cluster_api(ClusterApiRelease::Newest).await?;
+        let extension_config = "runtime.cluster.x-k8s.io_extensionconfigs.yaml";
+        texts.push(fs::read_to_string(
+            cluster_api.definitions.join(extension_config),
+        )?);
         let mut objects = Vec::new();
         for text in &texts {
             objects.extend(apply::documents(text)?.into_iter().map(plain));
@@ -139,6 +142,12 @@ impl Site {
     #[must_use]
     pub fn client(&self) -> Client {
         self.api.admin_client()
+    }
+
+    /// The API server.
+    #[must_use]
+    pub fn api(&self) -> &ApiServer {
+        &self.api
     }
 
     /// PEM of an authority, that of the API server.

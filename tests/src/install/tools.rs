@@ -2,16 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use crate::components::{MANAGEMENT_VERSION, digest, user_cache};
-use crate::processes::{lock_file, notice};
+use crate::components::{MANAGEMENT_VERSION, Program, go, module, user_cache};
 
-/// A program, and the module directory of `tests/go` that it is built in.
-///
-/// They are not components of a stack: a change of one must not have all of those built again.
+/// A program that operators install with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     /// Helm 3.
@@ -28,10 +24,9 @@ impl Tool {
 
     /// Its path, built first where that was not done before with these inputs. The first build takes minutes.
     pub async fn built(self) -> Result<PathBuf> {
-        tokio::task::spawn_blocking(move || self.build())
+        tokio::task::spawn_blocking(move || self.program().build())
             .await
             .context("build a tool")?
-            .with_context(|| format!("build {}", self.name()))
     }
 
     /// The name that it is called by.
@@ -63,58 +58,17 @@ impl Tool {
         }
     }
 
-    fn module(self) -> (&'static str, &'static str) {
-        macro_rules! module {
-            ($name:literal) => {
-                (
-                    include_str!(concat!("../../go/", $name, "/go.mod")),
-                    include_str!(concat!("../../go/", $name, "/go.sum")),
-                )
-            };
+    fn program(self) -> Program {
+        Program {
+            name: self.name(),
+            module: match self {
+                Self::Helm => module!("helm"),
+                Self::Kubectl => module!("kubectl"),
+                Self::Clusterctl => module!("clusterctl"),
+            },
+            package: self.package(),
+            linker_flags: self.linker_flags(),
         }
-        match self {
-            Self::Helm => module!("helm"),
-            Self::Kubectl => module!("kubectl"),
-            Self::Clusterctl => module!("clusterctl"),
-        }
-    }
-
-    fn build(self) -> Result<PathBuf> {
-        let (go_mod, go_sum) = self.module();
-        let flags = self.linker_flags();
-        let inputs = [go_mod, go_sum, self.package(), &flags];
-        let digest = digest(inputs.into_iter().map(str::to_owned));
-        let directory = user_cache()?
-            .join("sluice/tools")
-            .join(format!("{}-{digest}", self.name()));
-        fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
-        let program = directory.join(self.name());
-        if program.exists() {
-            return Ok(program);
-        }
-        let lock = lock_file(&directory.join("lock"))?;
-        lock.lock().context("wait for another build")?;
-        if program.exists() {
-            return Ok(program);
-        }
-        notice(format_args!("building {} with go, once", self.name()));
-        fs::write(directory.join("go.mod"), go_mod)?;
-        fs::write(directory.join("go.sum"), go_sum)?;
-        let unfinished = directory.join(format!(".{}", self.name()));
-        let output = go(&directory)
-            .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
-            .arg(&unfinished)
-            .arg(self.package())
-            .output()
-            .context("start go")?;
-        ensure!(
-            output.status.success(),
-            "go says: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        // Under its name only when it is complete.
-        fs::rename(&unfinished, &program)?;
-        Ok(program)
     }
 }
 
@@ -185,15 +139,4 @@ fn sources(directory: &Path, module: &str, version: &str) -> Result<PathBuf> {
             String::from_utf8_lossy(&output.stderr).trim()
         )
     })
-}
-
-fn go(directory: &Path) -> Command {
-    let mut go = Command::new("go");
-    go.current_dir(directory)
-        .env("GOTOOLCHAIN", "local")
-        .env("CGO_ENABLED", "0")
-        .env("GOWORK", "off")
-        .env("GOFLAGS", "-buildvcs=false")
-        .stdin(Stdio::null());
-    go
 }

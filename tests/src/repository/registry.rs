@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use super::Bundle;
+use crate::components::build_here;
 use crate::processes::process::{Launch, Process};
 use crate::stack::StackCore;
 use crate::wait;
@@ -62,23 +61,8 @@ impl Registry {
 
 async fn build(directory: &Path) -> Result<PathBuf> {
     let program = directory.join("registry");
-    let status = Command::new("go")
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("go/registry"))
-        .env("GOTOOLCHAIN", "local")
-        .env("CGO_ENABLED", "0")
-        .env("GOWORK", "off")
-        .env("GOFLAGS", "-buildvcs=false")
-        .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
-        .arg(&program)
-        .arg(".")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .status()
-        .await
-        .context("start go, needed to build the registry")?;
-    ensure!(
-        status.success(),
-        "go could not build tests/go/registry ({status})"
-    );
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("go/registry");
+    let built = program.clone();
+    tokio::task::spawn_blocking(move || build_here(&sources, &built)).await??;
     Ok(program)
 }

@@ -19,7 +19,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
-use crate::components::{Binaries, MANAGEMENT_VERSION};
+use crate::components::{Binaries, ClusterApiRelease, MANAGEMENT_VERSION};
 use crate::processes::run_directory::RunDirectory;
 use crate::requests::apply;
 use crate::stack::apiserver::ApiServer;
@@ -94,6 +94,7 @@ pub struct Options {
     name: String,
     crds: Vec<Value>,
     audited: Option<Audited>,
+    cluster_api: ClusterApiRelease,
 }
 
 impl Options {
@@ -104,7 +105,15 @@ impl Options {
             name: name.into(),
             crds: Vec::new(),
             audited: None,
+            cluster_api: ClusterApiRelease::default(),
         }
+    }
+
+    /// With this release of Cluster API.
+    #[must_use]
+    pub fn cluster_api(mut self, release: ClusterApiRelease) -> Self {
+        self.cluster_api = release;
+        self
     }
 
     /// API servers that write down the requests of these users, those of workload clusters too.
@@ -136,12 +145,17 @@ pub struct Stack {
 impl Stack {
     /// Starts everything and waits until all of it is ready. When that fails, the error names the kept logs.
     pub async fn start(options: Options) -> Result<Self> {
-        let Options { name, crds, audited } = options;
+        let Options {
+            name,
+            crds,
+            audited,
+            cluster_api,
+        } = options;
         // Not in the measured time: the first call on a machine builds for minutes.
         Binaries::ready().await?;
         let began = Instant::now();
         let core = StackCore::start_with(&name, audited).await?;
-        match Self::start_on(core.clone(), &crds, began).await {
+        match Self::start_on(core.clone(), &crds, cluster_api, began).await {
             Ok(stack) => Ok(stack),
             Err(error) => {
                 let kept = core.directory().keep_logs(&name);
@@ -154,7 +168,12 @@ impl Stack {
         }
     }
 
-    async fn start_on(core: Arc<StackCore>, crds: &[Value], began: Instant) -> Result<Self> {
+    async fn start_on(
+        core: Arc<StackCore>,
+        crds: &[Value],
+        release: ClusterApiRelease,
+        began: Instant,
+    ) -> Result<Self> {
         let management = Arc::new(ApiServer::start(&core, "mgmt", MANAGEMENT_VERSION).await?);
         let client = management.admin_client();
         let kapp = Settings {
@@ -165,7 +184,7 @@ impl Stack {
             ControllerManager::start(&core, &management),
             async {
                 apply::apply_crds(&client, crds).await?;
-                ClusterApi::start(&core, &management).await
+                ClusterApi::start(&core, &management, release).await
             },
             KappController::start(&core, &management, kapp),
         )?;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +10,11 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::{Caller, messages};
+use crate::components::{build_here, run_go};
 use crate::extension::Replica;
 use crate::processes::process::{Launch, Process};
 use crate::processes::run_directory::{RunDirectory, target_directory};
-use crate::processes::{lock_file, notice, out_of_memory};
+use crate::processes::{lock_file, notice};
 
 /// How long a call may take that is answered once.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -99,38 +99,10 @@ fn build() -> Result<GoClient> {
         fs::copy(module.join(file), directory.join(file)).with_context(|| format!("copy {file}"))?;
     }
     let proto = fs::canonicalize(tests.join("../proto"))?;
-    go(&directory, &["run", "./generate", &proto.display().to_string()])?;
+    run_go(&directory, &["run", "./generate", &proto.display().to_string()])?;
     let program = directory.join(format!("client-{}", std::process::id()));
-    go(
-        &directory,
-        &["build", "-trimpath", "-o", &program.display().to_string(), "."],
-    )?;
+    build_here(&directory, &program)?;
     let built = directory.join("client");
     fs::rename(&program, &built).context("move the client into place")?;
     Ok(GoClient(built))
-}
-
-fn go(directory: &Path, words: &[&str]) -> Result<()> {
-    let mut running = Command::new("go")
-        .current_dir(directory)
-        .env("GOTOOLCHAIN", "local")
-        .env("CGO_ENABLED", "0")
-        .env("GOWORK", "off")
-        .env("GOFLAGS", "-buildvcs=false")
-        .args(words)
-        .stdin(Stdio::null())
-        .spawn()
-        .context("start go")?;
-    if let Err(error) = out_of_memory::take_first(running.id()) {
-        notice(format_args!(
-            "go is ended like other programs when memory runs out: {error}"
-        ));
-    }
-    let status = running.wait().context("wait for go")?;
-    ensure!(
-        status.success(),
-        "go {} in tests/go/status ended with {status}",
-        words[0]
-    );
-    Ok(())
 }

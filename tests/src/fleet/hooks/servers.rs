@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::driver;
+use crate::components::build_here;
 use crate::extension::{Replica, hook_call};
 use crate::fleet::MINORS;
 use crate::fleet::bed::Bed;
@@ -17,7 +17,6 @@ use crate::fleet::catalogue::kubernetes;
 use crate::fleet::command::say;
 use crate::fleet::kinds::CLUSTER;
 use crate::fleet::{NAMESPACE, report};
-use crate::processes::out_of_memory;
 use crate::processes::ports::Port;
 use crate::processes::process::{Launch, Process};
 use crate::wait;
@@ -57,25 +56,8 @@ pub(super) fn build_peer() -> Result<PathBuf> {
     fs::create_dir_all(directory)?;
     let program = fs::canonicalize(directory)?.join("hooks-peer");
     say("building the peer with go");
-    let mut building = Command::new("go")
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/peers/go"))
-        .env("GOTOOLCHAIN", "local")
-        .env("CGO_ENABLED", "0")
-        .env("GOWORK", "off")
-        .env("GOFLAGS", "-buildvcs=false")
-        .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
-        .arg(&program)
-        .arg(".")
-        .stdin(Stdio::null())
-        .spawn()
-        .context("start go, needed to build the peer")?;
-    if let Err(error) = out_of_memory::take_first(building.id()) {
-        say(format_args!(
-            "go is ended like other programs when memory runs out: {error}"
-        ));
-    }
-    let status = building.wait().context("wait for go")?;
-    ensure!(status.success(), "go could not build benches/peers/go ({status})");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/peers/go");
+    build_here(&sources, &program)?;
     Ok(program)
 }
 

@@ -1,0 +1,102 @@
+//! Releases of Cluster API, and the files of each that a stack needs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::catalogue::{CAPI_1_13, CLUSTER_API_VERSION};
+use super::go::{Program, sources_of};
+use crate::processes::lock_file;
+
+/// A release of Cluster API.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClusterApiRelease {
+    /// The newest one, which every stack runs that asks for no other.
+    #[default]
+    Newest,
+    /// The last one of the minor before it.
+    Before,
+}
+
+/// The files of a release.
+#[derive(Debug, Clone)]
+pub struct ClusterApiFiles {
+    /// The core manager.
+    pub manager: PathBuf,
+    /// Directory of its CustomResourceDefinitions.
+    pub definitions: PathBuf,
+    /// Its webhook configurations.
+    pub webhooks: PathBuf,
+}
+
+impl ClusterApiRelease {
+    /// `vX.Y.Z`.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Newest => CLUSTER_API_VERSION,
+            Self::Before => "v1.13.6",
+        }
+    }
+
+    /// Flags of the linker that have the manager say its version.
+    pub(super) fn linker_flags(self) -> String {
+        let package = "sigs.k8s.io/cluster-api/version";
+        let version = self.version();
+        let minor = version.split('.').nth(1).unwrap_or_default();
+        format!(
+            "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor=1 -X {package}.gitMinor={minor}"
+        )
+    }
+}
+
+impl ClusterApiFiles {
+    /// Those of a program `manager` with what [`copy_files`] has left in `directory`.
+    pub(super) fn of(manager: PathBuf, directory: &Path) -> Self {
+        Self {
+            manager,
+            definitions: directory.join("crds"),
+            webhooks: directory.join("webhooks.yaml"),
+        }
+    }
+
+    /// Those of the release before the newest one, built first where that is needed.
+    pub(super) fn before() -> Result<Self> {
+        let manager = Program {
+            name: "capi-core-1.13",
+            module: CAPI_1_13,
+            package: "sigs.k8s.io/cluster-api",
+            linker_flags: ClusterApiRelease::Before.linker_flags(),
+        }
+        .build()?;
+        let directory = manager.parent().context("a program in no directory")?;
+        let files = Self::of(manager.clone(), directory);
+        let lock = lock_file(&directory.join("lock"))?;
+        lock.lock().context("wait for another process that copies")?;
+        // The last file that is copied.
+        if !files.webhooks.exists() {
+            // The manager was part of the module's root before it got a directory of its own.
+            let config = sources_of(directory, "sigs.k8s.io/cluster-api")?.join("config");
+            copy_files(&config, directory)?;
+        }
+        Ok(files)
+    }
+}
+
+/// Copies definitions and webhooks out of a `config` directory of Cluster API's sources.
+pub(super) fn copy_files(config: &Path, to: &Path) -> Result<()> {
+    let definitions = to.join("crds");
+    fs::create_dir_all(&definitions)?;
+    for entry in fs::read_dir(config.join("crd/bases")).context("list the CRDs of Cluster API")? {
+        let entry = entry?;
+        copy(&entry.path(), &definitions.join(entry.file_name()))?;
+    }
+    copy(&config.join("webhook/manifests.yaml"), &to.join("webhooks.yaml"))
+}
+
+/// Copies content only: files of the module cache are read-only, and would stay so.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+    let content = fs::read(from).with_context(|| format!("read {}", from.display()))?;
+    fs::write(to, content).with_context(|| format!("write {}", to.display()))
+}
