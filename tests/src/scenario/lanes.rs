@@ -12,7 +12,9 @@ use super::runner::{Place, Scenario, paint, say};
 use super::scene::Scene;
 use super::turns::Turn;
 use super::world::{Hooks, World};
+use crate::components::ClusterApiRelease;
 use crate::extension::Scope;
+use crate::stack::Options;
 use crate::stack::complaints::Complaints;
 
 /// Scenarios that have not begun yet.
@@ -32,17 +34,19 @@ impl Waiting {
         }
     }
 
-    /// The first one of a place that may begin now.
-    fn next(&self, place: Place) -> Option<Scenario> {
+    /// The first one of a place that may begin now, on any stack or on one with this Cluster API.
+    fn next(&self, place: Place, stack: Option<ClusterApiRelease>) -> Option<Scenario> {
         let elapsed = self.began.elapsed();
         let may_begin = |turn: &Option<Turn>| {
             let turn = turn.as_ref();
             turn.is_none_or(|turn| turn.may_begin(elapsed, self.budget))
         };
         let mut waiting = self.scenarios.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = waiting
-            .iter()
-            .position(|(scenario, turn)| scenario.place == place && may_begin(turn))?;
+        let next = waiting.iter().position(|(scenario, turn)| {
+            scenario.place == place
+                && stack.is_none_or(|release| scenario.cluster_api == release)
+                && may_begin(turn)
+        })?;
         Some(waiting.remove(next).0)
     }
 
@@ -50,7 +54,8 @@ impl Waiting {
     fn asked(&self, place: Place, first: &Scenario) -> Hooks {
         let waiting = self.scenarios.lock().unwrap_or_else(PoisonError::into_inner);
         let here = waiting.iter().map(|(scenario, _)| scenario);
-        let here = here.filter(|scenario| scenario.place == place);
+        let here =
+            here.filter(|scenario| scenario.place == place && scenario.cluster_api == first.cluster_api);
         let asked: Vec<String> = iter::once(first)
             .chain(here)
             .filter(|scenario| scenario.asks_sluice)
@@ -87,31 +92,40 @@ impl Ended {
 
 /// Runs all that may begin: `jobs` at once on the stack that they share, beside so many `lanes`, and then those that are alone.
 pub(super) async fn run(waiting: &Waiting, jobs: usize, lanes: usize) -> Result<Ended> {
-    let lanes = join_all((0..lanes).map(|_| on_one_stack(waiting, Place::OwnStack, 1)));
-    let (shared, lanes) = join(on_one_stack(waiting, Place::Shared, jobs), lanes).await;
+    let lanes = join_all((0..lanes).map(|_| on_stacks(waiting, Place::OwnStack, 1)));
+    let (shared, lanes) = join(on_stacks(waiting, Place::Shared, jobs), lanes).await;
     let mut ended = Ended::default();
     for part in iter::once(shared).chain(lanes) {
         ended.add(part?);
     }
-    ended.add(on_one_stack(waiting, Place::Alone, 1).await?);
+    ended.add(on_stacks(waiting, Place::Alone, 1).await?);
     Ok(ended)
 }
 
-/// Starts a stack if there is a scenario for it, and runs scenarios of that place until none may begin any more.
-async fn on_one_stack(waiting: &Waiting, place: Place, jobs: usize) -> Result<Ended> {
-    let Some(first) = waiting.next(place) else {
-        return Ok(Ended::default());
-    };
+/// Starts a stack while there is a scenario for one: the next has another Cluster API.
+async fn on_stacks(waiting: &Waiting, place: Place, jobs: usize) -> Result<Ended> {
+    let mut ended = Ended::default();
+    while let Some(first) = waiting.next(place, None) {
+        ended.add(on_one_stack(waiting, first, jobs).await?);
+    }
+    Ok(ended)
+}
+
+/// Starts the stack of a scenario, and runs all of its kind until none may begin any more.
+async fn on_one_stack(waiting: &Waiting, first: Scenario, jobs: usize) -> Result<Ended> {
+    let (place, release) = (first.place, first.cluster_api);
     let began = Instant::now();
-    let world = World::start("scenarios", &waiting.asked(place, &first)).await?;
+    let options = Options::new("scenarios").cluster_api(release);
+    let world = World::start_with(options, &waiting.asked(place, &first)).await?;
     say(&format!(
-        "the stack {} is ready after {:.1} s",
+        "the stack {} with Cluster API {} is ready after {:.1} s",
         place.of(),
+        release.version(),
         began.elapsed().as_secs_f64()
     ));
     let firsts = iter::once(Some(first)).chain(iter::repeat(None));
     let all: Vec<Vec<(&'static str, Option<Duration>)>> = stream::iter(firsts.take(jobs))
-        .map(|first| one_after_the_other(&world, waiting, place, first))
+        .map(|first| one_after_the_other(&world, waiting, place, release, first))
         .buffer_unordered(jobs)
         .collect()
         .await;
@@ -148,11 +162,12 @@ async fn one_after_the_other(
     world: &Arc<World>,
     waiting: &Waiting,
     place: Place,
+    release: ClusterApiRelease,
     first: Option<Scenario>,
 ) -> Vec<(&'static str, Option<Duration>)> {
     let mut ended = Vec::new();
     let mut next = first;
-    while let Some(scenario) = next.take().or_else(|| waiting.next(place)) {
+    while let Some(scenario) = next.take().or_else(|| waiting.next(place, Some(release))) {
         let name = scenario.name;
         ended.push((name, perform(world, scenario).await));
     }

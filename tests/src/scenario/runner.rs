@@ -14,6 +14,7 @@ use super::lanes::{self, Waiting};
 use super::ledger;
 use super::scene::Scene;
 use super::turns::{LANDINGS, Ledger, Turn};
+use crate::components::ClusterApiRelease;
 use crate::objects::Class;
 
 type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
@@ -31,6 +32,8 @@ pub struct Scenario {
     pub asks_sluice: bool,
     /// What it shares with others.
     pub place: Place,
+    /// The Cluster API of its stack.
+    pub cluster_api: ClusterApiRelease,
     /// When CI runs it.
     pub when: When,
     /// Runs it.
@@ -79,6 +82,7 @@ impl Scenario {
             class: Class::default(),
             asks_sluice: true,
             place: Place::Shared,
+            cluster_api: ClusterApiRelease::Newest,
             when: When::InTurn,
             run,
         }
@@ -96,6 +100,13 @@ impl Scenario {
     pub fn own_stack(mut self) -> Self {
         self.place = Place::OwnStack;
         self
+    }
+
+    /// Runs on another release of Cluster API, and so on a stack of its own.
+    #[must_use]
+    pub fn cluster_api(mut self, release: ClusterApiRelease) -> Self {
+        self.cluster_api = release;
+        self.own_stack()
     }
 
     /// Wants the machine for itself.

@@ -248,3 +248,27 @@ pub(crate) async fn proven_before_written(
     );
     Ok(())
 }
+
+/// Creation and one upgrade by one minor: all hooks were released, in the order of their steps.
+pub(crate) fn hooks_were_released_in_order(cluster: &Cluster) -> Result<()> {
+    let released: Vec<String> = cluster
+        .hook_answers()?
+        .into_iter()
+        .filter(|answer| !answer.is_held())
+        .map(|answer| answer.hook)
+        .collect();
+    let mut order = released.clone();
+    order.dedup();
+    let wanted = [
+        "BeforeClusterCreate",
+        "AfterControlPlaneInitialized",
+        "BeforeClusterUpgrade",
+        "BeforeControlPlaneUpgrade",
+        "AfterControlPlaneUpgrade",
+        "BeforeWorkersUpgrade",
+        "AfterWorkersUpgrade",
+        "AfterClusterUpgrade",
+    ];
+    ensure!(order == wanted, "hooks were released in the order {released:?}");
+    Ok(())
+}

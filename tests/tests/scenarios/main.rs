@@ -27,6 +27,7 @@ mod missing_things;
 mod moved;
 mod needed_things;
 mod observer_catches;
+mod older_cluster_api;
 mod order_of_edits;
 mod package_edited;
 mod package_stopped;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         provided::embedded(),
         day2_values::scenario(),
         minor_upgrade::scenario(),
+        older_cluster_api::scenario(),
         admission::bootstrap(),
         admission::template(),
         admission::down(),

@@ -2,8 +2,10 @@
 
 use anyhow::{Result, ensure};
 use sluice_tests::observer::Event;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
+use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
+
+use crate::common::hooks_were_released_in_order;
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -71,28 +73,5 @@ async fn run(scene: Scene) -> Result<()> {
     );
     cluster.is_settled(PATIENCE).await?;
     ensure!(cluster.workload()?.api.version() == VERSIONS[2]);
-    every_hook_was_released_in_order(&cluster)
-}
-
-fn every_hook_was_released_in_order(cluster: &Cluster) -> Result<()> {
-    let released: Vec<String> = cluster
-        .hook_answers()?
-        .into_iter()
-        .filter(|answer| !answer.is_held())
-        .map(|answer| answer.hook)
-        .collect();
-    let mut order = released.clone();
-    order.dedup();
-    let wanted = [
-        "BeforeClusterCreate",
-        "AfterControlPlaneInitialized",
-        "BeforeClusterUpgrade",
-        "BeforeControlPlaneUpgrade",
-        "AfterControlPlaneUpgrade",
-        "BeforeWorkersUpgrade",
-        "AfterWorkersUpgrade",
-        "AfterClusterUpgrade",
-    ];
-    ensure!(order == wanted, "hooks were released in the order {released:?}");
-    Ok(())
+    hooks_were_released_in_order(&cluster)
 }
