@@ -19,6 +19,7 @@ pub mod leadership;
 pub mod metrics;
 pub mod news;
 pub mod queue;
+pub mod registration;
 pub mod remote;
 pub mod retrigger;
 pub mod run;

@@ -1,5 +1,6 @@
 //! Puts the parts together: listeners first, then stores, then leadership, then reconciling.
 
+mod leading;
 mod listeners;
 mod metrics;
 mod serving;
@@ -18,14 +19,13 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::registry::Registry;
-use sluice_core::{
-    pass::Settings, providers::kinds, releases::ManagementClusters, retrigger::Handlers, retry::SyncPeriod,
-};
+use sluice_core::{releases::ManagementClusters, retrigger::Handlers};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::{
+    leading::{Management, lead},
     listeners::{hooks, plain, reviews_at},
     metrics::Metrics,
     serving::Serving,
@@ -35,25 +35,20 @@ use crate::{
     admission::{Admission, World},
     bounded::{Bounds, bounded, paced},
     cli::Args,
-    clock::clock,
-    contract::Contract,
     control_plane::ControlPlanes,
-    controllers::{bootstrap, providers, releases},
+    controllers::{providers, releases},
     edits::Edits,
-    events::Notifier,
     fence::Fence,
     health::{self, Health},
     index::Index,
-    leader::{self, Elector},
     leadership::Leadership,
     metrics::PassMetrics,
     news::News,
     pool,
-    remote::Remotes,
-    retrigger, serve,
+    registration::RegistrationMetrics,
+    serve,
     status::Status,
     stores::Stores,
-    sweep,
     telemetry::Log,
 };
 
@@ -85,12 +80,6 @@ const BEAT: Duration = Duration::from_secs(5);
 
 /// When it is taken for stuck.
 const SILENT_RUNTIME: Duration = Duration::from_secs(30);
-
-/// When the reconciler is taken for stuck: no pass takes as long, with the closing of its gates.
-const SILENT_RECONCILER: Duration = Duration::from_mins(5);
-
-/// For reconciles in flight to finish once the process is asked to stop.
-const RECONCILE_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs until a signal or a failure.
 ///
@@ -179,6 +168,7 @@ async fn run(
         configurations: metrics.configurations,
         passes: metrics.passes,
         releases: metrics.releases,
+        registration: metrics.registration,
         health: health.clone(),
         news,
         status,
@@ -220,6 +210,7 @@ struct Parts {
     configurations: providers::Configurations,
     passes: PassMetrics,
     releases: releases::ReleaseMetrics,
+    registration: RegistrationMetrics,
     health: Health,
     news: News,
     /// None where it is not served.
@@ -295,163 +286,6 @@ fn lost(stores: &Stores) -> anyhow::Error {
     anyhow!("the store of kind {kind} is not kept up to date any more, see the panic above")
 }
 
-/// The management cluster, as memory and as clients.
-struct Management {
-    /// For lists of stores, which may take long, and for the lease.
-    unbounded: Client,
-    client: Client,
-    fence: Fence,
-    leadership: Leadership,
-    stores: Stores,
-    control_planes: Arc<ControlPlanes>,
-}
-
-/// Waits for the lease, and reconciles while it is held.
-async fn lead(
-    args: &Args,
-    parts: Parts,
-    management: Management,
-    stop: &CancellationToken,
-) -> anyhow::Result<()> {
-    let Management {
-        unbounded,
-        client,
-        fence,
-        leadership,
-        stores,
-        control_planes,
-    } = management;
-    let releases = releases::Context::of(
-        client.clone(),
-        args.system_namespace.clone(),
-        stores.clone(),
-        &parts.news,
-        parts.passes.clone(),
-        parts.releases,
-    );
-    let News {
-        triggers,
-        dependents,
-        sweeps,
-        uncalled,
-        edits,
-        ..
-    } = parts.news;
-    // The lease is renewed from the moment it is held, so that the memory of a leader is filled before.
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => return Ok(()),
-        () = stores.synced() => {}
-    }
-    let mut elector = args
-        .leader
-        .leader_elect
-        .then(|| Elector::new(unbounded, election(args), fence.clone()).showing(leadership));
-    if let Some(elector) = &mut elector
-        && elector.acquire(stop).await.is_none()
-    {
-        return Ok(());
-    }
-
-    let concurrency = args.cluster_concurrency;
-    // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
-    let (wakes, changes) = (triggers.listen(), sweeps.listen());
-    let releases_changed = releases.listen();
-    edits.lead();
-    let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
-    let remotes = Arc::new(Remotes::new(
-        args.system_namespace.clone(),
-        triggers.clone(),
-        dependents.clone(),
-        fence,
-    ));
-    let providers = Arc::new(providers::Context {
-        client: client.clone(),
-        clusters: stores.clusters.clone(),
-        watches: providers::Watches::new(contract, dependents.clone()),
-        dependents: dependents.clone(),
-        remotes: Arc::clone(&remotes),
-        configurations: parts.configurations,
-        triggers: triggers.clone(),
-        edits: edits.clone(),
-        events: Notifier::new(client.clone()),
-        sync_period: SyncPeriod::of_day(args.sync_period, clock()),
-        retries: Mutex::default(),
-        metrics: parts.passes.clone(),
-    });
-    let context = Arc::new(bootstrap::Context {
-        client: client.clone(),
-        dependents,
-        settings: settings(args),
-        stores: stores.clone(),
-        control_planes,
-        remotes,
-        index: parts.index,
-        edits,
-        events: Notifier::new(client.clone()),
-        metrics: parts.passes,
-        slots: bootstrap::Slots::new(concurrency),
-        memories: Mutex::default(),
-    });
-    info!("Reconciling");
-    let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
-    let reconciling = async {
-        let controllers = async {
-            tokio::join!(
-                bootstrap::run(context, wakes, concurrency, heart, stop.clone()),
-                providers::run(providers, kinds(), concurrency, stop.clone()),
-                releases::run(releases, releases_changed, stop.clone()),
-            )
-        };
-        tokio::select! {
-            _ = controllers => {}
-            () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
-            () = sweep::run(stores.clone(), parts.news.classes, changes, triggers) => {}
-            () = patience(stop) => {}
-        }
-    };
-    Box::pin(while_leading(elector, reconciling)).await
-}
-
-/// Reconciles, and renews the lease if there is one.
-async fn while_leading(
-    elector: Option<Elector>,
-    reconciling: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
-    match elector {
-        None => reconciling.await,
-        Some(mut elector) => {
-            // Reconcilers end before the lease is handed back, so that two leaders never write. A lost lease ends the
-            // process at once, for the same reason.
-            let reconciled = CancellationToken::new();
-            let work = async {
-                reconciling.await;
-                reconciled.cancel();
-                std::future::pending::<()>().await;
-            };
-            tokio::select! {
-                renewed = elector.renew(&reconciled) => renewed?,
-                () = work => {}
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The controller finishes what it has begun, but a request that hangs must not keep the process.
-async fn patience(stop: &CancellationToken) {
-    stop.cancelled().await;
-    tokio::time::sleep(RECONCILE_GRACE).await;
-}
-
-fn settings(args: &Args) -> Settings {
-    Settings {
-        system_namespace: args.system_namespace.clone(),
-        sync_period: SyncPeriod::of_day(args.sync_period, clock()),
-        deletion_limit: args.cluster_delete_timeout,
-    }
-}
-
 /// The management cluster's client. The operator's own kubeconfig may hold anything; those of workload clusters may not.
 async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     let mut config = match kubeconfig {
@@ -472,28 +306,6 @@ async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     // Longer than any watch or list lasts: a connection on which nothing arrives any more is given up.
     config.read_timeout = Some(SILENCE);
     pool::client(config, IDLE).context("connect to the management cluster")
-}
-
-fn election(args: &Args) -> leader::Config {
-    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
-    let replica = args
-        .leader
-        .leader_elect_identity
-        .clone()
-        .or_else(|| host().ok())
-        .unwrap_or_default();
-    leader::Config {
-        namespace: args.leader.leader_elect_namespace.clone(),
-        // The process id tells a restarted container from the one before it.
-        identity: format!(
-            "{replica}_{}_{}",
-            std::process::id(),
-            jiff::Timestamp::now().as_nanosecond()
-        ),
-        lease_duration: args.leader.leader_elect_lease_duration,
-        renew_deadline: args.leader.leader_elect_renew_deadline,
-        retry_period: args.leader.leader_elect_retry_period,
-    }
 }
 
 /// The first signal asks to stop, the second one does not ask.

@@ -28,6 +28,7 @@ pub mod pass;
 pub mod proof;
 pub mod providers;
 pub mod record;
+pub mod registration;
 pub mod releases;
 pub mod resolver;
 pub mod retrigger;

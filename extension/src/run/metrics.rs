@@ -7,6 +7,7 @@ use crate::{
     controllers::{providers, releases},
     index::Index,
     metrics::{HookMetrics, PassMetrics},
+    registration::RegistrationMetrics,
     serve,
     status::StatusMetrics,
     telemetry::Log,
@@ -22,6 +23,7 @@ pub(super) struct Metrics {
     pub(super) releases: releases::ReleaseMetrics,
     pub(super) admission: AdmissionMetrics,
     pub(super) status: StatusMetrics,
+    pub(super) registration: RegistrationMetrics,
 }
 
 impl Metrics {
@@ -35,6 +37,7 @@ impl Metrics {
             releases: releases::ReleaseMetrics::default(),
             admission: AdmissionMetrics::default(),
             status: StatusMetrics::default(),
+            registration: RegistrationMetrics::default(),
         };
         log.register(registry);
         index.register(registry);
@@ -46,6 +49,7 @@ impl Metrics {
         undecodable::register(registry);
         metrics.admission.register(registry);
         metrics.status.register(registry);
+        metrics.registration.register(registry);
         metrics
     }
 }

@@ -11,8 +11,13 @@ use std::{
 use clap::Parser as _;
 use tokio::time::sleep;
 
+use super::leading::{SILENT_RECONCILER, settings};
 use super::*;
-use crate::{controllers::bootstrap::world::CONCURRENCY, freshness::tests::Frozen, triggers::Triggers};
+use crate::{
+    controllers::bootstrap::{self, world::CONCURRENCY},
+    freshness::tests::Frozen,
+    triggers::Triggers,
+};
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {

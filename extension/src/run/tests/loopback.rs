@@ -108,6 +108,7 @@ impl Loopback {
             passes: PassMetrics::default(),
             health: Health::default(),
             news,
+            registration: RegistrationMetrics::default(),
             status: None,
         };
         let stop = stop.clone();

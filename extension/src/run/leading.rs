@@ -1,0 +1,229 @@
+//! Reconciles while the lease is held.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use kube::Client;
+use sluice_core::{pass::Settings, providers::kinds, retry::SyncPeriod};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::Parts;
+use crate::{
+    cli::Args,
+    clock::clock,
+    contract::Contract,
+    control_plane::ControlPlanes,
+    controllers::{bootstrap, providers, releases},
+    events::Notifier,
+    fence::Fence,
+    leader::{self, Elector},
+    leadership::Leadership,
+    news::News,
+    registration,
+    remote::Remotes,
+    retrigger,
+    stores::Stores,
+    sweep,
+};
+
+/// When the reconciler is taken for stuck: no pass takes as long, with the closing of its gates.
+pub(super) const SILENT_RECONCILER: Duration = Duration::from_mins(5);
+
+/// For reconciles in flight to finish once the process is asked to stop.
+const RECONCILE_GRACE: Duration = Duration::from_secs(5);
+
+/// The management cluster, as memory and as clients.
+pub(super) struct Management {
+    /// For lists of stores, which may take long, and for the lease.
+    pub(super) unbounded: Client,
+    pub(super) client: Client,
+    pub(super) fence: Fence,
+    pub(super) leadership: Leadership,
+    pub(super) stores: Stores,
+    pub(super) control_planes: Arc<ControlPlanes>,
+}
+
+/// Waits for the lease, and reconciles while it is held.
+pub(super) async fn lead(
+    args: &Args,
+    parts: Parts,
+    management: Management,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let Management {
+        unbounded,
+        client,
+        fence,
+        leadership,
+        stores,
+        control_planes,
+    } = management;
+    let releases = releases::Context::of(
+        client.clone(),
+        args.system_namespace.clone(),
+        stores.clone(),
+        &parts.news,
+        parts.passes.clone(),
+        parts.releases,
+    );
+    let News {
+        triggers,
+        dependents,
+        sweeps,
+        uncalled,
+        edits,
+        ..
+    } = parts.news;
+    let mut elector = args
+        .leader
+        .leader_elect
+        .then(|| Elector::new(unbounded, election(args), fence.clone()).showing(leadership));
+    if !leads(elector.as_mut(), &stores, stop).await {
+        return Ok(());
+    }
+
+    let concurrency = args.cluster_concurrency;
+    // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.
+    let (wakes, changes) = (triggers.listen(), sweeps.listen());
+    let releases_changed = releases.listen();
+    edits.lead();
+    let contract = Contract::new(client.clone(), args.control_plane_groups.clone());
+    let remotes = Arc::new(Remotes::new(
+        args.system_namespace.clone(),
+        triggers.clone(),
+        dependents.clone(),
+        fence,
+    ));
+    let providers = Arc::new(providers::Context {
+        client: client.clone(),
+        clusters: stores.clusters.clone(),
+        watches: providers::Watches::new(contract, dependents.clone()),
+        dependents: dependents.clone(),
+        remotes: Arc::clone(&remotes),
+        configurations: parts.configurations,
+        triggers: triggers.clone(),
+        edits: edits.clone(),
+        events: Notifier::new(client.clone()),
+        sync_period: SyncPeriod::of_day(args.sync_period, clock()),
+        retries: Mutex::default(),
+        metrics: parts.passes.clone(),
+    });
+    let context = Arc::new(bootstrap::Context {
+        client: client.clone(),
+        dependents,
+        settings: settings(args),
+        stores: stores.clone(),
+        control_planes,
+        remotes,
+        index: parts.index,
+        edits,
+        events: Notifier::new(client.clone()),
+        metrics: parts.passes,
+        slots: bootstrap::Slots::new(concurrency),
+        memories: Mutex::default(),
+    });
+    let (names, bootstraps) = (args.extension_configs.clone(), stores.bootstraps.clone());
+    let registration = registration::run(
+        client.clone(),
+        names,
+        move || bootstraps.names(),
+        parts.registration,
+    );
+    info!("Reconciling");
+    let heart = parts.health.heartbeat("reconciler", SILENT_RECONCILER);
+    let reconciling = async {
+        let controllers = async {
+            tokio::join!(
+                bootstrap::run(context, wakes, concurrency, heart, stop.clone()),
+                providers::run(providers, kinds(), concurrency, stop.clone()),
+                releases::run(releases, releases_changed, stop.clone()),
+            )
+        };
+        tokio::select! {
+            _ = controllers => {}
+            () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
+            () = registration => {}
+            () = sweep::run(stores.clone(), parts.news.classes, changes, triggers) => {}
+            () = patience(stop) => {}
+        }
+    };
+    Box::pin(while_leading(elector, reconciling)).await
+}
+
+/// Ends when this replica may reconcile, or is asked to stop.
+async fn leads(elector: Option<&mut Elector>, stores: &Stores, stop: &CancellationToken) -> bool {
+    // The lease is renewed from the moment it is held, so that the memory of a leader is filled before.
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => return false,
+        () = stores.synced() => {}
+    }
+    match elector {
+        Some(elector) => elector.acquire(stop).await.is_some(),
+        None => true,
+    }
+}
+
+/// Reconciles, and renews the lease if there is one.
+async fn while_leading(
+    elector: Option<Elector>,
+    reconciling: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    match elector {
+        None => reconciling.await,
+        Some(mut elector) => {
+            // Reconcilers end before the lease is handed back, so that two leaders never write. A lost lease ends the
+            // process at once, for the same reason.
+            let reconciled = CancellationToken::new();
+            let work = async {
+                reconciling.await;
+                reconciled.cancel();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                renewed = elector.renew(&reconciled) => renewed?,
+                () = work => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The controller finishes what it has begun, but a request that hangs must not keep the process.
+async fn patience(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(RECONCILE_GRACE).await;
+}
+
+pub(super) fn settings(args: &Args) -> Settings {
+    Settings {
+        system_namespace: args.system_namespace.clone(),
+        sync_period: SyncPeriod::of_day(args.sync_period, clock()),
+        deletion_limit: args.cluster_delete_timeout,
+    }
+}
+
+fn election(args: &Args) -> leader::Config {
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+    let replica = args
+        .leader
+        .leader_elect_identity
+        .clone()
+        .or_else(|| host().ok())
+        .unwrap_or_default();
+    leader::Config {
+        namespace: args.leader.leader_elect_namespace.clone(),
+        // The process id tells a restarted container from the one before it.
+        identity: format!(
+            "{replica}_{}_{}",
+            std::process::id(),
+            jiff::Timestamp::now().as_nanosecond()
+        ),
+        lease_duration: args.leader.leader_elect_lease_duration,
+        renew_deadline: args.leader.leader_elect_renew_deadline,
+        retry_period: args.leader.leader_elect_retry_period,
+    }
+}
