@@ -19,7 +19,7 @@ NEW_SEEDS ?=
 landing := $(if $(LANDING),--landing $(LANDING))
 
 # Tests of the product on real components: modules of tests/tests/real, and a target. They mostly wait, and run beside one another.
-REAL := crds extension install leader standby status configurations
+REAL := crds extension install install_wrong leader standby status configurations
 # Targets of tests that no component is started for.
 TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
          $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))

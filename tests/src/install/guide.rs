@@ -21,9 +21,15 @@ pub struct Block {
     pub commands: String,
 }
 
+/// Languages of blocks that are no commands.
+const OTHERS: [&str; 3] = ["json", "text", "yaml"];
+
 /// All blocks of commands of a document, in their order.
 #[derive(Debug, Clone)]
-pub struct Guide(Vec<Block>);
+pub struct Guide {
+    text: String,
+    blocks: Vec<Block>,
+}
 
 impl Guide {
     /// Reads docs/install.md.
@@ -33,15 +39,23 @@ impl Guide {
         Self::of(&text)
     }
 
-    /// The blocks of a text. A block of commands (`sh`) without a mark before it is an error: it would be run by nothing.
+    /// The blocks of a text. A block of commands without a mark before it is an error, because nothing would run it; so is a block in a
+    /// language that may be that of commands, which is `sh`.
     pub fn of(text: &str) -> Result<Self> {
         let mut blocks = Vec::new();
         let mut lines = text.lines();
         let mut mark = None;
         while let Some(line) = lines.next() {
-            if line.trim() == "```sh" {
+            if let Some(language) = line.trim().strip_prefix("```") {
                 let commands: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != "```").collect();
                 let commands = commands.join("\n");
+                if OTHERS.contains(&language) {
+                    continue;
+                }
+                ensure!(
+                    language == "sh",
+                    "commands are in blocks of language `sh`, not {language:?}:\n{commands}"
+                );
                 let run = mark.take().with_context(|| {
                     format!(
                         "no line `{RUN}NAME -->` or `{NOT_RUN}REASON -->` before the commands\n{commands}"
@@ -57,19 +71,28 @@ impl Guide {
             mark = marked(RUN).map(Ok).or_else(|| marked(NOT_RUN).map(Err));
         }
         ensure!(!blocks.is_empty(), "a document without commands");
-        Ok(Self(blocks))
+        Ok(Self {
+            text: text.to_owned(),
+            blocks,
+        })
+    }
+
+    /// Whether it has this text.
+    #[must_use]
+    pub fn says(&self, text: &str) -> bool {
+        self.text.contains(text)
     }
 
     /// All blocks.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
-        &self.0
+        &self.blocks
     }
 
     /// The commands of the blocks of this name, one after the other.
     pub fn commands(&self, name: &str) -> Result<String> {
         let named = self
-            .0
+            .blocks
             .iter()
             .filter(|block| block.run.as_deref() == Ok(name))
             .map(|block| block.commands.as_str());
@@ -103,7 +126,24 @@ mod tests {
     }
 
     #[test]
-    fn the_guide_says_what_is_run() {
-        Guide::read().unwrap();
+    fn commands_in_another_language_are_refused() {
+        for language in ["", "bash", "console"] {
+            let error = Guide::of(&format!("<!-- run: one -->\n```{language}\nx\n```\n")).unwrap_err();
+            assert!(error.to_string().contains("`sh`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_test_asks_for_each_mark_of_the_guide() {
+        let tests = ["real/install.rs", "real/install_wrong.rs", "scenarios/image.rs"];
+        let tests = tests.map(|test| fs::read_to_string(root().join("tests/tests").join(test)).unwrap());
+        for block in Guide::read().unwrap().blocks() {
+            if let Ok(mark) = &block.run {
+                assert!(
+                    tests.iter().any(|test| test.contains(&format!("\"{mark}\""))),
+                    "no test runs the commands `{RUN}{mark} -->` of docs/install.md"
+                );
+            }
+        }
     }
 }

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::{GroupVersionKind, TypeMeta};
-use kube::discovery::pinned_kind;
+use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Map, Value};
 
@@ -16,8 +15,9 @@ const LABELS: [&str; 3] = [
     "clusterctl.cluster.x-k8s.io",
 ];
 
-/// The same of annotations.
-const ANNOTATIONS: [&str; 4] = [
+/// The same of annotations, with what a controller counts.
+const ANNOTATIONS: [&str; 5] = [
+    "deployment.kubernetes.io/revision",
     "helm.sh/resource-policy",
     "meta.helm.sh/release-name",
     "meta.helm.sh/release-namespace",
@@ -33,6 +33,19 @@ pub struct Object {
     pub namespace: String,
     /// Its name.
     pub name: String,
+}
+
+impl Object {
+    /// The one that a manifest describes.
+    #[must_use]
+    pub fn of(manifest: &Value) -> Self {
+        let field = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Self {
+            kind: field(&manifest["kind"]),
+            namespace: field(&manifest["metadata"]["namespace"]),
+            name: field(&manifest["metadata"]["name"]),
+        }
+    }
 }
 
 impl std::fmt::Display for Object {
@@ -53,38 +66,57 @@ impl std::fmt::Display for Object {
 #[derive(Debug, Clone)]
 pub struct Installed(BTreeMap<Object, Value>);
 
+/// Kinds that the API server or a controller keeps for other objects.
+const KEPT: [&str; 8] = [
+    "APIService",
+    "ControllerRevision",
+    "Endpoints",
+    "EndpointSlice",
+    "Event",
+    "IPAddress",
+    "Lease",
+    "PodMetrics",
+];
+
 impl Installed {
-    /// All objects with label `app.kubernetes.io/name: sluice`, and all definitions of Sluice, of the kinds of `like`.
-    pub async fn read(client: &Client, like: &[Value]) -> Result<Self> {
-        let kinds: BTreeSet<(String, String)> = like
-            .iter()
-            .map(|object| (text(&object["apiVersion"]), text(&object["kind"])))
-            .collect();
+    /// All objects of all kinds, whatever their labels.
+    pub async fn read(client: &Client) -> Result<Self> {
+        let discovery = Discovery::new(client.clone())
+            .run()
+            .await
+            .context("find all kinds")?;
         let mut objects = BTreeMap::new();
-        for (api_version, kind) in kinds {
-            let label = match kind.as_str() {
-                "CustomResourceDefinition" => "cluster.x-k8s.io/provider=runtime-extension-sluice",
-                _ => "app.kubernetes.io/name=sluice",
-            };
-            let types = TypeMeta {
-                api_version,
-                kind: kind.clone(),
-            };
-            let gvk = GroupVersionKind::try_from(&types)?;
-            let (resource, _) = pinned_kind(client, &gvk)
-                .await
-                .with_context(|| format!("find kind {kind}"))?;
+        for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
+            if !capabilities.supports_operation(verbs::LIST) || KEPT.contains(&resource.kind.as_str()) {
+                continue;
+            }
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            for object in api.list(&ListParams::default().labels(label)).await? {
+            let listed = match api.list(&ListParams::default()).await {
+                // Its definition has gone meanwhile.
+                Err(kube::Error::Api(status)) if status.is_not_found() => continue,
+                listed => listed.with_context(|| format!("list kind {}", resource.kind))?,
+            };
+            for object in listed {
                 let found = Object {
-                    kind: kind.clone(),
+                    kind: resource.kind.clone(),
                     namespace: object.namespace().unwrap_or_default(),
                     name: object.name_any(),
                 };
-                objects.insert(found, plain(serde_json::to_value(&object)?));
+                let owned = !object.owner_references().is_empty();
+                let content = serde_json::to_value(&object)?;
+                if !owned && !is_record(&found, &content) {
+                    objects.insert(found, plain(content));
+                }
             }
         }
         Ok(Self(objects))
+    }
+
+    /// Those that were not there before.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        self.0.retain(|object, _| !before.0.contains_key(object));
+        self
     }
 
     /// Its objects.
@@ -114,8 +146,13 @@ impl Installed {
     }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
+/// What every namespace gets, and what Helm remembers of a release.
+fn is_record(object: &Object, content: &Value) -> bool {
+    match (object.kind.as_str(), object.name.as_str()) {
+        ("ServiceAccount", "default") | ("ConfigMap", "kube-root-ca.crt") => true,
+        ("Secret", _) => content["type"] == "helm.sh/release.v1",
+        _ => false,
+    }
 }
 
 fn plain(mut object: Value) -> Value {
@@ -195,6 +232,14 @@ mod tests {
         let other = json!({"metadata": {"name": "x", "uid": "2", "labels": {"a": "b"}}});
         let (helm, other) = (installed(&[("x", helm)]), installed(&[("x", other)]));
         assert_eq!(helm.differences(&other), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_was_there_before_is_not_installed() {
+        let before = installed(&[("x", json!({}))]);
+        let after = installed(&[("x", json!({"a": 1})), ("y", json!({}))]);
+        let names: Vec<String> = after.since(&before).objects().map(Object::to_string).collect();
+        assert_eq!(names, ["Role a/y"]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The ways of installing, by the commands of docs/install.md: they give the same objects, and leave nothing but definitions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
-use serde_json::Value;
 use sluice_tests::install::{Guide, Installed, Object, Shell, Site};
+use sluice_tests::requests::apply::documents;
 use sluice_tests::stack::StackCore;
 use sluice_tests::stack::manifests::Base;
 
@@ -21,105 +22,181 @@ const WAYS: [&str; 3] = ["kubectl", "helm", "clusterctl"];
 async fn all_ways_give_the_same_objects() -> Result<()> {
     let core = StackCore::start("install").await?;
     let guide = Guide::read()?;
-    let base = Base::read()?;
     let sites = try_join_all(WAYS.map(|way| install(&core, &guide, way))).await?;
-    let mut installed = Vec::new();
-    for site in &sites {
-        installed.push(Installed::read(&site.client(), base.objects()).await?);
-    }
-    let wanted = base.objects().len();
-    let found = installed[0].objects().count();
+    let [first, others @ ..] = &sites[..] else {
+        anyhow::bail!("no way to install")
+    };
+    let found: BTreeSet<&Object> = first.installed.objects().collect();
+    let shipped = shipped(&first.site).await?;
+    let shipped: BTreeSet<&Object> = shipped.iter().collect();
     ensure!(
-        found == wanted,
-        "manifests/base has {wanted} objects, and {found} of them were found by their labels: {:?}",
-        missing(&base, &installed[0])
+        found == shipped,
+        "installed but not shipped: {:?}; shipped but not installed: {:?}",
+        found.difference(&shipped).collect::<Vec<_>>(),
+        shipped.difference(&found).collect::<Vec<_>>()
     );
-    for (way, other) in WAYS.iter().zip(&installed).skip(1) {
-        let differences = installed[0].differences(other);
+    for other in others {
+        let differences = first.installed.differences(&other.installed);
         ensure!(
             differences.is_empty(),
-            "kubectl (first) and {way} (second) install other objects:\n  {}\n{ADVICE}",
+            "kubectl (first) and {} (second) install other objects:\n  {}\n{ADVICE}",
+            other.way,
             differences.join("\n  ")
         );
     }
-    let goings = WAYS.iter().zip(sites.iter().zip(&installed));
-    try_join_all(goings.map(async |(way, (site, before))| {
-        comes_and_goes(way, site, before, &guide, base.objects())
-            .await
-            .with_context(|| format!("with {way}"))
+    try_join_all(sites.iter().map(async |installation| {
+        let gone = comes_and_goes(installation, &guide).await;
+        gone.with_context(|| format!("with {}", installation.way))
     }))
     .await?;
     core.directory().close().await
 }
 
-async fn install(core: &Arc<StackCore>, guide: &Guide, way: &str) -> Result<Site> {
-    let site = Site::prepare(core, way).await?;
-    for commands in ["prepare", way] {
-        run(&site, guide, commands).await?;
-    }
-    if way == "kubectl" {
-        run(&site, guide, "monitoring").await?;
-    }
-    Ok(site)
+/// What one way has given.
+struct Installation {
+    way: &'static str,
+    site: Site,
+    /// From before.
+    before: Installed,
+    installed: Installed,
 }
 
-fn missing(base: &Base, installed: &Installed) -> Vec<String> {
-    let found: Vec<&Object> = installed.objects().collect();
-    let name = |object: &Value| {
-        let field = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        Object {
-            kind: field(&object["kind"]),
-            namespace: field(&object["metadata"]["namespace"]),
-            name: field(&object["metadata"]["name"]),
-        }
+impl Installation {
+    async fn now(&self) -> Result<Installed> {
+        Ok(Installed::read(&self.site.client()).await?.since(&self.before))
+    }
+}
+
+async fn install(core: &Arc<StackCore>, guide: &Guide, way: &'static str) -> Result<Installation> {
+    let site = Site::prepare(core, way).await?;
+    run(&site, guide, "prepare").await?;
+    let before = Installed::read(&site.client()).await?;
+    run(&site, guide, way).await?;
+    let monitoring = if way == "helm" {
+        "monitoring helm"
+    } else {
+        "monitoring"
     };
-    let all = base.objects().iter().map(name);
-    all.filter(|object| !found.contains(&object))
-        .map(|object| object.to_string())
-        .collect()
+    run(&site, guide, monitoring).await?;
+    let installed = Installed::read(&site.client()).await?.since(&before);
+    Ok(Installation {
+        way,
+        site,
+        before,
+        installed,
+    })
+}
+
+/// The objects of `manifests/base` and `manifests/alerts`.
+async fn shipped(site: &Site) -> Result<Vec<Object>> {
+    let commands = "kubectl kustomize manifests/alerts";
+    let alerts = site.shell().run(commands, &[]).await?.well()?;
+    let alerts = documents(&alerts)?;
+    Ok(Base::read()?
+        .objects()
+        .iter()
+        .chain(&alerts)
+        .map(Object::of)
+        .collect())
 }
 
 /// Upgrades to the same version, then uninstalls.
-async fn comes_and_goes(
-    way: &str,
-    site: &Site,
-    before: &Installed,
-    guide: &Guide,
-    base: &[Value],
-) -> Result<()> {
-    let (upgrade, uninstall) = match way {
+async fn comes_and_goes(installation: &Installation, guide: &Guide) -> Result<()> {
+    let Installation {
+        way, site, installed, ..
+    } = installation;
+    let (upgrade, uninstall) = match *way {
         "kubectl" => ("upgrade kubectl", "uninstall kubectl"),
         "helm" => ("upgrade helm", "uninstall helm"),
         _ => ("clusterctl", "uninstall kubectl"),
     };
     run(site, guide, upgrade).await?;
-    let after = Installed::read(&site.client(), base).await?;
-    let differences = before.differences(&after);
+    let differences = installed.differences(&installation.now().await?);
     ensure!(differences.is_empty(), "{upgrade}: {differences:?}");
 
     for commands in ["look again", "unregister", uninstall] {
         run(site, guide, commands).await?;
     }
-    let left = Installed::read(&site.client(), base).await?;
-    let (definitions, left): (Vec<&Object>, Vec<&Object>) = left
+    let is_definition = |object: &&Object| object.kind == "CustomResourceDefinition";
+    let shipped: Vec<&Object> = installed.objects().filter(is_definition).collect();
+    let left = installation.now().await?;
+    let left: Vec<&Object> = left
         .objects()
         // Helm leaves the namespace that it was given.
-        .filter(|object| object.kind != "Namespace" || way != "helm")
-        .partition(|object| object.kind == "CustomResourceDefinition");
-    ensure!(left.is_empty(), "it leaves {left:?}");
-    let shipped = before
-        .objects()
-        .filter(|object| object.kind == "CustomResourceDefinition");
+        .filter(|object| object.kind != "Namespace" || *way != "helm")
+        .collect();
     ensure!(
-        definitions.len() == shipped.count(),
-        "with a definition all its objects are deleted; left are {definitions:?}"
+        left == shipped,
+        "all but the definitions goes, with which their objects would be deleted; left are {left:?}"
     );
-    run(site, guide, "delete the definitions").await
+    run(site, guide, "delete the definitions").await?;
+    let left = installation.now().await?;
+    let definition = left.objects().find(is_definition);
+    ensure!(definition.is_none(), "{definition:?} is left");
+    Ok(())
 }
 
 async fn run(site: &Site, guide: &Guide, commands: &str) -> Result<()> {
     let said = site.shell().run(&guide.commands(commands)?, &[]).await?;
     said.well().map(drop).with_context(|| commands.to_owned())
+}
+
+/// Overlays, the values of the chart that give the same, and what the overlay has beside it.
+const OVERLAYS: [(&str, &str, &[&str]); 2] = [
+    ("status", "statusService.enabled=true", &[]),
+    (
+        "secret-namespaces",
+        "secretNamespaces={team-a,team-b}",
+        // Without subjects.
+        &["ClusterRoleBinding sluice-secrets is only in the first"],
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlays_give_the_objects_of_the_chart() -> Result<()> {
+    let core = StackCore::start("overlays").await?;
+    let guide = Guide::read()?;
+    let sites = try_join_all(["overlays", "values"].map(async |name| {
+        let site = Site::prepare(&core, name).await?;
+        run(&site, &guide, "prepare").await?;
+        let namespaces = "for team in a b; do kubectl create namespace team-$team; done";
+        site.shell().run(namespaces, &[]).await?.well()?;
+        let before = Installed::read(&site.client()).await?;
+        anyhow::Ok((site, before))
+    }))
+    .await?;
+    let [(overlays, before_overlays), (values, before_values)] = &sites[..] else {
+        anyhow::bail!("not two management clusters")
+    };
+    run(values, &guide, "helm").await?;
+    for (overlay, chosen, beside) in OVERLAYS {
+        let apply = format!("kubectl apply -k manifests/overlays/{overlay}");
+        overlays.shell().run(&apply, &[]).await?.well()?;
+        let upgrade = format!(
+            "helm upgrade sluice manifests/chart --namespace sluice-system --reset-values --set '{chosen}'"
+        );
+        values.shell().run(&upgrade, &[]).await?.well()?;
+        let installed = Installed::read(&overlays.client()).await?.since(before_overlays);
+        let other = Installed::read(&values.client()).await?.since(before_values);
+        let differences = installed.differences(&other);
+        ensure!(
+            differences == beside,
+            "overlay {overlay} (first) and {chosen} (second) install other objects:\n  {}",
+            differences.join("\n  ")
+        );
+        if overlay == "secret-namespaces" {
+            let binding = overlays
+                .shell()
+                .run(
+                    "kubectl get clusterrolebinding sluice-secrets --output jsonpath='{.subjects}'",
+                    &[],
+                )
+                .await?
+                .well()?;
+            ensure!(binding.is_empty(), "it binds {binding}");
+        }
+    }
+    core.directory().close().await
 }
 
 /// An installation with most values other than shipped.
@@ -144,7 +221,7 @@ helm upgrade sluice manifests/chart --namespace addons --reset-then-reuse-values
 async fn what_is_chosen_is_installed_and_what_is_missing_is_said() -> Result<()> {
     let core = StackCore::start("chosen").await?;
     let site = Site::prepare(&core, "chosen").await?;
-    let base = Base::read()?;
+    let before = Installed::read(&site.client()).await?;
     std::fs::write(site.shell().home().join("ca.crt"), site.authority())?;
 
     let notes = site.shell().run(CHOSEN, &[]).await?.well()?;
@@ -159,7 +236,7 @@ async fn what_is_chosen_is_installed_and_what_is_missing_is_said() -> Result<()>
         !notes.contains("\"team-a\""),
         "a namespace that is there is warned of: {notes}"
     );
-    let installed = Installed::read(&site.client(), base.objects()).await?;
+    let installed = Installed::read(&site.client()).await?.since(&before);
     let texts: Vec<String> = installed
         .contents()
         .filter(|(object, _)| object.kind != "CustomResourceDefinition")

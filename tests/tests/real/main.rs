@@ -3,6 +3,7 @@
 mod crds;
 mod extension;
 mod install;
+mod install_wrong;
 mod leader;
 mod standby;
 mod status;

@@ -3,12 +3,17 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
 use sluice_tests::extension::{Extension, Image};
 use sluice_tests::install::{Guide, Shell};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 use sluice_tests::stack::kubelet::Delay;
+use sluice_tests::wait;
 
 use crate::common::{is_held, releases};
+
+/// The registration of Sluice.
+const EXTENSION_CONFIG: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/sluice";
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -30,13 +35,6 @@ async fn run(scene: Scene) -> Result<()> {
 }
 
 async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<()> {
-    extension.restart_in(Some(image)).await?;
-    for replica in extension.replicas() {
-        is_in(image, replica.id().await?)?;
-    }
-    let (old, new) = releases(scene).await?;
-    let cluster = scene.cluster("one").workers(1).create_settled(&old).await?;
-
     let management = scene.world().stack().management();
     let shell = Shell::open(
         scene.world().stack().core(),
@@ -45,6 +43,18 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     )
     .await?;
     let guide = Guide::read()?;
+    extension.kill().await?;
+    // Otherwise the condition would be of the replicas from before.
+    shell.run(&guide.commands("look again")?, &[]).await?.well()?;
+    is_undiscovered(scene, "").await?;
+    extension.restart_in(Some(image)).await?;
+    shell.run(&guide.commands("discovered")?, &[]).await?.well()?;
+    for replica in extension.replicas() {
+        is_in(image, replica.id().await?)?;
+    }
+    let (old, new) = releases(scene).await?;
+    let cluster = scene.cluster("one").workers(1).create_settled(&old).await?;
+
     let names = [old.name(), new.name(), cluster.name().to_owned()];
     let of_cluster = [
         ("NAMESPACE", scene.namespace()),
@@ -56,7 +66,6 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
         let said = shell.run(&guide.commands(commands)?, &of_cluster).await?;
         said.well().with_context(|| commands.to_owned())
     };
-    run("discovered").await?;
     let seen = run("look").await?;
     ensure!(
         names.iter().all(|name| seen.contains(name)),
@@ -75,6 +84,62 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     for replica in extension.replicas() {
         is_in(image, replica.id().await?)?;
     }
+    let trusted = scene.objects().get(EXTENSION_CONFIG).await?.unwrap_or_default();
+    let trusted = &trusted["spec"]["clientConfig"]["caBundle"];
+    let other = cluster.workload()?.api.pki().ca_bundle();
+    let trust = async |authority: &Value| {
+        let patch = json!({"spec": {"clientConfig": {"caBundle": authority}}});
+        scene.objects().merge(EXTENSION_CONFIG, &patch).await
+    };
+    trust(&json!(other)).await?;
+    let distrusted = async {
+        is_undiscovered(scene, "x509").await?;
+        shows_discovered(extension, 0).await
+    };
+    let distrusted = distrusted.await;
+    trust(trusted).await?;
+    distrusted?;
+    run("discovered").await?;
+    shows_discovered(extension, 1).await
+}
+
+/// Waits until the leader's metric says whether Cluster API has discovered the hooks.
+async fn shows_discovered(extension: &Extension, value: u8) -> Result<()> {
+    let line = format!("sluice_extension_config_discovered{{extension_config=\"sluice\"}} {value}\n");
+    let leader = extension.leader().await?;
+    wait::until(format!("the leader to show {line}"), PATIENCE, || async {
+        let metrics = leader.metrics().await?;
+        if metrics.contains(&line) {
+            Ok(())
+        } else {
+            wait::not_yet("another value")
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Waits until Cluster API says that it cannot discover the hooks, with this text.
+async fn is_undiscovered(scene: &Scene, text: &str) -> Result<()> {
+    wait::until(
+        format!("Discovered to be False with {text:?}"),
+        PATIENCE,
+        || async {
+            let config = scene.objects().get(EXTENSION_CONFIG).await?.unwrap_or_default();
+            let conditions = config["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            let discovered = conditions.find(|condition| condition["type"] == "Discovered");
+            match discovered {
+                Some(condition)
+                    if condition["status"] == "False" && condition["message"].to_string().contains(text) =>
+                {
+                    Ok(())
+                }
+                _ => wait::not_yet(format!("{discovered:?}")),
+            }
+        },
+    )
+    .await?;
     Ok(())
 }
 
@@ -105,6 +170,10 @@ fn is_in(image: &Image, process: u32) -> Result<()> {
             "{status}"
         );
         ensure!(field("CapEff:") == ["0000000000000000"], "{status}");
+    } else {
+        tracing::warn!(
+            "an ordinary user cannot become another one: user and capabilities of the image are not looked at"
+        );
     }
     Ok(())
 }

@@ -1,0 +1,153 @@
+//! What goes wrong when Sluice is installed: docs/install.md has what is said then, and its way out works.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use sluice_tests::components::ClusterApiRelease;
+use sluice_tests::install::{Guide, Site};
+use sluice_tests::stack::StackCore;
+use sluice_tests::stack::capi::{ClusterApi, RuntimeSdk};
+
+/// One management cluster, and the commands of the guide.
+struct Operator {
+    site: Site,
+    guide: Guide,
+    /// Where a certificate of one's own lies.
+    files: String,
+}
+
+impl Operator {
+    async fn tries(&self, commands: &str) -> Result<String> {
+        let said = self.site.shell().run(commands, &[("FILES", &self.files)]).await?;
+        said.well()
+    }
+
+    async fn follows(&self, mark: &str) -> Result<String> {
+        let said = self.tries(&self.guide.commands(mark)?).await;
+        said.with_context(|| mark.to_owned())
+    }
+
+    /// Commands are refused with a text that docs/install.md has a way out of.
+    async fn is_refused(&self, commands: &str, text: &str) -> Result<()> {
+        ensure!(
+            self.guide.says(&format!("| `{text}`")) || self.guide.says(&format!("{text}` |")),
+            "docs/install.md has no row {text:?}"
+        );
+        let said = self.site.shell().run(commands, &[("FILES", &self.files)]).await?;
+        said.refused(text)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_wrong_has_a_way_out() -> Result<()> {
+    let core = StackCore::start("wrong").await?;
+    let site = Site::prepare(&core, "wrong").await?;
+    let files = site.shell().home().join("certificate");
+    fs::create_dir_all(&files)?;
+    let certificate = site.api().pki().server_certificate()?;
+    fs::write(files.join("tls.crt"), certificate.certificate)?;
+    fs::write(files.join("tls.key"), certificate.key)?;
+    fs::write(files.join("ca.crt"), site.authority())?;
+    let operator = Operator {
+        files: files.display().to_string(),
+        guide: Guide::read()?,
+        site,
+    };
+    nothing_is_there(&operator).await?;
+    another_name(&operator).await?;
+    definitions_of_others(&operator).await?;
+
+    let cluster_api = ClusterApi::start(&core, operator.site.api(), ClusterApiRelease::Newest).await?;
+    gate_off(&operator, &cluster_api).await?;
+    cluster_api.kill().await?;
+    core.directory().close().await
+}
+
+/// Neither cert-manager nor the system namespace.
+async fn nothing_is_there(operator: &Operator) -> Result<()> {
+    operator
+        .tries("kubectl delete crd certificates.cert-manager.io issuers.cert-manager.io")
+        .await?;
+    let commands = operator.guide.commands("helm")?;
+    operator
+        .is_refused(&commands, "no matches for kind \"Certificate\"")
+        .await?;
+    operator.follows("certificate").await?;
+    let commands = operator.guide.commands("helm with a certificate")?;
+    operator
+        .is_refused(&commands, "namespaces \"tkg-system\" not found")
+        .await?;
+    operator.follows("prepare").await?;
+    let notes = operator.follows("helm with a certificate").await?;
+    ensure!(!notes.contains("WARNING"), "{notes}");
+    Ok(())
+}
+
+/// The ExtensionConfig gets another name: the old one stays until it is deleted, and the notes say so.
+async fn another_name(operator: &Operator) -> Result<()> {
+    let commands = "helm upgrade sluice manifests/chart --namespace sluice-system --reset-then-reuse-values \
+         --set extensionConfig.name=gate,replicas=1,flags.control-plane-group={a.example.com,b.example.com}";
+    let notes = operator.tries(commands).await?;
+    for text in [
+        "ExtensionConfig \"sluice\" registers Sluice, too",
+        "kubectl delete extensionconfig sluice",
+        "with one replica",
+    ] {
+        ensure!(notes.contains(text), "{text:?} is not in {notes}");
+    }
+    let arguments = operator
+        .tries("kubectl get deployment --namespace sluice-system sluice --output jsonpath='{.spec.template.spec.containers[0].args}'")
+        .await?;
+    for flag in [
+        "--extension-config=gate",
+        "--control-plane-group=a.example.com",
+        "--control-plane-group=b.example.com",
+    ] {
+        ensure!(arguments.contains(flag), "{flag} is not in {arguments}");
+    }
+    let registered = operator
+        .tries("kubectl get extensionconfigs --output name")
+        .await?;
+    ensure!(registered.lines().count() == 2, "{registered}");
+    operator.follows("unregister").await?;
+    let back = "helm upgrade sluice manifests/chart --namespace sluice-system --reset-then-reuse-values --set replicas=2";
+    let notes = operator.tries(back).await?;
+    ensure!(!notes.contains("WARNING"), "{notes}");
+    operator
+        .tries("kubectl delete extensionconfig gate")
+        .await
+        .map(drop)
+}
+
+/// Definitions are there that this release of Helm has not installed.
+async fn definitions_of_others(operator: &Operator) -> Result<()> {
+    operator.follows("uninstall helm").await?;
+    operator.follows("delete the definitions").await?;
+    operator.tries("kubectl apply -k crds").await?;
+    let commands = operator.guide.commands("helm with a certificate")?;
+    operator
+        .is_refused(&commands, "invalid ownership metadata")
+        .await?;
+    operator.tries(&format!("{commands} --take-ownership")).await?;
+    Ok(())
+}
+
+/// Cluster API runs without its feature gate.
+async fn gate_off(operator: &Operator, cluster_api: &ClusterApi) -> Result<()> {
+    cluster_api.restart_with(RuntimeSdk::Off).await?;
+    operator.follows("unregister").await?;
+    let commands = operator.guide.commands("helm with a certificate")?;
+    operator
+        .is_refused(
+            &commands,
+            "can be set only if the RuntimeSDK feature flag is enabled",
+        )
+        .await?;
+    cluster_api.restart().await?;
+    operator.tries(&commands).await?;
+    let registered = operator
+        .tries("kubectl get extensionconfigs --output name")
+        .await?;
+    ensure!(registered.lines().count() == 1, "{registered}");
+    Ok(())
+}
