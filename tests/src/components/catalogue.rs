@@ -48,9 +48,6 @@ pub(super) const KUBERNETES: Module = module!("k8s136");
 pub(super) const CLUSTER_API: Module = module!("capi114");
 pub(super) const KAPP_CONTROLLER: Module = module!("kc");
 
-/// Built only where a test asks for it.
-pub(super) const CAPI_1_13: Module = module!("capi113");
-
 pub(super) const MODULES: [Module; 8] = [
     module!("etcd"),
     KUBERNETES,

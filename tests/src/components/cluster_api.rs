@@ -5,18 +5,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::catalogue::{CAPI_1_13, CLUSTER_API_VERSION};
+use super::catalogue::{CLUSTER_API_VERSION, module};
 use super::go::{Program, sources_of};
 use crate::processes::lock_file;
 
-/// A release of Cluster API.
+/// A release of Cluster API: the last one of each minor that has hooks as Sluice needs them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClusterApiRelease {
     /// The newest one, which every stack runs that asks for no other.
     #[default]
     Newest,
-    /// The last one of the minor before it.
-    Before,
+    /// Of 1.13.
+    V1_13,
+    /// Of 1.12.
+    V1_12,
+    /// Of 1.11, without hooks for single steps.
+    V1_11,
 }
 
 /// The files of a release.
@@ -36,8 +40,35 @@ impl ClusterApiRelease {
     pub fn version(self) -> &'static str {
         match self {
             Self::Newest => CLUSTER_API_VERSION,
-            Self::Before => "v1.13.6",
+            Self::V1_13 => "v1.13.6",
+            Self::V1_12 => "v1.12.8",
+            Self::V1_11 => "v1.11.7",
         }
+    }
+
+    /// The path at which it is served the hooks that it knows.
+    #[must_use]
+    pub fn hooks(self) -> &'static str {
+        match self {
+            Self::Newest | Self::V1_13 | Self::V1_12 => "",
+            Self::V1_11 => "/capi-1.11",
+        }
+    }
+
+    /// The program of one that no stack needs unless it asks for it.
+    pub(super) fn program(self) -> Option<Program> {
+        let (name, module) = match self {
+            Self::Newest => return None,
+            Self::V1_13 => ("capi-core-1.13", module!("capi113")),
+            Self::V1_12 => ("capi-core-1.12", module!("capi112")),
+            Self::V1_11 => ("capi-core-1.11", module!("capi111")),
+        };
+        Some(Program {
+            name,
+            module,
+            package: "sigs.k8s.io/cluster-api",
+            linker_flags: self.linker_flags(),
+        })
     }
 
     /// Flags of the linker that have the manager say its version.
@@ -61,15 +92,9 @@ impl ClusterApiFiles {
         }
     }
 
-    /// Those of the release before the newest one, built first where that is needed.
-    pub(super) fn before() -> Result<Self> {
-        let manager = Program {
-            name: "capi-core-1.13",
-            module: CAPI_1_13,
-            package: "sigs.k8s.io/cluster-api",
-            linker_flags: ClusterApiRelease::Before.linker_flags(),
-        }
-        .build()?;
+    /// Those of a release, which is built first where that is needed.
+    pub(super) fn built(program: &Program) -> Result<Self> {
+        let manager = program.build()?;
         let directory = manager.parent().context("a program in no directory")?;
         let files = Self::of(manager.clone(), directory);
         let lock = lock_file(&directory.join("lock"))?;

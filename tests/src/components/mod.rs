@@ -83,12 +83,12 @@ impl Binaries {
 
     /// The files of a release of Cluster API; an older one is built first if that was not done before.
     pub async fn cluster_api(&self, release: ClusterApiRelease) -> Result<ClusterApiFiles> {
-        match release {
-            ClusterApiRelease::Newest => Ok(ClusterApiFiles::of(
+        match release.program() {
+            None => Ok(ClusterApiFiles::of(
                 self.program("capi-core"),
                 &self.manifest("cluster-api"),
             )),
-            ClusterApiRelease::Before => tokio::task::spawn_blocking(ClusterApiFiles::before)
+            Some(program) => tokio::task::spawn_blocking(move || ClusterApiFiles::built(&program))
                 .await
                 .context("build an older Cluster API")?,
         }

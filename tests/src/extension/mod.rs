@@ -184,7 +184,13 @@ impl Extension {
 
     /// Registers it with Cluster API under `name` and waits until its hooks are discovered.
     pub async fn register(&self, name: &str, scope: &Scope) -> Result<()> {
-        registration::register(&self.client, name, self.front.url(), &self.ca_bundle, scope).await
+        self.register_at(name, "", scope).await
+    }
+
+    /// [`Self::register`] with a path of its own, which begins with `/`.
+    pub async fn register_at(&self, name: &str, path: &str, scope: &Scope) -> Result<()> {
+        let url = format!("{}{path}", self.front.url());
+        registration::register(&self.client, name, &url, &self.ca_bundle, scope).await
     }
 
     /// Takes the registration back. To be done before the processes are stopped for good while Cluster API may

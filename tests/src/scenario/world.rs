@@ -43,6 +43,7 @@ impl World {
     /// [`Self::start`] with options of the stack.
     pub async fn start_with(options: Options, hooks: &Hooks) -> Result<Arc<Self>> {
         let definitions = sluice_definitions()?;
+        let hooks_at = options.release().hooks();
         let options = options.crds(provider::definitions()).crds(definitions);
         let stack = Stack::start(options).await?;
         stack.core().directory().guard([
@@ -56,7 +57,7 @@ impl World {
             Hooks::Absent => None,
             Hooks::AskedAbout(scope) => {
                 let extension = Extension::start(&stack, Settings::new("sluice")).await?;
-                extension.register(EXTENSION_CONFIG, scope).await?;
+                extension.register_at(EXTENSION_CONFIG, hooks_at, scope).await?;
                 Some(extension)
             }
         };

@@ -116,6 +116,12 @@ impl Options {
         self
     }
 
+    /// The release of Cluster API.
+    #[must_use]
+    pub fn release(&self) -> ClusterApiRelease {
+        self.cluster_api
+    }
+
     /// API servers that write down the requests of these users, those of workload clusters too.
     #[must_use]
     pub fn audited(mut self, audited: Audited) -> Self {

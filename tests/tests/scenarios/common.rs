@@ -249,26 +249,53 @@ pub(crate) async fn proven_before_written(
     Ok(())
 }
 
-/// Creation and one upgrade by one minor: all hooks were released, in the order of their steps.
-pub(crate) fn hooks_were_released_in_order(cluster: &Cluster) -> Result<()> {
-    let released: Vec<String> = cluster
+/// The hooks of a creation and of an upgrade by one minor, each once.
+pub(crate) const HOOKS: [&str; 8] = [
+    "BeforeClusterCreate",
+    "AfterControlPlaneInitialized",
+    "BeforeClusterUpgrade",
+    "BeforeControlPlaneUpgrade",
+    "AfterControlPlaneUpgrade",
+    "BeforeWorkersUpgrade",
+    "AfterWorkersUpgrade",
+    "AfterClusterUpgrade",
+];
+
+/// These hooks were released, and no others, in this order.
+pub(crate) fn hooks_were_released(cluster: &Cluster, wanted: &[&str]) -> Result<()> {
+    let mut released: Vec<String> = cluster
         .hook_answers()?
         .into_iter()
         .filter(|answer| !answer.is_held())
         .map(|answer| answer.hook)
         .collect();
-    let mut order = released.clone();
-    order.dedup();
-    let wanted = [
-        "BeforeClusterCreate",
-        "AfterControlPlaneInitialized",
-        "BeforeClusterUpgrade",
-        "BeforeControlPlaneUpgrade",
-        "AfterControlPlaneUpgrade",
-        "BeforeWorkersUpgrade",
-        "AfterWorkersUpgrade",
-        "AfterClusterUpgrade",
-    ];
-    ensure!(order == wanted, "hooks were released in the order {released:?}");
+    released.dedup();
+    ensure!(
+        released == wanted,
+        "hooks were released in the order {released:?}"
+    );
+    Ok(())
+}
+
+/// The registration of Sluice.
+pub(crate) const EXTENSION_CONFIG: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/sluice";
+
+/// Waits until Cluster API says whether it could discover the hooks (`True` or `False`), with a text.
+pub(crate) async fn discovered_is(scene: &Scene, status: &str, text: &str) -> Result<()> {
+    let what = format!("Discovered to be {status} with {text:?}");
+    sluice_tests::wait::until(what, PATIENCE, || async {
+        let config = scene.objects().get(EXTENSION_CONFIG).await?.unwrap_or_default();
+        let conditions = config["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        match conditions.find(|condition| condition["type"] == "Discovered") {
+            Some(condition)
+                if condition["status"] == status && condition["message"].to_string().contains(text) =>
+            {
+                Ok(())
+            }
+            other => sluice_tests::wait::not_yet(format!("{other:?}")),
+        }
+    })
+    .await?;
     Ok(())
 }

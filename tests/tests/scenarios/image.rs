@@ -10,10 +10,7 @@ use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use crate::common::{is_held, releases};
-
-/// The registration of Sluice.
-const EXTENSION_CONFIG: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/sluice";
+use crate::common::{EXTENSION_CONFIG, discovered_is, is_held, releases};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -46,7 +43,7 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     extension.kill().await?;
     // Otherwise the condition would be of the replicas from before.
     shell.run(&guide.commands("look again")?, &[]).await?.well()?;
-    is_undiscovered(scene, "").await?;
+    discovered_is(scene, "False", "").await?;
     extension.restart_in(Some(image)).await?;
     shell.run(&guide.commands("discovered")?, &[]).await?.well()?;
     for replica in extension.replicas() {
@@ -93,7 +90,7 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     };
     trust(&json!(other)).await?;
     let distrusted = async {
-        is_undiscovered(scene, "x509").await?;
+        discovered_is(scene, "False", "x509").await?;
         shows_discovered(extension, 0).await
     };
     let distrusted = distrusted.await;
@@ -115,30 +112,6 @@ async fn shows_discovered(extension: &Extension, value: u8) -> Result<()> {
             wait::not_yet("another value")
         }
     })
-    .await?;
-    Ok(())
-}
-
-/// Waits until Cluster API says that it cannot discover the hooks, with this text.
-async fn is_undiscovered(scene: &Scene, text: &str) -> Result<()> {
-    wait::until(
-        format!("Discovered to be False with {text:?}"),
-        PATIENCE,
-        || async {
-            let config = scene.objects().get(EXTENSION_CONFIG).await?.unwrap_or_default();
-            let conditions = config["status"]["conditions"].as_array();
-            let mut conditions = conditions.into_iter().flatten();
-            let discovered = conditions.find(|condition| condition["type"] == "Discovered");
-            match discovered {
-                Some(condition)
-                    if condition["status"] == "False" && condition["message"].to_string().contains(text) =>
-                {
-                    Ok(())
-                }
-                _ => wait::not_yet(format!("{discovered:?}")),
-            }
-        },
-    )
     .await?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use sluice_tests::observer::Event;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
-use crate::common::hooks_were_released_in_order;
+use crate::common::{HOOKS, hooks_were_released};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -73,5 +73,5 @@ async fn run(scene: Scene) -> Result<()> {
     );
     cluster.is_settled(PATIENCE).await?;
     ensure!(cluster.workload()?.api.version() == VERSIONS[2]);
-    hooks_were_released_in_order(&cluster)
+    hooks_were_released(&cluster, &HOOKS)
 }

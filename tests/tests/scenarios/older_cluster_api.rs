@@ -1,22 +1,71 @@
-//! The life of a Cluster under an older Cluster API.
+//! The life of a Cluster under older releases of Cluster API.
 
 use anyhow::{Result, ensure};
+use serde_json::{Value, json};
 use sluice_tests::components::ClusterApiRelease;
 use sluice_tests::observer::Event;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 
-use crate::common::{held, hooks_were_released_in_order, released, releases};
+use crate::common::{EXTENSION_CONFIG, HOOKS, discovered_is, held, hooks_were_released, released, releases};
 
-pub(crate) fn scenario() -> Scenario {
+pub(crate) fn v1_13() -> Scenario {
     Scenario::new(
-        "older-cluster-api",
+        "cluster-api-1-13",
         "under Cluster API 1.13 a Cluster is created, held and released in an upgrade with workers, and deleted",
-        |scene| Box::pin(run(scene)),
+        |scene| Box::pin(run(scene, &HOOKS)),
     )
-    .cluster_api(ClusterApiRelease::Before)
+    .cluster_api(ClusterApiRelease::V1_13)
 }
 
-async fn run(scene: Scene) -> Result<()> {
+pub(crate) fn v1_12() -> Scenario {
+    Scenario::new(
+        "cluster-api-1-12",
+        "under Cluster API 1.12 a Cluster is created, held and released in an upgrade with workers, and deleted",
+        |scene| Box::pin(run(scene, &HOOKS)),
+    )
+    .cluster_api(ClusterApiRelease::V1_12)
+    // Between two that run in turn.
+    .nightly()
+}
+
+pub(crate) fn v1_11() -> Scenario {
+    Scenario::new(
+        "cluster-api-1-11",
+        "under Cluster API 1.11, and the hooks that it knows, a Cluster is created, held and released in an upgrade with workers, and deleted",
+        |scene| Box::pin(run_v1_11(scene)),
+    )
+    .cluster_api(ClusterApiRelease::V1_11)
+}
+
+/// The hooks of 1.11.
+const WITHOUT_STEPS: [&str; 5] = [
+    "BeforeClusterCreate",
+    "AfterControlPlaneInitialized",
+    "BeforeClusterUpgrade",
+    "AfterControlPlaneUpgrade",
+    "AfterClusterUpgrade",
+];
+
+async fn run_v1_11(scene: Scene) -> Result<()> {
+    let config = scene.objects().get(EXTENSION_CONFIG).await?.unwrap_or_default();
+    let with_profile = config["spec"]["clientConfig"]["url"].clone();
+    let without = with_profile
+        .as_str()
+        .and_then(|url| url.strip_suffix(ClusterApiRelease::V1_11.hooks()));
+    let serve_at = async |url: &Value| {
+        let patch = json!({"spec": {"clientConfig": {"url": url}}});
+        scene.objects().merge(EXTENSION_CONFIG, &patch).await
+    };
+    serve_at(&json!(without)).await?;
+    // docs/install.md says what to do.
+    let undiscovered = discovered_is(&scene, "False", "catalog").await;
+    serve_at(&with_profile).await?;
+    undiscovered?;
+    discovered_is(&scene, "True", "").await?;
+    run(scene, &WITHOUT_STEPS).await
+}
+
+async fn run(scene: Scene, hooks: &[&str]) -> Result<()> {
     let (old, new) = releases(&scene).await?;
     let cluster = scene.cluster("one").workers(1).create_settled(&old).await?;
     let before = held(&cluster, &new).await?;
@@ -48,7 +97,7 @@ async fn run(scene: Scene) -> Result<()> {
         again.revision,
         workers.revision
     );
-    hooks_were_released_in_order(&cluster)?;
+    hooks_were_released(&cluster, hooks)?;
 
     cluster.delete().await?;
     let asked = cluster.hook_answers()?;
