@@ -1,0 +1,172 @@
+use jiff::Timestamp;
+
+use super::*;
+use crate::retry::spread;
+
+const OVER: Duration = Duration::from_mins(10);
+
+#[test]
+fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
+    let (mut memory, began) = (Memory::default(), Instant::now());
+    let period = SyncPeriod {
+        length: OVER,
+        since: began,
+    };
+    let time = spread("uid", OVER);
+    let left = |memory: &mut Memory, at| memory.until_look("uid", period, at);
+    assert_eq!(left(&mut memory, began), Some(time));
+    let nearly = began + time.saturating_sub(Duration::from_millis(1));
+    assert_eq!(left(&mut memory, nearly), Some(Duration::from_millis(1)));
+    assert_eq!(left(&mut memory, began + time), None);
+    assert_eq!(left(&mut memory, began + OVER), None, "until it was made");
+    memory.look_made(OVER, began + OVER);
+    assert_eq!(left(&mut memory, began + OVER), Some(OVER));
+    memory.forget_look();
+    assert_eq!(left(&mut memory, began + OVER), Some(time), "settled again");
+}
+
+#[test]
+fn a_cluster_that_waits_is_looked_at_ever_later_and_at_its_own_time() {
+    let began = Instant::now();
+    let mut memory = Memory::default();
+    let mut wait = |uid, waited| memory.wait(uid, began + Duration::from_secs(waited)).as_millis();
+    let (shortest, longest) = (7_500..=10_000, 45_000..=60_000);
+    assert!(shortest.contains(&wait("uid", 0)) && shortest.contains(&wait("uid", 100)));
+    assert!(longest.contains(&wait("uid", 600)) && longest.contains(&wait("uid", 6_000)));
+    assert_ne!(wait("one", 600), wait("two", 600));
+    memory.waited();
+    let again = memory.wait("uid", began + Duration::from_mins(100));
+    assert!(shortest.contains(&again.as_millis()), "it waits again");
+}
+
+#[test]
+fn a_cluster_rests_until_a_change() {
+    let mut memory = Memory::default();
+    let from = |own, catalogue| PlannedFrom { own, catalogue };
+    assert!(!memory.rests(from(1, 1), false), "never planned");
+    assert!(memory.rests(from(1, 1), true), "settled by its record");
+    assert!(memory.rests(from(1, 1), false));
+    assert!(!memory.rests(from(2, 1), true), "planned from something else");
+    assert!(memory.rests(from(1, 2), true), "a Package was edited");
+    assert!(!memory.rests(from(1, 2), false), "and it is not settled");
+    memory.wake();
+    assert!(!memory.rests(from(1, 1), true), "woken");
+    memory.rest(Some(from(1, 1)));
+    assert!(memory.rests(from(1, 1), true));
+    let mut woken = Memory::default();
+    woken.wake();
+    assert!(!woken.rests(from(1, 1), true), "woken before its first pass");
+}
+
+#[test]
+fn what_is_needed_is_looked_at_again_and_again() {
+    use Need::{Nothing, OpenGate, Proof};
+    let (mut memory, began) = (Memory::default(), Instant::now());
+    let at = |seconds| began + Duration::from_secs(seconds);
+    memory.use_connection(1);
+    assert!(memory.is_due("Secret one", "a", OVER, at(0)), "never looked at");
+    memory.looked("Secret one", "a", at(0));
+    let due = |need: Need, second| memory.is_due("Secret one", "a", need.look_every(OVER), at(second));
+    assert!(!due(Proof, 1), "in the same burst");
+    assert!(due(Proof, 10), "at the next look");
+    assert!(due(OpenGate, 10), "at the next look");
+    assert!(!due(Nothing, 599), "not needed");
+    assert!(due(Nothing, 600), "once in each period");
+    assert!(memory.is_due("Secret one", "b", OVER, at(1)), "of other content");
+    assert!(memory.is_due("Secret two", "a", OVER, at(1)), "another one");
+}
+
+#[test]
+fn what_was_looked_at_is_forgotten_with_its_connection() {
+    let (mut memory, now) = (Memory::default(), Instant::now());
+    let is_due = |memory: &Memory| memory.is_due("Secret one", "a", OVER, now);
+    memory.use_connection(1);
+    memory.looked("Secret one", "a", now);
+    memory.use_connection(1);
+    assert!(!is_due(&memory), "over the same connection");
+    memory.use_connection(2);
+    assert!(is_due(&memory), "over another connection");
+    memory.looked("Secret one", "a", now);
+    memory.forget_looks();
+    assert!(is_due(&memory), "forgotten");
+}
+
+#[test]
+fn what_an_open_gate_rests_on_is_believed_for_a_while() {
+    use Need::{Nothing, OpenGate, Proof};
+    let (mut memory, began) = (Memory::default(), Instant::now());
+    let at = |seconds| began + Duration::from_secs(seconds);
+    assert!(
+        !memory.is_believed("Secret one", "a", OpenGate, at(0)),
+        "never looked at"
+    );
+    memory.looked("Secret one", "a", at(0));
+    assert!(memory.is_believed("Secret one", "a", OpenGate, at(59)));
+    assert!(!memory.is_believed("Secret one", "a", OpenGate, at(60)));
+    assert!(
+        !memory.is_believed("Secret one", "b", OpenGate, at(1)),
+        "of other content"
+    );
+    for need in [Proof, Nothing] {
+        assert!(!memory.is_believed("Secret one", "a", need, at(1)));
+    }
+}
+
+/// An App that moved at second 0 by its own account, if at all.
+fn app(name: &str, version: &str, moved: bool) -> App {
+    let moved = moved.then(|| serde_json::json!({"fetch": {"startedAt": "1970-01-01T00:00:00Z"}}));
+    let metadata = serde_json::json!({"name": name, "resourceVersion": version});
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "kappctrl.k14s.io/v1alpha1", "kind": "App", "metadata": metadata, "spec": {}, "status": moved,
+    }))
+    .unwrap()
+}
+
+fn clock(began: Instant, second: u64) -> Clock {
+    Clock {
+        instant: began + Duration::from_secs(second),
+        now: Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second.cast_signed()),
+    }
+}
+
+/// Whether it is found stalled at each of these seconds.
+fn found(moved: bool, seconds: &[u64]) -> Vec<bool> {
+    let (mut memory, began) = (Memory::default(), Instant::now());
+    let at = |&second: &u64| memory.nudge_is_due(&app("one", "7", moved), clock(began, second));
+    seconds.iter().map(at).collect()
+}
+
+#[test]
+fn an_app_that_changes_is_never_stalled() {
+    let (mut memory, began) = (Memory::default(), Instant::now());
+    for step in 0..10 {
+        let app = app("one", &step.to_string(), false);
+        assert!(!memory.nudge_is_due(&app, clock(began, 90 * step)));
+    }
+}
+
+#[test]
+fn a_stalled_app_is_found_once_for_each_period() {
+    assert_eq!(
+        found(false, &[0, 60, 89, 90, 100, 179, 180]),
+        [false, false, false, true, false, false, true]
+    );
+}
+
+/// A leader that has just begun has seen nothing yet; where leaders follow each other quickly, none would ever find it.
+#[test]
+fn an_app_that_has_not_moved_for_long_is_found_soon_and_then_once_for_each_period() {
+    assert_eq!(
+        found(true, &[100, 105, 109, 110, 115, 130, 199, 200]),
+        [false, false, false, true, false, false, false, true]
+    );
+    assert_eq!(found(true, &[50, 60, 89, 90]), [false, false, false, true]);
+}
+
+#[test]
+fn each_app_has_its_own_time() {
+    let (mut memory, began) = (Memory::default(), Instant::now());
+    assert!(!memory.nudge_is_due(&app("one", "7", false), clock(began, 0)));
+    assert!(!memory.nudge_is_due(&app("two", "7", false), clock(began, 90)));
+    assert!(memory.nudge_is_due(&app("one", "7", false), clock(began, 90)));
+}
