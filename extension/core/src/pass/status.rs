@@ -1,19 +1,19 @@
 //! The record, the mirrored conditions and the resolved release, in one write, and only when something differs.
 
+mod writing;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sluice_crds::run::{
-    ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook, Outcome, PackageRecord, UpgradeRecord,
-};
+use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook, Outcome, UpgradeRecord};
 
+use self::writing::write;
 use super::{
-    Done, Known, Server, Step, Stop, UNWATCHED, WITH_PROBLEM, at_rest,
+    Done, Known, Step, Stop, UNWATCHED, WITH_PROBLEM, at_rest,
     confirm::confirm,
     counts::{count, date_release},
     effects::{Effects, Event},
     install::tidy,
-    known::typed,
     opening::{opens_a_gate, rests_on_a_new_proof},
     packages::{Packages, PeriodicLook},
     validate::Validated,
@@ -138,8 +138,7 @@ pub(super) fn status(
         }
     }
     let completed = completes(&current, &status);
-    let late = exceeded(&status).filter(|_| exceeded(&current).is_none());
-    let late = late.map(|condition| Event::Warned(DEADLINE_EXCEEDED, condition.message.clone()));
+    let late = late(&current, &status);
     write(known, effects, bootstrap, status)?;
     effects.events.extend(late);
     if packages.periodic_look == PeriodicLook::Seen {
@@ -282,10 +281,11 @@ pub(super) fn close_gates_for(known: &Known<'_>, effects: &mut Effects, hold: &H
     match close(facts.bootstrap.as_deref(), &facts.owner.uid, hold, now) {
         Close::NoRecord => effects.note = Some(Some(hold.clone())),
         Close::Recorded => {}
-        Close::Write(write) => {
+        Close::Write(write, late) => {
             known.write(*write)?;
             effects.memory.written = Some(known.began.instant);
             effects.note = Some(None);
+            effects.events.extend(late);
         }
     }
     Ok(())
@@ -318,6 +318,12 @@ pub(super) fn say_takeover(
     Ok(true)
 }
 
+/// That a deadline has passed which had not before.
+fn late(before: &ClusterBootstrapStatus, now: &ClusterBootstrapStatus) -> Option<Event> {
+    let late = exceeded(now).filter(|_| exceeded(before).is_none())?;
+    Some(Event::Warned(DEADLINE_EXCEEDED, late.message.clone()))
+}
+
 /// How the gates of a Cluster are closed of which no pass can say more.
 #[derive(Debug)]
 pub enum Close {
@@ -325,8 +331,8 @@ pub enum Close {
     NoRecord,
     /// The record says so already.
     Recorded,
-    /// This has to be written.
-    Write(Box<Write>),
+    /// This has to be written, and then this is to be published.
+    Write(Box<Write>, Option<Event>),
 }
 
 /// Closes the gates of the Cluster with this UID because of `hold`.
@@ -346,11 +352,12 @@ pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold, now: 
     if next == *status {
         return Close::Recorded;
     }
+    let late = late(status, &next);
     let next = ClusterBootstrap {
         status: Some(next),
         ..bootstrap.clone()
     };
-    Close::Write(Box::new(Write::status(&next, "no pass can say more")))
+    Close::Write(Box::new(Write::status(&next, "no pass can say more")), late)
 }
 
 /// What a record is computed from.
@@ -435,71 +442,6 @@ fn completes(current: &ClusterBootstrapStatus, next: &ClusterBootstrapStatus) ->
     done(next) && !done(current)
 }
 
-/// Writes the status, and looks whether the API server has kept it.
-fn write(
-    known: &Known<'_>,
-    effects: &mut Effects,
-    bootstrap: &ClusterBootstrap,
-    status: ClusterBootstrapStatus,
-) -> Step<()> {
-    let sent = status.upgrade.clone();
-    let shown = is_shown(&status);
-    let next = ClusterBootstrap {
-        status: Some(status),
-        ..bootstrap.clone()
-    };
-    if let Some(record) = &sent {
-        effects.memory.may_open(record);
-    }
-    let written = known.write(Write::status(
-        &next,
-        "something of the record or the conditions differs",
-    ))?;
-    let written: ClusterBootstrap = typed(Server::Management, written)?;
-    if let Some(record) = &sent {
-        effects.memory.has_opened(record);
-    }
-    effects.memory.written = Some(known.began.instant);
-    effects.note = Some(None);
-    let drops_what_is_shown = shown != written.status.as_ref().map_or_else(Default::default, is_shown);
-    let kept = written.status.and_then(|status| status.upgrade);
-    if drops_what_is_shown || kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
-        let hold = Hold::new(
-            GateReason::CRDOutdated,
-            "the ClusterBootstrap definition is older than this release and drops fields of its status; apply its CRDs",
-        );
-        effects.note = Some(Some(hold.clone()));
-        effects.events.push(Event::Held(hold));
-    }
-    Ok(())
-}
-
-/// Which of the fields that people read are there. Columns are empty under a definition that drops them, and nothing else would say why.
-fn is_shown(status: &ClusterBootstrapStatus) -> [bool; 5] {
-    [
-        status.phase.is_some(),
-        status.waiting_for.is_some(),
-        status.since.is_some(),
-        status.held.is_some(),
-        !status.history.is_empty(),
-    ]
-}
-
-/// Whether the definition does not know fields that decisions rest on.
-fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -> bool {
-    let Some(sent) = sent else { return false };
-    let has = |package: &PackageRecord| {
-        (
-            package.proven_readiness.is_some(),
-            package.first_seen_run.is_some(),
-            package.repairs,
-        )
-    };
-    let same = sent.packages.iter().map(has).eq(kept.packages.iter().map(has));
-    let dated = |record: &UpgradeRecord| (record.begun_at.is_some(), record.settling_since.is_some());
-    dated(sent) != dated(kept) || !same
-}
-
 /// What the cluster waits for, or that it waits no more.
 fn event(status: &ClusterBootstrapStatus, unseen: Option<&Hold>) -> Option<Event> {
     let record = status.upgrade.as_ref()?;
@@ -522,94 +464,4 @@ fn event(status: &ClusterBootstrapStatus, unseen: Option<&Hold>) -> Option<Event
 }
 
 #[cfg(test)]
-mod tests {
-    use jiff::Timestamp;
-    use sluice_crds::run::{ClusterBootstrapSpec, Hook};
-
-    use super::*;
-    use crate::pass::{
-        Memory, Object,
-        tests::{clock, facts},
-    };
-
-    /// A definition of an earlier release drops it, and the record would be written again and again without a word.
-    #[test]
-    fn a_definition_that_drops_the_beginning_is_told() {
-        let kept = UpgradeRecord::default();
-        let sent = UpgradeRecord {
-            begun_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-                Timestamp::UNIX_EPOCH,
-            )),
-            ..kept.clone()
-        };
-        assert!(drops_fields(Some(&sent), &kept));
-        assert!(!drops_fields(Some(&sent), &sent));
-    }
-
-    /// Columns would stay empty without a word.
-    #[test]
-    fn a_definition_that_drops_what_people_read_is_said() {
-        let (facts, memory) = (facts(), Memory::default());
-        let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
-        let record = UpgradeRecord {
-            from: Some("v1.35.4".to_owned()),
-            started_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-                Timestamp::UNIX_EPOCH,
-            )),
-            ..UpgradeRecord::default()
-        };
-        let status = ClusterBootstrapStatus {
-            upgrade: Some(record),
-            ..ClusterBootstrapStatus::default()
-        };
-        let status = seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH);
-        let says = |dropped: &[&str]| {
-            let mut known = Known::new(&facts, &memory, clock());
-            let mut effects = Effects::of(&memory);
-            let Err(Stop::Write(mut asked)) = write(&known, &mut effects, &bootstrap, status.clone()) else {
-                panic!("it is not written");
-            };
-            let asked = asked.remove(0);
-            let mut kept = asked.body.clone();
-            for field in dropped {
-                assert!(
-                    kept["status"].as_object_mut().unwrap().remove(*field).is_some(),
-                    "{field}"
-                );
-            }
-            known.record_outcome(asked, Ok(Object(kept)));
-            write(&known, &mut effects, &bootstrap, status.clone()).unwrap();
-            let said =
-                |event: &Event| matches!(event, Event::Held(hold) if hold.reason == GateReason::CRDOutdated);
-            effects.events.iter().any(said)
-        };
-        assert!(!says(&[]));
-        for field in ["phase", "since", "history"] {
-            assert!(says(&[field]), "{field}");
-        }
-        assert!(says(&["phase", "since", "history"]));
-    }
-
-    /// Without it nothing would be written any more for packages that keep no gate open.
-    #[test]
-    fn gates_are_open_as_in_the_record_that_was_written_last() {
-        let (facts, memory) = (facts(), Memory::default());
-        let mut known = Known::new(&facts, &memory, clock());
-        let mut effects = Effects::of(&memory);
-        effects.memory.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];
-        let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
-        let closed = ClusterBootstrapStatus {
-            upgrade: Some(UpgradeRecord::default()),
-            ..ClusterBootstrapStatus::default()
-        };
-        let Err(Stop::Write(mut asked)) = write(&known, &mut effects, &bootstrap, closed.clone()) else {
-            panic!("it is not written");
-        };
-        assert_eq!(effects.memory.opened.len(), 1, "it may be open still");
-        let asked = asked.remove(0);
-        let written = Object(asked.body.clone());
-        known.record_outcome(asked, Ok(written));
-        write(&known, &mut effects, &bootstrap, closed).unwrap();
-        assert_eq!(effects.memory.opened, []);
-    }
-}
+mod tests;

@@ -216,22 +216,27 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
     let bootstrap: Option<Arc<ClusterBootstrap>> = ctx
         .stores
         .get(cluster.namespace().as_deref(), &cluster.name_any());
+    let mut late = None;
     let written = match close(bootstrap.as_deref(), &uid, hold, clock().now) {
         Close::NoRecord => {
             ctx.index.note(&ClusterRef::of(cluster), &uid, Some(hold.clone()));
             Ok(())
         }
         Close::Recorded => Ok(()),
-        Close::Write(write) => {
+        Close::Write(write, event) => {
             let written = writes::make(&ctx.client, FIELD_MANAGER, &write).await;
             written.map(|_| {
+                late = event;
                 ctx.memories().wrote(&uid, now());
                 ctx.index.note(&ClusterRef::of(cluster), &uid, None);
             })
         }
     };
-    let event = Notice::of_hold(hold);
-    ctx.events.publish(&cluster.object_ref(&()), event).await;
+    let cluster = cluster.object_ref(&());
+    ctx.events.publish(&cluster, Notice::of_hold(hold)).await;
+    ctx.events
+        .publish(&cluster, late.as_ref().and_then(Notice::of))
+        .await;
     written.map_err(Error::Refused)
 }
 

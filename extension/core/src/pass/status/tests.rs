@@ -1,0 +1,136 @@
+use jiff::Timestamp;
+use sluice_crds::run::{ClusterBootstrapSpec, Gate, Hook, SCHEMA, UpgradePolicy};
+
+use super::{writing::drops_fields, *};
+use crate::pass::{
+    Memory, Object,
+    tests::{clock, facts},
+};
+
+/// A definition of an earlier release drops it, and the record would be written again and again without a word.
+#[test]
+fn a_definition_that_drops_the_beginning_is_told() {
+    let kept = UpgradeRecord::default();
+    let sent = UpgradeRecord {
+        begun_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            Timestamp::UNIX_EPOCH,
+        )),
+        ..kept.clone()
+    };
+    assert!(drops_fields(Some(&sent), &kept));
+    assert!(!drops_fields(Some(&sent), &sent));
+}
+
+/// Columns would stay empty without a word.
+#[test]
+fn a_definition_that_drops_what_people_read_is_said() {
+    let (facts, memory) = (facts(), Memory::default());
+    let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+    let record = UpgradeRecord {
+        from: Some("v1.35.4".to_owned()),
+        started_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            Timestamp::UNIX_EPOCH,
+        )),
+        ..UpgradeRecord::default()
+    };
+    let status = ClusterBootstrapStatus {
+        upgrade: Some(record),
+        ..ClusterBootstrapStatus::default()
+    };
+    let status = seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH);
+    let says = |dropped: &[&str]| {
+        let mut known = Known::new(&facts, &memory, clock());
+        let mut effects = Effects::of(&memory);
+        let Err(Stop::Write(mut asked)) = write(&known, &mut effects, &bootstrap, status.clone()) else {
+            panic!("it is not written");
+        };
+        let asked = asked.remove(0);
+        let mut kept = asked.body.clone();
+        for field in dropped {
+            assert!(
+                kept["status"].as_object_mut().unwrap().remove(*field).is_some(),
+                "{field}"
+            );
+        }
+        known.record_outcome(asked, Ok(Object(kept)));
+        write(&known, &mut effects, &bootstrap, status.clone()).unwrap();
+        let said =
+            |event: &Event| matches!(event, Event::Held(hold) if hold.reason == GateReason::CRDOutdated);
+        effects.events.iter().any(said)
+    };
+    assert!(!says(&[]));
+    for field in ["phase", "since", "history"] {
+        assert!(says(&[field]), "{field}");
+    }
+    assert!(says(&["phase", "since", "history"]));
+}
+
+/// Without it nothing would be written any more for packages that keep no gate open.
+#[test]
+fn gates_are_open_as_in_the_record_that_was_written_last() {
+    let (facts, memory) = (facts(), Memory::default());
+    let mut known = Known::new(&facts, &memory, clock());
+    let mut effects = Effects::of(&memory);
+    effects.memory.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];
+    let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+    let closed = ClusterBootstrapStatus {
+        upgrade: Some(UpgradeRecord::default()),
+        ..ClusterBootstrapStatus::default()
+    };
+    let Err(Stop::Write(mut asked)) = write(&known, &mut effects, &bootstrap, closed.clone()) else {
+        panic!("it is not written");
+    };
+    assert_eq!(effects.memory.opened.len(), 1, "it may be open still");
+    let asked = asked.remove(0);
+    let written = Object(asked.body.clone());
+    known.record_outcome(asked, Ok(written));
+    write(&known, &mut effects, &bootstrap, closed).unwrap();
+    assert_eq!(effects.memory.opened, []);
+}
+
+/// No later pass has anything to say of a condition that is there already.
+#[test]
+fn a_deadline_that_passes_while_passes_fail_is_warned_of_once() {
+    let policy = UpgradePolicy {
+        deadline: Some("1m".to_owned()),
+        ..UpgradePolicy::default()
+    };
+    let mut bootstrap = ClusterBootstrap::new(
+        "one",
+        ClusterBootstrapSpec {
+            upgrade_policy: Some(policy),
+            ..ClusterBootstrapSpec::default()
+        },
+    );
+    let hold = |message: &str| Hold::new(GateReason::ReconcileError, message.to_owned());
+    let record = UpgradeRecord {
+        schema: SCHEMA,
+        cluster_uid: "uid".to_owned(),
+        from: Some("v1.35.4".to_owned()),
+        to: "v1.36.3".to_owned(),
+        gates: vec![Gate {
+            hook: Hook::BeforeClusterUpgrade,
+            version: "v1.36.3".to_owned(),
+            open: false,
+            reason: "ReconcileError".to_owned(),
+            message: "a".to_owned(),
+        }],
+        ..UpgradeRecord::default()
+    };
+    let status = ClusterBootstrapStatus {
+        upgrade: Some(record),
+        ..ClusterBootstrapStatus::default()
+    };
+    bootstrap.status = Some(seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH));
+    let mut warned = Vec::new();
+    for (second, message) in [(30, "b"), (70, "c"), (80, "d")] {
+        let now = Timestamp::from_second(second).unwrap();
+        let Close::Write(write, late) = close(Some(&bootstrap), "uid", &hold(message), now) else {
+            panic!("nothing is written at {second} s");
+        };
+        bootstrap = serde_json::from_value(write.body.clone()).unwrap();
+        warned.push(late);
+    }
+    let says = |event: &Option<Event>| matches!(event, Some(Event::Warned(DEADLINE_EXCEEDED, _)));
+    assert_eq!(warned.iter().map(says).collect::<Vec<_>>(), [false, true, false]);
+}

@@ -1,0 +1,78 @@
+//! The write of a status, and whether the API server has kept what was written.
+
+use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, PackageRecord, UpgradeRecord};
+
+use crate::{
+    hold::{GateReason, Hold},
+    pass::{
+        Known, Server, Step,
+        effects::{Effects, Event},
+        known::typed,
+        write::Write,
+    },
+};
+
+/// Writes the status, and looks whether the API server has kept it.
+pub(super) fn write(
+    known: &Known<'_>,
+    effects: &mut Effects,
+    bootstrap: &ClusterBootstrap,
+    status: ClusterBootstrapStatus,
+) -> Step<()> {
+    let sent = status.upgrade.clone();
+    let shown = is_shown(&status);
+    let next = ClusterBootstrap {
+        status: Some(status),
+        ..bootstrap.clone()
+    };
+    if let Some(record) = &sent {
+        effects.memory.may_open(record);
+    }
+    let written = known.write(Write::status(
+        &next,
+        "something of the record or the conditions differs",
+    ))?;
+    let written: ClusterBootstrap = typed(Server::Management, written)?;
+    if let Some(record) = &sent {
+        effects.memory.has_opened(record);
+    }
+    effects.memory.written = Some(known.began.instant);
+    effects.note = Some(None);
+    let drops_what_is_shown = shown != written.status.as_ref().map_or_else(Default::default, is_shown);
+    let kept = written.status.and_then(|status| status.upgrade);
+    if drops_what_is_shown || kept.is_none_or(|kept| drops_fields(sent.as_ref(), &kept)) {
+        let hold = Hold::new(
+            GateReason::CRDOutdated,
+            "the ClusterBootstrap definition is older than this release and drops fields of its status; apply its CRDs",
+        );
+        effects.note = Some(Some(hold.clone()));
+        effects.events.push(Event::Held(hold));
+    }
+    Ok(())
+}
+
+/// Which of the fields that people read are there. Columns are empty under a definition that drops them, and nothing else would say why.
+fn is_shown(status: &ClusterBootstrapStatus) -> [bool; 5] {
+    [
+        status.phase.is_some(),
+        status.waiting_for.is_some(),
+        status.since.is_some(),
+        status.held.is_some(),
+        !status.history.is_empty(),
+    ]
+}
+
+/// Whether the definition does not know fields that decisions rest on.
+pub(super) fn drops_fields(sent: Option<&UpgradeRecord>, kept: &UpgradeRecord) -> bool {
+    let Some(sent) = sent else { return false };
+    let has = |package: &PackageRecord| {
+        (
+            package.proven_readiness.is_some(),
+            package.first_seen_run.is_some(),
+            package.repairs,
+        )
+    };
+    let same = sent.packages.iter().map(has).eq(kept.packages.iter().map(has));
+    let dated = |record: &UpgradeRecord| (record.begun_at.is_some(), record.settling_since.is_some());
+    dated(sent) != dated(kept) || !same
+}
