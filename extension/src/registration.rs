@@ -1,38 +1,38 @@
 //! Says whether Cluster API asks; see [`sluice_core::registration`]. Only the leader does, so that it is said once.
+//!
+//! ExtensionConfigs are few and are read again and again: a watch would have to be kept from trouble for the sake of a line in the log.
 
-use std::{collections::BTreeSet, time::Duration};
-
-use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, ListParams},
-    core::{GroupVersionKind, Selector},
-    runtime::{
-        WatchStreamExt as _, reflector,
-        watcher::{self, watcher},
-    },
+use std::{
+    collections::{BTreeSet, HashMap},
+    panic::AssertUnwindSafe,
+    time::Duration,
 };
+
+use futures::FutureExt as _;
+use kube::{Client, api::ListParams, core::Request};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
+use serde_json::Value;
 use sluice_core::{
     cluster::ClusterRef,
-    registration::{Asked, Finding, Registration, findings, selector},
+    registration::{Finding, Registration, Scope, selector, unselected},
 };
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{info, warn};
 
-/// What is installed together is looked at only once it is there.
-const FIRST: Duration = Duration::from_secs(30);
+/// How often ExtensionConfigs are read, and how long after the beginning: what is installed together is there by then.
+const LOOK: Duration = Duration::from_secs(30);
 
-/// How often namespaces are looked at, which are not watched.
-const EVERY: Duration = Duration::from_mins(5);
+/// How long it is believed which namespaces a selector selects.
+const BELIEVED: Duration = Duration::from_mins(5);
 
-/// Of a page of namespaces.
+/// Namespaces of a page.
 const PAGE: u32 = 500;
+
+const CONFIGS: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NameLabel {
@@ -43,7 +43,7 @@ struct NameLabel {
 #[derive(Clone, Debug, Default)]
 pub struct RegistrationMetrics {
     discovered: Family<NameLabel, Gauge>,
-    unasked: Gauge,
+    unselected: Gauge,
 }
 
 impl RegistrationMetrics {
@@ -55,115 +55,150 @@ impl RegistrationMetrics {
             self.discovered.clone(),
         );
         registry.register(
-            "sluice_unasked_clusters",
-            "Clusters with a ClusterBootstrap in namespaces that no ExtensionConfig selects",
-            self.unasked.clone(),
+            "sluice_unselected_clusters",
+            "Clusters with a ClusterBootstrap in namespaces that no discovered ExtensionConfig selects",
+            self.unselected.clone(),
         );
     }
 
-    fn show(&self, findings: &[Finding]) {
-        let mut unasked = 0;
-        for finding in findings {
-            match finding {
-                Finding::Registered(name, registration) => {
-                    let name = NameLabel {
-                        extension_config: name.clone(),
-                    };
-                    let discovered = *registration == Registration::Discovered;
-                    self.discovered.get_or_create(&name).set(discovered.into());
-                }
-                Finding::Unasked { clusters, .. } => unasked = *clusters,
+    fn show(&self, name: &str, registration: &Registration) {
+        let name = NameLabel {
+            extension_config: name.to_owned(),
+        };
+        match registration.is_discovered() {
+            Some(discovered) => {
+                self.discovered.get_or_create(&name).set(discovered.into());
+            }
+            None => {
+                self.discovered.remove(&name);
             }
         }
-        self.unasked.set(i64::try_from(unasked).unwrap_or(i64::MAX));
     }
 }
 
-/// Follows the ExtensionConfigs of these names for as long as it is polled. `clusters` are those with a ClusterBootstrap.
+/// Reads the ExtensionConfigs of these names for as long as it is polled. `clusters` are those with a ClusterBootstrap.
 pub async fn run(
     client: Client,
     names: Vec<String>,
     clusters: impl Fn() -> Vec<ClusterRef>,
     metrics: RegistrationMetrics,
 ) {
-    let kind = GroupVersionKind::gvk("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig");
-    let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let writer = reflector::store::Writer::new(resource);
-    let configs = writer.as_reader();
-    let watch = watcher(api, watcher::Config::default()).default_backoff();
-    let mut events = std::pin::pin!(reflector(writer, watch));
-    let mut ticks = interval_at(Instant::now() + FIRST, EVERY);
-    let (mut may_say, mut readable) = (false, true);
+    let mut looks = Looks {
+        client,
+        metrics,
+        selected: HashMap::new(),
+    };
     let mut before = Vec::new();
+    let mut ticks = interval_at(Instant::now() + LOOK, LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
-            _ = ticks.tick() => may_say = true,
-            Some(event) = events.next() => match event {
-                Ok(_) => readable = true,
-                Err(error) => {
-                    if readable {
-                        warn!(%error, "Watching ExtensionConfigs; whether Cluster API asks is not known");
-                    }
-                    readable = false;
-                }
-            },
-        }
-        if !may_say || !readable {
-            continue;
-        }
-        match look(&client, &configs, &names, &clusters()).await {
-            Ok(now) => {
-                metrics.show(&now);
-                say(&now, &before);
-                before = now;
-            }
-            Err(error) => warn!(%error, "Looking at the namespaces that ExtensionConfigs select"),
+        ticks.tick().await;
+        // A panic here must not end the leader, which it shares a task with; the log has it.
+        let look = AssertUnwindSafe(looks.look(&names, &clusters)).catch_unwind();
+        if let Ok(now) = look.await {
+            log_changes(&now, &before);
+            before = now;
         }
     }
 }
 
-async fn look(
-    client: &Client,
-    configs: &reflector::Store<DynamicObject>,
-    names: &[String],
-    clusters: &[ClusterRef],
-) -> kube::Result<Vec<Finding>> {
-    let mut registrations = Vec::new();
-    let mut asked = Asked::In(BTreeSet::new());
-    for name in names {
-        let config = configs.find(|config| config.name_any() == *name);
-        let registration = Registration::of(config.as_deref());
-        if let Some(config) = config
-            && registration == Registration::Discovered
-            && let Asked::In(namespaces) = &mut asked
+struct Looks {
+    client: Client,
+    metrics: RegistrationMetrics,
+    /// By selector: the namespaces, and when they were listed.
+    selected: HashMap<String, (Instant, BTreeSet<String>)>,
+}
+
+impl Looks {
+    async fn look(&mut self, names: &[String], clusters: &impl Fn() -> Vec<ClusterRef>) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut discovered = Vec::new();
+        for name in names {
+            let read = self.read(name).await;
+            let registration = match &read {
+                Ok(config) => Registration::of(config.as_ref()),
+                Err(error) => Registration::unreadable(error),
+            };
+            self.metrics.show(name, &registration);
+            if registration == Registration::Discovered {
+                discovered.extend(read.ok().flatten());
+            }
+            findings.push(Finding::Registered(name.clone(), registration));
+        }
+        match self.scope(&discovered).await {
+            Ok(scope) => {
+                let unselected = scope.and_then(|scope| unselected(&scope, &clusters()));
+                let count = match &unselected {
+                    Some(Finding::Unselected { clusters, .. }) => *clusters,
+                    _ => 0,
+                };
+                self.metrics
+                    .unselected
+                    .set(i64::try_from(count).unwrap_or(i64::MAX));
+                findings.extend(unselected);
+            }
+            Err(why) => findings.push(Finding::ScopeUnknown(why)),
+        }
+        findings
+    }
+
+    async fn read(&self, name: &str) -> kube::Result<Option<Value>> {
+        let request = http::Request::get(format!("{CONFIGS}/{name}")).body(Vec::new());
+        match self
+            .client
+            .request(request.map_err(kube::Error::HttpError)?)
+            .await
         {
-            match selector(&config) {
-                Some(selector) => namespaces.extend(selected(client, &selector).await?),
-                None => asked = Asked::Everywhere,
+            Ok(config) => Ok(Some(config)),
+            // Also where there is no such kind, of which the answer is no Status.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What these ask about together; nothing where there are none.
+    async fn scope(&mut self, discovered: &[Value]) -> Result<Option<Scope>, String> {
+        let mut namespaces = BTreeSet::new();
+        let now = Instant::now();
+        self.selected
+            .retain(|_, (listed, _)| now.duration_since(*listed) < BELIEVED);
+        for config in discovered {
+            let Some(selector) = selector(config)? else {
+                return Ok(Some(Scope::AllNamespaces));
+            };
+            let selector = selector.to_string();
+            if !self.selected.contains_key(&selector) {
+                let listed = self.list(&selector).await.map_err(|error| error.to_string())?;
+                self.selected.insert(selector.clone(), (now, listed));
+            }
+            if let Some((_, selected)) = self.selected.get(&selector) {
+                namespaces.extend(selected.iter().cloned());
             }
         }
-        registrations.push((name.clone(), registration));
+        Ok((!discovered.is_empty()).then_some(Scope::Namespaces(namespaces)))
     }
-    Ok(findings(registrations, &asked, clusters))
-}
 
-/// The namespaces that there are of a selector.
-async fn selected(client: &Client, selector: &Selector) -> kube::Result<Vec<String>> {
-    let namespaces = Api::<Namespace>::all(client.clone());
-    let mut names = Vec::new();
-    let mut params = ListParams::default().labels_from(selector).limit(PAGE);
-    loop {
-        let page = namespaces.list_metadata(&params).await?;
-        names.extend(page.items.iter().map(ResourceExt::name_any));
-        match page.metadata.continue_ {
-            Some(next) if !next.is_empty() => params = params.continue_token(&next),
-            _ => return Ok(names),
+    /// The namespaces that there are of a selector.
+    async fn list(&self, selector: &str) -> kube::Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        let mut params = ListParams::default().labels(selector).limit(PAGE);
+        loop {
+            let request = Request::new("/api/v1/namespaces").list_metadata(&params);
+            let page: Value = self
+                .client
+                .request(request.map_err(kube::Error::BuildRequest)?)
+                .await?;
+            let items = page["items"].as_array().into_iter().flatten();
+            names.extend(items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)));
+            match page["metadata"]["continue"].as_str() {
+                Some(next) if !next.is_empty() => params = params.continue_token(next),
+                _ => return Ok(names),
+            }
         }
     }
 }
 
-fn say(now: &[Finding], before: &[Finding]) {
+fn log_changes(now: &[Finding], before: &[Finding]) {
     for finding in now.iter().filter(|finding| finding.is_new(before)) {
         if finding.is_trouble() {
             warn!("{finding}");
@@ -174,58 +209,4 @@ fn say(now: &[Finding], before: &[Finding]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use prometheus_client::encoding::text::encode;
-    use serde_json::{Value, json};
-    use tokio::time::sleep;
-
-    use super::*;
-    use crate::freshness::tests::Frozen;
-
-    /// An ExtensionConfig that is discovered and selects namespace `team-a`, which is there.
-    fn items(path: &str) -> Vec<Value> {
-        if path.ends_with("/extensionconfigs") {
-            return vec![json!({
-                "apiVersion": "runtime.cluster.x-k8s.io/v1beta2",
-                "kind": "ExtensionConfig",
-                "metadata": {"name": "sluice", "uid": "1", "resourceVersion": "1"},
-                "spec": {"namespaceSelector": {"matchLabels": {"team": "a"}}},
-                "status": {"conditions": [{"type": "Discovered", "status": "True", "reason": "Discovered"}]},
-            })];
-        }
-        assert!(path.ends_with("/namespaces"), "{path}");
-        vec![json!({"metadata": {"name": "team-a", "uid": "2"}})]
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_found_is_shown() {
-        let metrics = RegistrationMetrics::default();
-        let mut registry = Registry::default();
-        metrics.register(&mut registry);
-        let shown = || {
-            let mut text = String::new();
-            encode(&mut text, &registry).unwrap();
-            text
-        };
-        let names = ["sluice", "gone"].map(str::to_owned).to_vec();
-        let clusters = || {
-            ["team-a", "team-b"]
-                .map(|namespace| ClusterRef::new(namespace, "one"))
-                .to_vec()
-        };
-        let client = Frozen::new().client(items);
-        let running = tokio::spawn(run(client, names, clusters, metrics.clone()));
-
-        sleep(FIRST / 2).await;
-        assert!(!shown().contains("gone"), "{}", shown());
-        sleep(FIRST).await;
-        for line in [
-            "sluice_extension_config_discovered{extension_config=\"sluice\"} 1",
-            "sluice_extension_config_discovered{extension_config=\"gone\"} 0",
-            "sluice_unasked_clusters 1",
-        ] {
-            assert!(shown().contains(line), "{line} is not in {}", shown());
-        }
-        running.abort();
-    }
-}
+mod tests;

@@ -1,14 +1,17 @@
 //! Whether Cluster API asks: what it says of the ExtensionConfigs that register this extension, and about which namespaces it asks.
+//!
+//! ExtensionConfigs are read as JSON: what the API server accepts in them beside these fields keeps none of it from being read.
 
 use std::{collections::BTreeSet, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::core::{DynamicObject, Selector};
+use kube::core::Selector;
+use serde_json::Value;
 use sluice_crds::foreign::condition::{Condition, find};
 
 use crate::cluster::ClusterRef;
 
-/// Bytes of a message of Cluster API that are repeated.
+/// Bytes of a message of others that are repeated.
 const LONGEST_MESSAGE: usize = 500;
 
 /// So many namespaces are named.
@@ -17,11 +20,13 @@ const NAMED: usize = 5;
 /// How one ExtensionConfig stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registration {
+    /// It could not be read, and why. Nothing is known of it.
+    Unreadable(String),
     /// There is none of the name.
     Absent,
-    /// Cluster API does not know its hooks.
+    /// Cluster API does not call its hooks.
     Undiscovered {
-        /// Of condition `Discovered`; empty without one.
+        /// Of condition `Discovered`, or of what stands in its way.
         reason: String,
         /// In one line.
         message: String,
@@ -32,107 +37,139 @@ pub enum Registration {
 
 /// The namespaces that Cluster API asks about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum Scope {
     /// All.
-    Everywhere,
+    AllNamespaces,
     /// Those that are selected now.
-    In(BTreeSet<String>),
+    Namespaces(BTreeSet<String>),
 }
 
-/// What there is to say.
+/// One thing that is found about the registration of this extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// How the ExtensionConfig of a name stands.
     Registered(String, Registration),
-    /// Clusters of these namespaces have a ClusterBootstrap, and Cluster API does not ask about them.
-    Unasked {
-        /// How many.
+    /// Clusters have a ClusterBootstrap, and Cluster API does not ask about their namespaces.
+    Unselected {
+        /// How many Clusters.
         clusters: usize,
-        /// In their order.
+        /// Their namespaces, in order.
         namespaces: Vec<String>,
     },
+    /// Which namespaces are selected could not be found out, and why.
+    ScopeUnknown(String),
 }
 
 impl Registration {
     /// How an ExtensionConfig stands, if there is one.
     #[must_use]
-    pub fn of(config: Option<&DynamicObject>) -> Self {
+    pub fn of(config: Option<&Value>) -> Self {
         let Some(config) = config else {
             return Self::Absent;
         };
-        let conditions: Vec<Condition> =
-            serde_json::from_value(config.data["status"]["conditions"].clone()).unwrap_or_default();
-        match find(&conditions, "Discovered") {
-            Some(condition) if condition.is_true() => Self::Discovered,
-            condition => {
-                let Condition { reason, message, .. } = condition.cloned().unwrap_or_default();
-                Self::Undiscovered {
-                    reason,
-                    message: one_line(&message),
-                }
-            }
+        let undiscovered = |reason: &str, message: &str| Self::Undiscovered {
+            reason: reason.to_owned(),
+            message: one_line(message),
+        };
+        if !config["metadata"]["deletionTimestamp"].is_null() {
+            return undiscovered(
+                "Deleting",
+                "it is being deleted, and Cluster API asks nothing any more",
+            );
+        }
+        let conditions = &config["status"]["conditions"];
+        let observed = conditions
+            .as_array()
+            .and_then(|all| all.iter().find(|condition| condition["type"] == "Discovered"))
+            .and_then(|condition| condition["observedGeneration"].as_i64());
+        let conditions: Vec<Condition> = serde_json::from_value(conditions.clone()).unwrap_or_default();
+        let Some(condition) = find(&conditions, "Discovered") else {
+            return undiscovered(
+                "NoCondition",
+                "Cluster API has not looked at it: the Secret of annotation runtime.cluster.x-k8s.io/inject-ca-from-secret is missing or \
+                 has no ca.crt, or Cluster API does not run with feature gate RuntimeSDK; its log says which",
+            );
+        };
+        if !condition.is_true() {
+            return undiscovered(&condition.reason, &condition.message);
+        }
+        if observed.is_some_and(|observed| Some(observed) != config["metadata"]["generation"].as_i64()) {
+            return undiscovered("Outdated", "Cluster API has not looked at its last change");
+        }
+        Self::Discovered
+    }
+
+    /// It could not be read.
+    #[must_use]
+    pub fn unreadable(why: impl fmt::Display) -> Self {
+        Self::Unreadable(one_line(&why.to_string()))
+    }
+
+    /// Whether Cluster API has discovered the hooks; nothing where that is not known.
+    #[must_use]
+    pub fn is_discovered(&self) -> Option<bool> {
+        match self {
+            Self::Unreadable(_) => None,
+            Self::Absent | Self::Undiscovered { .. } => Some(false),
+            Self::Discovered => Some(true),
         }
     }
 }
 
 /// What an ExtensionConfig selects namespaces by; nothing where it selects all.
-#[must_use]
-pub fn selector(config: &DynamicObject) -> Option<Selector> {
-    let selector: LabelSelector =
-        serde_json::from_value(config.data["spec"]["namespaceSelector"].clone()).unwrap_or_default();
-    let selector = Selector::try_from(selector).ok()?;
-    (!selector.selects_all()).then_some(selector)
+///
+/// # Errors
+/// What is wrong with the selector.
+pub fn selector(config: &Value) -> Result<Option<Selector>, String> {
+    let selector = config["spec"]["namespaceSelector"].clone();
+    let refused = |error: &dyn fmt::Display| format!("spec.namespaceSelector: {error}");
+    let selector: Option<LabelSelector> =
+        serde_json::from_value(selector).map_err(|error| refused(&error))?;
+    let selector = Selector::try_from(selector.unwrap_or_default()).map_err(|error| refused(&error))?;
+    Ok((!selector.selects_all()).then_some(selector))
 }
 
-/// What there is to say of ExtensionConfigs, and of Clusters with a ClusterBootstrap.
+/// The finding about Clusters with a ClusterBootstrap, if there is one.
 #[must_use]
-pub fn findings(
-    registrations: Vec<(String, Registration)>,
-    asked: &Asked,
-    clusters: &[ClusterRef],
-) -> Vec<Finding> {
-    let discovered = registrations
+pub fn unselected(scope: &Scope, clusters: &[ClusterRef]) -> Option<Finding> {
+    let Scope::Namespaces(selected) = scope else {
+        return None;
+    };
+    let unselected: Vec<&str> = clusters
         .iter()
-        .any(|(_, registration)| *registration == Registration::Discovered);
-    let registered = registrations
-        .into_iter()
-        .map(|(name, registration)| Finding::Registered(name, registration));
-    let mut findings: Vec<Finding> = registered.collect();
-    // Of one that is not discovered more need not be said.
-    if let Asked::In(namespaces) = asked
-        && discovered
-    {
-        let unasked: Vec<&str> = clusters
-            .iter()
-            .map(ClusterRef::namespace)
-            .filter(|namespace| !namespaces.contains(*namespace))
-            .collect();
-        let namespaces: BTreeSet<&str> = unasked.iter().copied().collect();
-        if !unasked.is_empty() {
-            findings.push(Finding::Unasked {
-                clusters: unasked.len(),
-                namespaces: namespaces.into_iter().map(str::to_owned).collect(),
-            });
-        }
-    }
-    findings
+        .map(ClusterRef::namespace)
+        .filter(|namespace| !selected.contains(*namespace))
+        .collect();
+    let namespaces: BTreeSet<&str> = unselected.iter().copied().collect();
+    (!unselected.is_empty()).then(|| Finding::Unselected {
+        clusters: unselected.len(),
+        namespaces: namespaces.into_iter().map(str::to_owned).collect(),
+    })
 }
 
 impl Finding {
-    /// Whether upgrades may wait for nothing, or fail.
+    /// Whether upgrades may wait for nothing, or fail, or it is not known.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
         !matches!(self, Self::Registered(_, Registration::Discovered))
     }
 
-    /// Whether none of these says the same. Messages may differ: they have ports and times.
+    /// Whether none of these says the same. Messages of others may differ: they have ports and times.
     #[must_use]
     pub fn is_new(&self, before: &[Self]) -> bool {
+        use Registration::{Undiscovered, Unreadable};
         let same = |other: &Self| match (self, other) {
-            (
-                Self::Registered(name, Registration::Undiscovered { reason, .. }),
-                Self::Registered(other, Registration::Undiscovered { reason: before, .. }),
-            ) => name == other && reason == before,
+            (Self::Registered(name, now), Self::Registered(other, before)) => {
+                name == other
+                    && match (now, before) {
+                        (Undiscovered { reason, .. }, Undiscovered { reason: before, .. }) => {
+                            reason == before
+                        }
+                        (Unreadable(_), Unreadable(_)) => true,
+                        _ => now == before,
+                    }
+            }
+            (Self::ScopeUnknown(_), Self::ScopeUnknown(_)) => true,
             _ => self == other,
         };
         !before.iter().any(same)
@@ -142,6 +179,10 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Registered(name, Registration::Unreadable(why)) => write!(
+                f,
+                "ExtensionConfig {name} cannot be read, so whether Cluster API asks is not known: {why}"
+            ),
             Self::Registered(name, Registration::Absent) => write!(
                 f,
                 "ExtensionConfig {name} does not exist: Cluster API asks nothing, and upgrades wait for nothing; apply \
@@ -158,12 +199,16 @@ impl fmt::Display for Finding {
                     "Cluster API has discovered the hooks of ExtensionConfig {name}"
                 )
             }
-            Self::Unasked { clusters, namespaces } => {
+            Self::ScopeUnknown(why) => {
+                let why = one_line(why);
+                write!(f, "which namespaces ExtensionConfigs select is not known: {why}")
+            }
+            Self::Unselected { clusters, namespaces } => {
                 let named: Vec<&str> = namespaces.iter().take(NAMED).map(String::as_str).collect();
                 write!(
                     f,
-                    "upgrades of {clusters} Clusters with a ClusterBootstrap wait for nothing, because no ExtensionConfig selects their \
-                     namespaces: {}",
+                    "upgrades of {clusters} Clusters with a ClusterBootstrap wait for nothing, because no ExtensionConfig that is discovered \
+                     selects their namespaces: {}",
                     named.join(", ")
                 )?;
                 if let Some(more @ 1..) = namespaces.len().checked_sub(NAMED) {
@@ -186,122 +231,4 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn config(spec: &Value, conditions: &Value) -> DynamicObject {
-        serde_json::from_value(json!({
-            "apiVersion": "runtime.cluster.x-k8s.io/v1beta2",
-            "kind": "ExtensionConfig",
-            "metadata": {"name": "sluice"},
-            "spec": spec,
-            "status": {"conditions": conditions},
-        }))
-        .unwrap()
-    }
-
-    fn stands(conditions: &Value) -> Finding {
-        let config = config(&json!({}), conditions);
-        Finding::Registered("sluice".to_owned(), Registration::of(Some(&config)))
-    }
-
-    fn undiscovered(reason: &str, message: &str) -> Finding {
-        stands(&json!([{"type": "Discovered", "status": "False", "reason": reason, "message": message}]))
-    }
-
-    fn clusters(names: &[(&str, &str)]) -> Vec<ClusterRef> {
-        names
-            .iter()
-            .map(|(namespace, name)| ClusterRef::new(namespace, name))
-            .collect()
-    }
-
-    #[test]
-    fn each_finding_is_one_line_with_a_way_out() {
-        let absent = Finding::Registered("sluice".to_owned(), Registration::of(None));
-        let refused = undiscovered("NotDiscovered", "dial tcp:\n  connection refused");
-        let silent = stands(&json!([]));
-        let discovered = stands(&json!([{"type": "Discovered", "status": "True", "reason": "Discovered"}]));
-        let unasked = Finding::Unasked {
-            clusters: 9,
-            namespaces: ["a", "b", "c", "d", "e", "f", "g"].map(str::to_owned).to_vec(),
-        };
-        for (finding, trouble, text) in [
-            (absent, true, "ExtensionConfig sluice does not exist"),
-            (
-                refused,
-                true,
-                "sluice (NotDiscovered: dial tcp: connection refused); section",
-            ),
-            (silent, true, "Cluster API has not discovered the hooks"),
-            (
-                discovered,
-                false,
-                "has discovered the hooks of ExtensionConfig sluice",
-            ),
-            (
-                unasked,
-                true,
-                "9 Clusters with a ClusterBootstrap wait for nothing, because no ExtensionConfig selects their namespaces: \
-                 a, b, c, d, e and 2 more; label",
-            ),
-        ] {
-            assert_eq!(finding.is_trouble(), trouble, "{finding}");
-            let line = finding.to_string();
-            assert!(line.contains(text) && !line.contains('\n'), "{line}");
-        }
-    }
-
-    #[test]
-    fn conditions_of_another_type_are_no_discovery() {
-        assert!(stands(&json!("none")).is_trouble());
-        assert!(stands(&json!([{"type": "Discovered", "status": true}])).is_trouble());
-        assert!(stands(&json!([{"type": "Ready", "status": "True"}])).is_trouble());
-    }
-
-    #[test]
-    fn a_finding_is_said_once() {
-        let before = [undiscovered("NotDiscovered", "port 1"), stands(&json!([]))];
-        assert!(!undiscovered("NotDiscovered", "port 2").is_new(&before));
-        assert!(undiscovered("Other", "port 1").is_new(&before));
-        let discovered = Finding::Registered("sluice".to_owned(), Registration::Discovered);
-        assert!(discovered.is_new(&before));
-        assert!(!discovered.is_new(std::slice::from_ref(&discovered)));
-    }
-
-    #[test]
-    fn selectors_are_those_of_namespaces() {
-        let of = |spec: Value| selector(&config(&spec, &json!([]))).map(|selector| selector.to_string());
-        assert_eq!(of(json!({})), None);
-        assert_eq!(of(json!({"namespaceSelector": {}})), None);
-        assert_eq!(
-            of(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}})),
-            Some("a=b".to_owned())
-        );
-        let expression =
-            json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["x", "y"]});
-        assert_eq!(
-            of(json!({"namespaceSelector": {"matchExpressions": [expression]}})),
-            Some("kubernetes.io/metadata.name in (x,y)".to_owned())
-        );
-    }
-
-    #[test]
-    fn clusters_that_nothing_asks_about_are_counted() {
-        let clusters = clusters(&[("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")]);
-        let discovered = || vec![("sluice".to_owned(), Registration::Discovered)];
-        let in_a = Asked::In(BTreeSet::from(["a".to_owned()]));
-        let found = findings(discovered(), &in_a, &clusters);
-        let unasked = Finding::Unasked {
-            clusters: 2,
-            namespaces: vec!["b".to_owned(), "c".to_owned()],
-        };
-        assert_eq!(found.last(), Some(&unasked));
-        assert_eq!(findings(discovered(), &Asked::Everywhere, &clusters).len(), 1);
-        assert_eq!(findings(discovered(), &in_a, &clusters[..2]).len(), 1);
-        let absent = vec![("sluice".to_owned(), Registration::Absent)];
-        assert_eq!(findings(absent, &in_a, &clusters).len(), 1);
-    }
-}
+mod tests;

@@ -1,0 +1,167 @@
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+/// An ExtensionConfig that is discovered, with the fields of `more` put into it.
+fn stands(more: &Value) -> Registration {
+    let mut config = json!({
+        "metadata": {"name": "sluice", "generation": 2, "managedFields": [{"time": "9999-12-31T23:59:59Z"}]},
+        "spec": {},
+        "status": {"conditions": [
+            {"type": "Paused", "status": "False"},
+            {"type": "Discovered", "status": "True", "reason": "Discovered", "observedGeneration": 2},
+        ]},
+    });
+    merge(&mut config, more);
+    Registration::of(Some(&config))
+}
+
+/// As a merge patch does it.
+fn merge(object: &mut Value, more: &Value) {
+    match (object, more) {
+        (Value::Object(fields), Value::Object(more)) => {
+            for (field, value) in more {
+                merge(fields.entry(field).or_insert(Value::Null), value);
+            }
+        }
+        (object, more) => *object = more.clone(),
+    }
+}
+
+fn discovered(condition: &Value) -> Value {
+    json!({"status": {"conditions": [condition]}})
+}
+
+#[rstest]
+#[case::discovered(json!({}), "Discovered")]
+#[case::of_a_release_that_says_no_generation(discovered(&json!({"type": "Discovered", "status": "True"})), "Discovered")]
+#[case::refused(discovered(&json!({"type": "Discovered", "status": "False", "reason": "NotDiscovered"})), "NotDiscovered")]
+#[case::not_yet(json!({"status": null}), "NoCondition")]
+#[case::another_condition(discovered(&json!({"type": "Ready", "status": "True"})), "NoCondition")]
+#[case::no_conditions(json!({"status": {"conditions": "none"}}), "NoCondition")]
+#[case::no_condition(discovered(&json!({"type": "Discovered", "status": true})), "NoCondition")]
+#[case::changed_since(json!({"metadata": {"generation": 3}}), "Outdated")]
+#[case::being_deleted(json!({"metadata": {"deletionTimestamp": "2026-11-25T00:00:00Z"}}), "Deleting")]
+fn how_an_extension_config_stands(#[case] more: Value, #[case] expected: &str) {
+    let stands = stands(&more);
+    let said = match &stands {
+        Registration::Undiscovered { reason, .. } => reason,
+        Registration::Discovered => "Discovered",
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(said, expected);
+    assert_eq!(stands.is_discovered(), Some(expected == "Discovered"));
+}
+
+fn refused(reason: &str, message: &str) -> Finding {
+    let condition = json!({"type": "Discovered", "status": "False", "reason": reason, "message": message});
+    Finding::Registered("sluice".to_owned(), stands(&discovered(&condition)))
+}
+
+fn registered(registration: Registration) -> Finding {
+    Finding::Registered("sluice".to_owned(), registration)
+}
+
+#[test]
+fn each_finding_is_one_line() {
+    let unselected = Finding::Unselected {
+        clusters: 9,
+        namespaces: ["a", "b", "c", "d", "e", "f", "g"].map(str::to_owned).to_vec(),
+    };
+    for (finding, trouble, text) in [
+        (
+            registered(Registration::of(None)),
+            true,
+            "ExtensionConfig sluice does not exist",
+        ),
+        (
+            registered(Registration::unreadable("403\nforbidden")),
+            true,
+            "is not known: 403 forbidden",
+        ),
+        (
+            refused("NotDiscovered", "dial tcp:\n  connection refused"),
+            true,
+            "sluice (NotDiscovered: dial tcp: connection refused); section",
+        ),
+        (
+            registered(stands(&json!({"status": null}))),
+            true,
+            "has no ca.crt, or Cluster API does not run with feature gate RuntimeSDK",
+        ),
+        (
+            registered(Registration::Discovered),
+            false,
+            "has discovered the hooks of ExtensionConfig sluice",
+        ),
+        (
+            Finding::ScopeUnknown("403\nforbidden".to_owned()),
+            true,
+            "is not known: 403 forbidden",
+        ),
+        (
+            unselected,
+            true,
+            "upgrades of 9 Clusters with a ClusterBootstrap wait for nothing, because no ExtensionConfig that is discovered selects their \
+             namespaces: a, b, c, d, e and 2 more; label",
+        ),
+    ] {
+        assert_eq!(finding.is_trouble(), trouble, "{finding}");
+        let line = finding.to_string();
+        assert!(line.contains(text) && !line.contains('\n'), "{line}");
+    }
+    assert_eq!(Registration::unreadable("").is_discovered(), None);
+}
+
+#[test]
+fn a_finding_is_said_once() {
+    let before = [
+        refused("NotDiscovered", "port 1"),
+        Finding::Registered("other".to_owned(), Registration::unreadable("a")),
+    ];
+    assert!(!refused("NotDiscovered", "port 2").is_new(&before));
+    assert!(refused("Other", "port 1").is_new(&before));
+    assert!(registered(Registration::unreadable("a")).is_new(&before));
+    let other = Finding::Registered("other".to_owned(), Registration::unreadable("b"));
+    assert!(!other.is_new(&before));
+    let discovered = registered(Registration::Discovered);
+    assert!(discovered.is_new(&before));
+    assert!(!discovered.is_new(std::slice::from_ref(&discovered)));
+}
+
+#[rstest]
+#[case::none(json!({}), Ok(None))]
+#[case::null(json!({"namespaceSelector": null}), Ok(None))]
+#[case::empty(json!({"namespaceSelector": {}}), Ok(None))]
+#[case::labels(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}), Ok(Some("a=b")))]
+#[case::names(
+    json!({"namespaceSelector": {"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["x", "y"]},
+    ]}}),
+    Ok(Some("kubernetes.io/metadata.name in (x,y)"))
+)]
+#[case::an_operator_of_later(json!({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}), Err(()))]
+#[case::a_text(json!({"namespaceSelector": "all"}), Err(()))]
+fn what_namespaces_are_selected_by(#[case] spec: Value, #[case] expected: Result<Option<&str>, ()>) {
+    let selector = selector(&json!({"spec": spec}));
+    let selector = selector.map(|selector| selector.map(|selector| selector.to_string()));
+    assert_eq!(
+        selector.map_err(drop),
+        expected.map(|selector| selector.map(str::to_owned))
+    );
+}
+
+#[test]
+fn clusters_that_nothing_asks_about_are_counted() {
+    let clusters = [("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")];
+    let clusters = clusters.map(|(namespace, name)| ClusterRef::new(namespace, name));
+    let in_a = Scope::Namespaces(BTreeSet::from(["a".to_owned()]));
+    let found = Finding::Unselected {
+        clusters: 2,
+        namespaces: vec!["b".to_owned(), "c".to_owned()],
+    };
+    assert_eq!(unselected(&in_a, &clusters), Some(found));
+    assert_eq!(unselected(&in_a, &clusters[..2]), None);
+    assert_eq!(unselected(&Scope::AllNamespaces, &clusters), None);
+}
