@@ -17,6 +17,9 @@ use crate::extension::Scope;
 use crate::stack::Options;
 use crate::stack::complaints::Complaints;
 
+/// What the start of a stack takes, about, with its end.
+const STACK: Duration = Duration::from_secs(20);
+
 /// Scenarios that have not begun yet.
 pub(super) struct Waiting {
     scenarios: Mutex<Vec<(Scenario, Option<Turn>)>>,
@@ -34,18 +37,24 @@ impl Waiting {
         }
     }
 
-    /// The first one of a place that may begin now, on any stack or on one with this Cluster API.
+    /// The first one of a place that may begin now, on a stack with this Cluster API or, without one, on a stack that is started for it.
     fn next(&self, place: Place, stack: Option<ClusterApiRelease>) -> Option<Scenario> {
-        let elapsed = self.began.elapsed();
-        let may_begin = |turn: &Option<Turn>| {
-            let turn = turn.as_ref();
-            turn.is_none_or(|turn| turn.may_begin(elapsed, self.budget))
-        };
+        let starts = if stack.is_none() { STACK } else { Duration::ZERO };
+        let elapsed = self.began.elapsed() + starts;
         let mut waiting = self.scenarios.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |scenario: &Scenario| stack.is_none_or(|release| scenario.cluster_api == release);
+        // Those that are due do not wait for the end of a stack on which they cannot run.
+        let is_due = |turn: &Option<Turn>| turn.as_ref().is_some_and(|turn| turn.due);
+        let leaves = waiting
+            .iter()
+            .any(|(scenario, turn)| scenario.place == place && !fits(scenario) && is_due(turn));
         let next = waiting.iter().position(|(scenario, turn)| {
-            scenario.place == place
-                && stack.is_none_or(|release| scenario.cluster_api == release)
-                && may_begin(turn)
+            let may_begin = match turn {
+                Some(turn) if leaves => turn.due,
+                Some(turn) => turn.may_begin(elapsed, self.budget),
+                None => true,
+            };
+            scenario.place == place && fits(scenario) && may_begin
         })?;
         Some(waiting.remove(next).0)
     }
@@ -91,24 +100,32 @@ impl Ended {
 }
 
 /// Runs all that may begin: `jobs` at once on the stack that they share, beside so many `lanes`, and then those that are alone.
-pub(super) async fn run(waiting: &Waiting, jobs: usize, lanes: usize) -> Result<Ended> {
+pub(super) async fn run(waiting: &Waiting, jobs: usize, lanes: usize) -> Ended {
     let lanes = join_all((0..lanes).map(|_| on_stacks(waiting, Place::OwnStack, 1)));
     let (shared, lanes) = join(on_stacks(waiting, Place::Shared, jobs), lanes).await;
     let mut ended = Ended::default();
     for part in iter::once(shared).chain(lanes) {
-        ended.add(part?);
+        ended.add(part);
     }
-    ended.add(on_stacks(waiting, Place::Alone, 1).await?);
-    Ok(ended)
+    ended.add(on_stacks(waiting, Place::Alone, 1).await);
+    ended
 }
 
 /// Starts a stack while there is a scenario for one: the next has another Cluster API.
-async fn on_stacks(waiting: &Waiting, place: Place, jobs: usize) -> Result<Ended> {
+async fn on_stacks(waiting: &Waiting, place: Place, jobs: usize) -> Ended {
     let mut ended = Ended::default();
     while let Some(first) = waiting.next(place, None) {
-        ended.add(on_one_stack(waiting, first, jobs).await?);
+        match on_one_stack(waiting, first, jobs).await {
+            Ok(more) => ended.add(more),
+            // What has passed on earlier ones is noted nevertheless.
+            Err(error) => {
+                say(&format!("the stack {} failed: {error:#}", place.of()));
+                ended.failed += 1;
+                break;
+            }
+        }
     }
-    Ok(ended)
+    ended
 }
 
 /// Starts the stack of a scenario, and runs all of its kind until none may begin any more.
@@ -219,4 +236,67 @@ async fn finish(scene: &Scene, scenario: &Scenario, outcome: Result<()>) -> Resu
     };
     let closed = scene.close().await;
     outcome.and(judged).and(closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(name: &'static str, release: ClusterApiRelease) -> Scenario {
+        Scenario::new(name, "", |_| Box::pin(async { Ok(()) })).cluster_api(release)
+    }
+
+    /// The names that a lane runs, with `,` between those of one stack and `|` between stacks.
+    fn run_by_one_lane(waiting: &Waiting) -> String {
+        let mut stacks = Vec::new();
+        while let Some(first) = waiting.next(Place::OwnStack, None) {
+            let mut names = vec![first.name];
+            while let Some(next) = waiting.next(Place::OwnStack, Some(first.cluster_api)) {
+                names.push(next.name);
+            }
+            stacks.push(names.join(","));
+        }
+        stacks.join("|")
+    }
+
+    #[test]
+    fn those_that_are_due_wait_for_no_others() {
+        use ClusterApiRelease::{Newest, V1_11, V1_13};
+        let turn = |name: &str, due| Some(Turn::of(name, due));
+        let scenarios = || {
+            [
+                (scenario("a", Newest), true),
+                (scenario("older", V1_13), true),
+                (scenario("b", Newest), false),
+                (scenario("oldest", V1_11), false),
+                (scenario("c", Newest), false),
+            ]
+        };
+        let by_turn = scenarios().map(|(scenario, due)| {
+            let turn = turn(scenario.name, due);
+            (scenario, turn)
+        });
+        let waiting = Waiting::new(by_turn.to_vec(), Duration::from_mins(4));
+        assert_eq!(run_by_one_lane(&waiting), "a|older|b,c|oldest");
+        let all = scenarios().map(|(scenario, _)| (scenario, None));
+        let waiting = Waiting::new(all.to_vec(), Duration::ZERO);
+        assert_eq!(run_by_one_lane(&waiting), "a,b,c|older|oldest");
+    }
+
+    #[test]
+    fn no_stack_is_started_that_would_be_ready_too_late() {
+        let one = || {
+            vec![(
+                scenario("a", ClusterApiRelease::Newest),
+                Some(Turn::of("a", false)),
+            )]
+        };
+        let waiting = Waiting::new(one(), STACK / 2);
+        assert!(waiting.next(Place::OwnStack, None).is_none());
+        assert!(
+            waiting
+                .next(Place::OwnStack, Some(ClusterApiRelease::Newest))
+                .is_some()
+        );
+    }
 }

@@ -111,6 +111,17 @@ impl Ledger {
 }
 
 impl Turn {
+    /// One that never passed.
+    #[cfg(test)]
+    pub(super) fn of(name: &str, due: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            age: None,
+            took: Duration::ZERO,
+            due,
+        }
+    }
+
     /// Whether it may be begun after this time of a budget: what is due always, another one if it is likely to end in time.
     pub(super) fn may_begin(&self, elapsed: Duration, budget: Duration) -> bool {
         self.due || elapsed + self.took < budget
