@@ -117,11 +117,39 @@ pub(super) fn copy_files(config: &Path, to: &Path) -> Result<()> {
         let entry = entry?;
         copy(&entry.path(), &definitions.join(entry.file_name()))?;
     }
-    copy(&config.join("webhook/manifests.yaml"), &to.join("webhooks.yaml"))
+    // The last one, and under its name only when it is complete.
+    let unfinished = to.join(".webhooks.yaml");
+    copy(&config.join("webhook/manifests.yaml"), &unfinished)?;
+    fs::rename(&unfinished, to.join("webhooks.yaml")).context("move the webhooks into place")
 }
 
 /// Copies content only: files of the module cache are read-only, and would stay so.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     let content = fs::read(from).with_context(|| format!("read {}", from.display()))?;
     fs::write(to, content).with_context(|| format!("write {}", to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::catalogue::CLUSTER_API;
+    use super::*;
+
+    /// The linker writes the version into the program, whatever it is built from.
+    #[test]
+    fn a_release_says_the_version_that_it_is_built_from() {
+        use ClusterApiRelease::{Newest, V1_11, V1_12, V1_13};
+        for release in [Newest, V1_13, V1_12, V1_11] {
+            let module = release.program().map_or(CLUSTER_API, |program| program.module);
+            let required = format!("sigs.k8s.io/cluster-api {}", release.version());
+            let mut lines = module
+                .go_mod
+                .lines()
+                .map(|line| line.trim().trim_start_matches("require "));
+            assert!(
+                lines.any(|line| line == required),
+                "{required} is not in {}",
+                module.name
+            );
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Client, ResourceExt as _};
@@ -67,8 +67,7 @@ impl std::fmt::Display for Object {
 pub struct Installed(BTreeMap<Object, Value>);
 
 /// Kinds that the API server or a controller keeps for other objects.
-const KEPT: [&str; 8] = [
-    "APIService",
+const KEPT: [&str; 7] = [
     "ControllerRevision",
     "Endpoints",
     "EndpointSlice",
@@ -113,10 +112,19 @@ impl Installed {
     }
 
     /// Those that were not there before.
-    #[must_use]
-    pub fn since(mut self, before: &Self) -> Self {
+    ///
+    /// # Errors
+    /// One that was there has changed, or is gone.
+    pub fn since(mut self, before: &Self) -> Result<Self> {
+        let all = self.0.clone();
         self.0.retain(|object, _| !before.0.contains_key(object));
-        self
+        let there: BTreeMap<_, _> = all
+            .into_iter()
+            .filter(|(object, _)| before.0.contains_key(object))
+            .collect();
+        let changed = before.differences(&Self(there));
+        ensure!(changed.is_empty(), "objects of others are changed: {changed:?}");
+        Ok(self)
     }
 
     /// Its objects.
@@ -150,6 +158,10 @@ impl Installed {
 fn is_record(object: &Object, content: &Value) -> bool {
     match (object.kind.as_str(), object.name.as_str()) {
         ("ServiceAccount", "default") | ("ConfigMap", "kube-root-ca.crt") => true,
+        ("APIService", _) => {
+            let managed = &content["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"];
+            !managed.is_null()
+        }
         ("Secret", _) => content["type"] == "helm.sh/release.v1",
         _ => false,
     }
@@ -174,7 +186,9 @@ fn plain(mut object: Value) -> Value {
         spec.remove("clusterIPs");
     }
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.retain(|field, _| ["name", "namespace", "labels", "annotations"].contains(&field.as_str()));
+        metadata.retain(|field, _| {
+            ["name", "namespace", "labels", "annotations", "finalizers"].contains(&field.as_str())
+        });
         without(metadata, "labels", &LABELS);
         without(metadata, "annotations", &ANNOTATIONS);
     }
@@ -238,8 +252,14 @@ mod tests {
     fn what_was_there_before_is_not_installed() {
         let before = installed(&[("x", json!({}))]);
         let after = installed(&[("x", json!({"a": 1})), ("y", json!({}))]);
-        let names: Vec<String> = after.since(&before).objects().map(Object::to_string).collect();
+        let changed = after.clone().since(&before).unwrap_err().to_string();
+        assert!(changed.contains("Role a/x at .a"), "{changed}");
+        let after = installed(&[("x", json!({})), ("y", json!({}))]);
+        let new = after.since(&before).unwrap();
+        let names: Vec<String> = new.objects().map(Object::to_string).collect();
         assert_eq!(names, ["Role a/y"]);
+        let gone = installed(&[]).since(&before).unwrap_err().to_string();
+        assert!(gone.contains("only in the first"), "{gone}");
     }
 
     #[test]

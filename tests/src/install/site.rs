@@ -111,6 +111,7 @@ impl Shell {
 /// their controllers runs, only those of Kubernetes, which end namespaces.
 pub struct Site {
     api: ApiServer,
+    definitions: Vec<Value>,
     _controllers: ControllerManager,
     shell: Shell,
 }
@@ -133,6 +134,7 @@ impl Site {
         let shell = Shell::open(core, &format!("home-{name}"), &api.admin_kubeconfig()).await?;
         Ok(Self {
             _controllers: ControllerManager::start_named(core, &api, &format!("controllers-{name}")).await?,
+            definitions: objects,
             api,
             shell,
         })
@@ -142,6 +144,11 @@ impl Site {
     #[must_use]
     pub fn client(&self) -> Client {
         self.api.admin_client()
+    }
+
+    /// Applies the definitions of other projects again.
+    pub async fn restore_definitions(&self) -> Result<()> {
+        apply::apply_crds(&self.client(), &self.definitions).await
     }
 
     /// The API server.

@@ -63,7 +63,7 @@ struct Installation {
 
 impl Installation {
     async fn now(&self) -> Result<Installed> {
-        Ok(Installed::read(&self.site.client()).await?.since(&self.before))
+        Installed::read(&self.site.client()).await?.since(&self.before)
     }
 }
 
@@ -78,7 +78,7 @@ async fn install(core: &Arc<StackCore>, guide: &Guide, way: &'static str) -> Res
         "monitoring"
     };
     run(&site, guide, monitoring).await?;
-    let installed = Installed::read(&site.client()).await?.since(&before);
+    let installed = Installed::read(&site.client()).await?.since(&before)?;
     Ok(Installation {
         way,
         site,
@@ -176,8 +176,10 @@ async fn overlays_give_the_objects_of_the_chart() -> Result<()> {
             "helm upgrade sluice manifests/chart --namespace sluice-system --reset-values --set '{chosen}'"
         );
         values.shell().run(&upgrade, &[]).await?.well()?;
-        let installed = Installed::read(&overlays.client()).await?.since(before_overlays);
-        let other = Installed::read(&values.client()).await?.since(before_values);
+        let installed = Installed::read(&overlays.client())
+            .await?
+            .since(before_overlays)?;
+        let other = Installed::read(&values.client()).await?.since(before_values)?;
         let differences = installed.differences(&other);
         ensure!(
             differences == beside,
@@ -236,7 +238,7 @@ async fn what_is_chosen_is_installed_and_what_is_missing_is_said() -> Result<()>
         !notes.contains("\"team-a\""),
         "a namespace that is there is warned of: {notes}"
     );
-    let installed = Installed::read(&site.client()).await?.since(&before);
+    let installed = Installed::read(&site.client()).await?.since(&before)?;
     let texts: Vec<String> = installed
         .contents()
         .filter(|(object, _)| object.kind != "CustomResourceDefinition")

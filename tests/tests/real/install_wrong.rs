@@ -63,8 +63,16 @@ async fn what_goes_wrong_has_a_way_out() -> Result<()> {
     core.directory().close().await
 }
 
-/// Neither cert-manager nor the system namespace.
+/// Neither Cluster API nor cert-manager nor the system namespace.
 async fn nothing_is_there(operator: &Operator) -> Result<()> {
+    operator
+        .tries("kubectl delete crd extensionconfigs.runtime.cluster.x-k8s.io")
+        .await?;
+    let commands = operator.guide.commands("helm")?;
+    operator
+        .is_refused(&commands, "no matches for kind \"ExtensionConfig\"")
+        .await?;
+    operator.site.restore_definitions().await?;
     operator
         .tries("kubectl delete crd certificates.cert-manager.io issuers.cert-manager.io")
         .await?;

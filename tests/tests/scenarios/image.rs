@@ -88,28 +88,37 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
         let patch = json!({"spec": {"clientConfig": {"caBundle": authority}}});
         scene.objects().merge(EXTENSION_CONFIG, &patch).await
     };
+    leader_says(extension, 1, "has discovered the hooks of ExtensionConfig sluice").await?;
     trust(&json!(other)).await?;
     let distrusted = async {
         discovered_is(scene, "False", "x509").await?;
-        shows_discovered(extension, 0).await
+        leader_says(
+            extension,
+            0,
+            "has not discovered the hooks of ExtensionConfig sluice",
+        )
+        .await
     };
     let distrusted = distrusted.await;
     trust(trusted).await?;
     distrusted?;
-    run("discovered").await?;
-    shows_discovered(extension, 1).await
+    run("discovered").await.map(drop)
 }
 
-/// Waits until the leader's metric says whether Cluster API has discovered the hooks.
-async fn shows_discovered(extension: &Extension, value: u8) -> Result<()> {
-    let line = format!("sluice_extension_config_discovered{{extension_config=\"sluice\"}} {value}\n");
+/// Waits until the leader's metric, and its log, say whether Cluster API has discovered the hooks.
+async fn leader_says(extension: &Extension, discovered: u8, text: &str) -> Result<()> {
+    let line = format!("sluice_extension_config_discovered{{extension_config=\"sluice\"}} {discovered}\n");
     let leader = extension.leader().await?;
-    wait::until(format!("the leader to show {line}"), PATIENCE, || async {
-        let metrics = leader.metrics().await?;
-        if metrics.contains(&line) {
+    let what = format!("the leader to show {line} and to log {text:?}");
+    wait::until(what, PATIENCE, || async {
+        let (shown, logged) = (
+            leader.metrics().await?.contains(&line),
+            fs::read_to_string(leader.log())?.contains(text),
+        );
+        if shown && logged {
             Ok(())
         } else {
-            wait::not_yet("another value")
+            wait::not_yet(format!("shown: {shown}, logged: {logged}"))
         }
     })
     .await?;
