@@ -19,6 +19,7 @@ use sluice_proto::{
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
+use tower_http::timeout::TimeoutBody;
 
 use super::{Changed, Status, follow::Follower, service::Service};
 use crate::health::Heartbeat;
@@ -32,7 +33,8 @@ const ANONYMOUS_REQUEST: usize = 64 * 1024;
 /// Calls of health and reflection at once, which need no token.
 const ANONYMOUS: usize = 64;
 
-/// Within this time the request of a call with a token has arrived: before, nothing is known of its caller.
+/// Within this time the request of a call with a token has arrived: before, nothing is known of its caller. Of one without a token, the next
+/// part of it.
 const ARRIVES: Duration = Duration::from_secs(10);
 
 /// Calls at once that are answered with a page or with one Cluster: each answer is in memory until it is read.
@@ -118,7 +120,11 @@ async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Re
             Err(refused) => return refused,
         }
     } else {
-        let limited = request.map(|body| Body::new(Limited::new(body, ANONYMOUS_REQUEST)));
+        // Reflection takes many messages, so it is the time between two of them that is bounded.
+        let limited = request.map(|body| {
+            let limited = Limited::new(body, ANONYMOUS_REQUEST);
+            Body::new(TimeoutBody::new(ARRIVES, limited))
+        });
         (slots.anonymous, limited)
     };
     let Ok(permit) = slots.try_acquire_owned() else {

@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use axum::{Router, body::Body};
 use bytes::Bytes;
-use futures::{FutureExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{Request, Response};
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -38,7 +38,7 @@ async fn call(router: &Router, path: &str, body: Body) -> Response<Body> {
 /// A body that begins like this and has no end.
 fn endless(first: Vec<u8>) -> Body {
     let first = stream::iter([Ok::<_, Infallible>(Bytes::from(first))]);
-    Body::from_stream(futures::StreamExt::chain(first, stream::pending()))
+    Body::from_stream(first.chain(stream::pending()))
 }
 
 /// How a call was answered that has no message to be read.
@@ -56,6 +56,22 @@ async fn a_request_arrives_within_ten_seconds() {
         assert_eq!(since.elapsed().as_secs(), 10, "{path}");
     }
     assert_eq!(rig.reviews.asked(""), 0, "nothing was asked about its caller");
+}
+
+/// Otherwise sixty-four calls that never arrive would keep others out for as long as their connections live.
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_token_arrives_without_a_pause_of_ten_seconds() {
+    let rig = Rig::filled().await;
+    let since = Instant::now();
+    let answer = call(&rig.router, HEALTH, endless(message(100)[..20].to_vec())).await;
+    assert!(code(&answer).is_some_and(|code| code != Code::Ok), "{answer:?}");
+    assert_eq!(since.elapsed().as_secs(), 10);
+    let slow = stream::iter(message(0)).then(|byte| async move {
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        Ok::<_, Infallible>(Bytes::from(vec![byte]))
+    });
+    let answer = call(&rig.router, HEALTH, Body::from_stream(slow)).await;
+    assert_eq!(code(&answer), None, "it has arrived");
 }
 
 #[tokio::test]
