@@ -24,9 +24,11 @@ const ANNOTATIONS: [&str; 5] = [
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// One object: kind, namespace (empty where it has none), name.
+/// One object: API group (empty for the core), kind, namespace (empty where it has none), name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object {
+    /// Its API group.
+    pub group: String,
     /// Its kind.
     pub kind: String,
     /// Its namespace.
@@ -40,7 +42,11 @@ impl Object {
     #[must_use]
     pub fn of(manifest: &Value) -> Self {
         let field = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let api_version = field(&manifest["apiVersion"]);
         Self {
+            group: api_version
+                .split_once('/')
+                .map_or_else(String::new, |(group, _)| group.to_owned()),
             kind: field(&manifest["kind"]),
             namespace: field(&manifest["metadata"]["namespace"]),
             name: field(&manifest["metadata"]["name"]),
@@ -54,6 +60,7 @@ impl std::fmt::Display for Object {
             kind,
             namespace,
             name,
+            ..
         } = self;
         match namespace.as_str() {
             "" => write!(f, "{kind} {name}"),
@@ -97,6 +104,7 @@ impl Installed {
             };
             for object in listed {
                 let found = Object {
+                    group: resource.group.clone(),
                     kind: resource.kind.clone(),
                     namespace: object.namespace().unwrap_or_default(),
                     name: object.name_any(),
@@ -231,6 +239,7 @@ mod tests {
     fn installed(objects: &[(&str, Value)]) -> Installed {
         let objects = objects.iter().map(|(name, value)| {
             let object = Object {
+                group: String::new(),
                 kind: "Role".to_owned(),
                 namespace: "a".to_owned(),
                 name: (*name).to_owned(),
