@@ -87,6 +87,7 @@ pub async fn run(
         client,
         metrics,
         selected: HashMap::new(),
+        unselected: Vec::new(),
     };
     let mut before = Vec::new();
     let mut ticks = interval_at(Instant::now() + LOOK, LOOK);
@@ -107,6 +108,8 @@ struct Looks {
     metrics: RegistrationMetrics,
     /// By selector: the namespaces, and when they were listed.
     selected: HashMap<String, (Instant, BTreeSet<String>)>,
+    /// Namespaces of Clusters that were not selected at the last look.
+    unselected: Vec<String>,
 }
 
 impl Looks {
@@ -125,9 +128,8 @@ impl Looks {
             }
             findings.push(Finding::Registered(name.clone(), registration));
         }
-        match self.scope(&discovered).await {
-            Ok(scope) => {
-                let unselected = scope.and_then(|scope| unselected(&scope, &clusters()));
+        match self.unselected(&discovered, &clusters()).await {
+            Ok(unselected) => {
                 let count = match &unselected {
                     Some(Finding::Unselected { clusters, .. }) => *clusters,
                     _ => 0,
@@ -140,6 +142,31 @@ impl Looks {
             Err(why) => findings.push(Finding::ScopeUnknown(why)),
         }
         findings
+    }
+
+    /// The Clusters that none of these selects.
+    async fn unselected(
+        &mut self,
+        discovered: &[Value],
+        clusters: &[ClusterRef],
+    ) -> Result<Option<Finding>, String> {
+        let namespaces = |found: &Option<Finding>| match found {
+            Some(Finding::Unselected { namespaces, .. }) => namespaces.clone(),
+            _ => Vec::new(),
+        };
+        let scope = self.scope(discovered).await?;
+        let mut found = scope.and_then(|scope| unselected(&scope, clusters));
+        // A namespace may be newer than what is believed.
+        if namespaces(&found)
+            .iter()
+            .any(|namespace| !self.unselected.contains(namespace))
+        {
+            self.selected.clear();
+            let scope = self.scope(discovered).await?;
+            found = scope.and_then(|scope| unselected(&scope, clusters));
+        }
+        self.unselected = namespaces(&found);
+        Ok(found)
     }
 
     async fn read(&self, name: &str) -> kube::Result<Option<Value>> {

@@ -61,15 +61,15 @@ struct Leader {
 
 impl Leader {
     fn of(server: &Server) -> Self {
+        Self::with(server, || in_namespaces(&["team-a", "team-b"]))
+    }
+
+    /// With these Clusters.
+    fn with(server: &Server, clusters: impl Fn() -> Vec<ClusterRef> + Send + Sync + 'static) -> Self {
         let metrics = RegistrationMetrics::default();
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let names = ["sluice", "gone"].map(str::to_owned).to_vec();
-        let clusters = || {
-            ["team-a", "team-b"]
-                .map(|namespace| ClusterRef::new(namespace, "one"))
-                .to_vec()
-        };
         let running = tokio::spawn(run(server.client(), names, clusters, metrics));
         Self {
             registry,
@@ -82,6 +82,11 @@ impl Leader {
         encode(&mut text, &self.registry).unwrap();
         text.lines().any(|shown| shown == line)
     }
+}
+
+/// A Cluster in each namespace.
+fn in_namespaces(names: &[&str]) -> Vec<ClusterRef> {
+    names.iter().map(|name| ClusterRef::new(name, "one")).collect()
 }
 
 const SLUICE: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/sluice";
@@ -120,20 +125,45 @@ async fn what_is_found_is_shown_once_all_may_be_there() {
     assert!(leader.shows("sluice_unselected_clusters 1"));
 
     // Labels of namespaces are looked at less often than ExtensionConfigs.
-    server.answers(SLUICE, 200, config("False"));
     server.answers(NAMESPACES, 200, namespaces(&["team-a", "team-b"]));
+    sleep(LOOK).await;
+    assert!(leader.shows("sluice_unselected_clusters 1"));
+    sleep(BELIEVED).await;
+    assert!(leader.shows("sluice_unselected_clusters 0"));
+    // The first list, another one before a Cluster is counted, and one after five minutes.
+    assert_eq!(server.asked_for(NAMESPACES), 3);
+
+    server.answers(NAMESPACES, 200, namespaces(&[]));
+    server.answers(SLUICE, 200, config("False"));
     sleep(LOOK).await;
     assert!(leader.shows(IS_NOT));
     assert!(
         leader.shows("sluice_unselected_clusters 0"),
         "of one that is not discovered more need not be said"
     );
+}
+
+/// It is newer than what is remembered of namespaces.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_in_a_new_namespace_is_not_taken_for_unselected() {
+    let server = Server::default();
     server.answers(SLUICE, 200, config("True"));
-    sleep(LOOK).await;
-    assert!(leader.shows("sluice_unselected_clusters 1"));
-    sleep(BELIEVED).await;
+    server.answers(NAMESPACES, 200, namespaces(&["team-a"]));
+    let there = Arc::new(Mutex::new(in_namespaces(&["team-a"])));
+    let clusters = Arc::clone(&there);
+    let leader = Leader::with(&server, move || lock(&clusters).clone());
+    sleep(LOOK * 3 / 2).await;
     assert!(leader.shows("sluice_unselected_clusters 0"));
-    assert_eq!(server.asked_for(NAMESPACES), 2);
+    server.answers(NAMESPACES, 200, namespaces(&["team-a", "team-b"]));
+    *lock(&there) = in_namespaces(&["team-a", "team-b"]);
+    sleep(LOOK).await;
+    assert!(leader.shows("sluice_unselected_clusters 0"));
+    // One that is not selected is looked up once.
+    *lock(&there) = in_namespaces(&["team-a", "team-b", "team-c"]);
+    let asked = server.asked_for(NAMESPACES);
+    sleep(LOOK * 3).await;
+    assert!(leader.shows("sluice_unselected_clusters 1"));
+    assert_eq!(server.asked_for(NAMESPACES), asked + 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,13 +30,15 @@ async fn run(scene: Scene) -> Result<()> {
     is_completed(&cluster).await?;
     let before = scene.world().extension()?.metric(METRIC).await?;
 
-    // Cluster API does not ask about this namespace, and antrea is not ready.
+    // Before anything goes wrong it is said that Cluster API does not ask about this namespace.
+    moves(&scene, "sluice_unselected_clusters", 1.0).await?;
+    // And antrea is not ready.
     cluster.upgrade(&new).await?;
     cluster
         .has_event("VersionUngated", "control plane", PATIENCE)
         .await?;
     cluster.has_event("VersionUngated", "workers", PATIENCE).await?;
-    moves(&scene, before + 2.0).await?;
+    moves(&scene, METRIC, before + 2.0).await?;
     cluster.delay("antrea", Delay::NONE);
     cluster.is_settled(PATIENCE).await?;
     is_completed(&cluster).await?;
@@ -50,15 +52,15 @@ async fn run(scene: Scene) -> Result<()> {
         .merge(&control_plane(&cluster).await?, &by_hand)
         .await?;
     cluster.has_event("VersionUngated", VERSIONS[2], PATIENCE).await?;
-    moves(&scene, before + 1.0).await?;
+    moves(&scene, METRIC, before + 1.0).await?;
     cluster.patch(&json!({"spec": {"paused": false}})).await?;
     Ok(())
 }
 
-async fn moves(scene: &Scene, to: f64) -> Result<()> {
+async fn moves(scene: &Scene, metric: &str, to: f64) -> Result<()> {
     let extension = scene.world().extension()?;
-    wait::until(format!("{METRIC} to be {to} at least"), PATIENCE, || async {
-        match extension.metric(METRIC).await? {
+    wait::until(format!("{metric} to be {to} at least"), PATIENCE, || async {
+        match extension.metric(metric).await? {
             counted if counted >= to => Ok(()),
             counted => wait::not_yet(counted),
         }
