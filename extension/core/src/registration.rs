@@ -207,7 +207,7 @@ impl fmt::Display for Finding {
                 let named: Vec<&str> = namespaces.iter().take(NAMED).map(String::as_str).collect();
                 write!(
                     f,
-                    "upgrades of {clusters} Clusters with a ClusterBootstrap wait for nothing, because no ExtensionConfig that is discovered \
+                    "upgrades of Clusters with a ClusterBootstrap ({clusters}) wait for nothing, because no ExtensionConfig that is discovered \
                      selects their namespaces: {}",
                     named.join(", ")
                 )?;

@@ -103,7 +103,7 @@ fn each_finding_is_one_line() {
         (
             unselected,
             true,
-            "upgrades of 9 Clusters with a ClusterBootstrap wait for nothing, because no ExtensionConfig that is discovered selects their \
+            "upgrades of Clusters with a ClusterBootstrap (9) wait for nothing, because no ExtensionConfig that is discovered selects their \
              namespaces: a, b, c, d, e and 2 more; label",
         ),
     ] {
