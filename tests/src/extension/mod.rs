@@ -193,6 +193,11 @@ impl Extension {
         registration::register(&self.client, name, &url, &self.ca_bundle, scope).await
     }
 
+    /// Waits until Cluster API says whether it could discover the hooks of an ExtensionConfig (`True` or `False`), with a text.
+    pub async fn discovered_is(&self, name: &str, status: &str, text: &str) -> Result<()> {
+        registration::discovered_is(&self.client, name, status, text).await
+    }
+
     /// Takes the registration back. To be done before the processes are stopped for good while Cluster API may
     /// be restarted.
     pub async fn unregister(&self, name: &str) -> Result<()> {

@@ -27,15 +27,24 @@ pub(crate) async fn register(
     scope: &Scope,
 ) -> Result<()> {
     apply::apply(client, &extension_config(name, url, ca_bundle, scope)).await?;
+    discovered_is(client, name, "True", "").await
+}
+
+/// Waits until Cluster API says whether it could discover the hooks (`True` or `False`), with a text.
+pub(crate) async fn discovered_is(client: &Client, name: &str, status: &str, text: &str) -> Result<()> {
     wait::until(
-        format!("ExtensionConfig {name} to be discovered"),
+        format!("Discovered of ExtensionConfig {name} to be {status} with {text:?}"),
         Duration::from_mins(2),
         || async {
             let config = edit::get(client, &path(name)).await?.unwrap_or_default();
             let conditions = config["status"]["conditions"].as_array();
             let mut conditions = conditions.into_iter().flatten();
             match conditions.find(|condition| condition["type"] == "Discovered") {
-                Some(condition) if condition["status"] == "True" => Ok(()),
+                Some(condition)
+                    if condition["status"] == status && condition["message"].to_string().contains(text) =>
+                {
+                    Ok(())
+                }
                 Some(condition) => wait::not_yet(condition),
                 None => wait::not_yet("no condition Discovered"),
             }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::packages::TestPackage;
 use sluice_tests::objects::{Provider, Release, Values};
-use sluice_tests::observer::{Milestone, Revision};
+use sluice_tests::observer::{Event, Milestone, Revision};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
@@ -111,18 +111,7 @@ pub(crate) async fn record_says(cluster: &Cluster, package: &str, state: &str) -
 pub(crate) async fn released(cluster: &Cluster, new: &Release, before: Revision) -> Result<Milestone> {
     cluster.control_plane_is_untouched(before).await?;
     cluster.delay("antrea", Delay::NONE);
-    let written = cluster
-        .control_plane_written(new.kubernetes(), before, PATIENCE)
-        .await?;
-    let proven = cluster.packages_proven(new, before, PATIENCE).await?;
-    ensure!(
-        proven.revision < written.revision,
-        "{} was written to {} at revision {}, the last package had proof only at {}",
-        new.kubernetes(),
-        cluster.name(),
-        written.revision,
-        proven.revision
-    );
+    let written = proven_before_written(cluster, new, before).await?;
     cluster.is_settled(PATIENCE).await?;
     Ok(written)
 }
@@ -230,27 +219,53 @@ impl Refusal<'_> {
     }
 }
 
-/// Waits until all `packages` are proven after revision `since`, and their version is written to the control plane: in this order.
+/// Waits until all `packages` are proven after revision `since`, and their version is written to the control plane: in this order. Returns the
+/// write.
 pub(crate) async fn proven_before_written(
     cluster: &Cluster,
     packages: &Release,
     since: Revision,
-) -> Result<()> {
+) -> Result<Milestone> {
     let proven = cluster.packages_proven(packages, since, PATIENCE).await?;
-    let written = cluster
-        .control_plane_written(packages.kubernetes(), since, PATIENCE)
-        .await?;
+    let version = packages.kubernetes();
+    let written = cluster.control_plane_written(version, since, PATIENCE).await?;
     ensure!(
         proven.revision < written.revision,
-        "written at revision {}, proven only at {}",
+        "{version} was written to {} at revision {}, the last package had proof only at {}",
+        cluster.name(),
         written.revision,
         proven.revision
     );
-    Ok(())
+    Ok(written)
+}
+
+/// Waits until the control plane runs the version of `packages`, all of these are proven on it, and it is written to the workers: in this order.
+/// Returns the first.
+pub(crate) async fn proven_before_workers(
+    cluster: &Cluster,
+    packages: &Release,
+    since: Revision,
+) -> Result<Milestone> {
+    let version = packages.kubernetes();
+    let what = format!("the control plane to run {version}");
+    let runs = |event: &Event| matches!(event, Event::ControlPlaneRuns { version: runs } if runs == version);
+    let runs = cluster.milestone(&what, PATIENCE, since, runs).await?;
+    let again = cluster.packages_proven(packages, runs.revision, PATIENCE).await?;
+    let what = format!("{version} to be written to the workers");
+    let written =
+        |event: &Event| matches!(event, Event::WorkersWritten { version: written, .. } if written == version);
+    let workers = cluster.milestone(&what, PATIENCE, since, written).await?;
+    ensure!(
+        again.revision < workers.revision,
+        "the workers were written at revision {}, the last new proof came only at {}",
+        workers.revision,
+        again.revision
+    );
+    Ok(runs)
 }
 
 /// The hooks of a creation and of an upgrade by one minor, each once.
-pub(crate) const HOOKS: [&str; 8] = [
+pub(crate) const HOOKS: &[&str] = &[
     "BeforeClusterCreate",
     "AfterControlPlaneInitialized",
     "BeforeClusterUpgrade",
@@ -279,23 +294,3 @@ pub(crate) fn hooks_were_released(cluster: &Cluster, wanted: &[&str]) -> Result<
 
 /// The registration of Sluice.
 pub(crate) const EXTENSION_CONFIG: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/sluice";
-
-/// Waits until Cluster API says whether it could discover the hooks (`True` or `False`), with a text.
-pub(crate) async fn discovered_is(scene: &Scene, status: &str, text: &str) -> Result<()> {
-    let what = format!("Discovered to be {status} with {text:?}");
-    sluice_tests::wait::until(what, PATIENCE, || async {
-        let config = scene.objects().get(EXTENSION_CONFIG).await?.unwrap_or_default();
-        let conditions = config["status"]["conditions"].as_array();
-        let mut conditions = conditions.into_iter().flatten();
-        match conditions.find(|condition| condition["type"] == "Discovered") {
-            Some(condition)
-                if condition["status"] == status && condition["message"].to_string().contains(text) =>
-            {
-                Ok(())
-            }
-            other => sluice_tests::wait::not_yet(format!("{other:?}")),
-        }
-    })
-    .await?;
-    Ok(())
-}

@@ -10,7 +10,7 @@ use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
 use sluice_tests::stack::kubelet::Delay;
 use sluice_tests::wait;
 
-use crate::common::{EXTENSION_CONFIG, discovered_is, is_held, releases};
+use crate::common::{EXTENSION_CONFIG, is_held, releases};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -43,7 +43,7 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     extension.kill().await?;
     // Otherwise the condition would be of the replicas from before.
     shell.run(&guide.commands("look again")?, &[]).await?.well()?;
-    discovered_is(scene, "False", "").await?;
+    extension.discovered_is("sluice", "False", "").await?;
     extension.restart_in(Some(image)).await?;
     shell.run(&guide.commands("discovered")?, &[]).await?.well()?;
     for replica in extension.replicas() {
@@ -91,7 +91,7 @@ async fn upgrade(scene: &Scene, extension: &Extension, image: &Image) -> Result<
     leader_says(extension, 1, "has discovered the hooks of ExtensionConfig sluice").await?;
     trust(&json!(other)).await?;
     let distrusted = async {
-        discovered_is(scene, "False", "x509").await?;
+        extension.discovered_is("sluice", "False", "x509").await?;
         leader_says(
             extension,
             0,

@@ -1,11 +1,10 @@
 //! One minor up: packages, control plane, packages again, workers.
 
 use anyhow::{Result, ensure};
-use sluice_tests::observer::Event;
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::kubelet::Delay;
 
-use crate::common::{HOOKS, hooks_were_released};
+use crate::common::{HOOKS, hooks_were_released, proven_before_workers, proven_before_written};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -37,41 +36,9 @@ async fn run(scene: Scene) -> Result<()> {
     cluster.says("metrics", PATIENCE).await?;
     cluster.control_plane_is_untouched(before).await?;
     cluster.delay("metrics", Delay::NONE);
-    let proven = cluster.packages_proven(&new, before, PATIENCE).await?;
-    let written = cluster
-        .control_plane_written(VERSIONS[2], before, PATIENCE)
-        .await?;
-    ensure!(
-        proven.revision < written.revision,
-        "the control plane was written at revision {}, the last package had proof only at {}",
-        written.revision,
-        proven.revision
-    );
-
-    let runs = cluster
-        .milestone(
-            "the control plane to run v1.36.3",
-            PATIENCE,
-            before,
-            |event| matches!(event, Event::ControlPlaneRuns { version } if version == VERSIONS[2]),
-        )
-        .await?;
-    let again = cluster.packages_proven(&new, runs.revision, PATIENCE).await?;
-    let workers = cluster
-        .milestone(
-            "v1.36.3 to be written to the workers",
-            PATIENCE,
-            before,
-            |event| matches!(event, Event::WorkersWritten { version, .. } if version == VERSIONS[2]),
-        )
-        .await?;
-    ensure!(
-        again.revision < workers.revision,
-        "the workers were written at revision {}, the last new proof came only at {}",
-        workers.revision,
-        again.revision
-    );
+    proven_before_written(&cluster, &new, before).await?;
+    proven_before_workers(&cluster, &new, before).await?;
     cluster.is_settled(PATIENCE).await?;
     ensure!(cluster.workload()?.api.version() == VERSIONS[2]);
-    hooks_were_released(&cluster, &HOOKS)
+    hooks_were_released(&cluster, HOOKS)
 }

@@ -3,16 +3,17 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::components::ClusterApiRelease;
-use sluice_tests::observer::Event;
-use sluice_tests::scenario::{PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Scenario, Scene};
 
-use crate::common::{EXTENSION_CONFIG, HOOKS, discovered_is, held, hooks_were_released, released, releases};
+use crate::common::{
+    EXTENSION_CONFIG, HOOKS, held, hooks_were_released, proven_before_workers, released, releases,
+};
 
 pub(crate) fn v1_13() -> Scenario {
     Scenario::new(
         "cluster-api-1-13",
         "under Cluster API 1.13 a Cluster is created, held and released in an upgrade with workers, and deleted",
-        |scene| Box::pin(run(scene, &HOOKS)),
+        |scene| Box::pin(run(scene, HOOKS)),
     )
     .cluster_api(ClusterApiRelease::V1_13)
 }
@@ -21,7 +22,7 @@ pub(crate) fn v1_12() -> Scenario {
     Scenario::new(
         "cluster-api-1-12",
         "under Cluster API 1.12 a Cluster is created, held and released in an upgrade with workers, and deleted",
-        |scene| Box::pin(run(scene, &HOOKS)),
+        |scene| Box::pin(run(scene, HOOKS)),
     )
     .cluster_api(ClusterApiRelease::V1_12)
     // Between two that run in turn.
@@ -38,7 +39,7 @@ pub(crate) fn v1_11() -> Scenario {
 }
 
 /// The hooks of 1.11.
-const WITHOUT_STEPS: [&str; 5] = [
+const WITHOUT_STEPS: &[&str] = &[
     "BeforeClusterCreate",
     "AfterControlPlaneInitialized",
     "BeforeClusterUpgrade",
@@ -47,6 +48,7 @@ const WITHOUT_STEPS: [&str; 5] = [
 ];
 
 async fn run_v1_11(scene: Scene) -> Result<()> {
+    let extension = scene.world().extension()?;
     let config = scene.objects().get(EXTENSION_CONFIG).await?.unwrap_or_default();
     let with_profile = config["spec"]["clientConfig"]["url"].clone();
     let without = with_profile
@@ -58,11 +60,11 @@ async fn run_v1_11(scene: Scene) -> Result<()> {
     };
     serve_at(&json!(without)).await?;
     // docs/install.md says what to do.
-    let undiscovered = discovered_is(&scene, "False", "catalog").await;
+    let undiscovered = extension.discovered_is("sluice", "False", "catalog").await;
     serve_at(&with_profile).await?;
     undiscovered?;
-    discovered_is(&scene, "True", "").await?;
-    run(scene, &WITHOUT_STEPS).await
+    extension.discovered_is("sluice", "True", "").await?;
+    run(scene, WITHOUT_STEPS).await
 }
 
 async fn run(scene: Scene, hooks: &[&str]) -> Result<()> {
@@ -71,31 +73,12 @@ async fn run(scene: Scene, hooks: &[&str]) -> Result<()> {
     let before = held(&cluster, &new).await?;
     let control_plane = released(&cluster, &new, before).await?;
 
-    let version = new.kubernetes();
-    let runs = cluster
-        .milestone(
-            "the control plane to run the new version",
-            PATIENCE,
-            before,
-            |event| matches!(event, Event::ControlPlaneRuns { version: runs } if runs == version),
-        )
-        .await?;
-    let again = cluster.packages_proven(&new, runs.revision, PATIENCE).await?;
-    let workers = cluster
-        .milestone(
-            "the new version to be written to the workers",
-            PATIENCE,
-            before,
-            |event| matches!(event, Event::WorkersWritten { version: written, .. } if written == version),
-        )
-        .await?;
+    let runs = proven_before_workers(&cluster, &new, before).await?;
     ensure!(
-        control_plane.revision < runs.revision && again.revision < workers.revision,
-        "control plane written at revision {}, it ran at {}, proof came again at {}, workers were written at {}",
+        control_plane.revision < runs.revision,
+        "the control plane was written at revision {}, and ran at {}",
         control_plane.revision,
-        runs.revision,
-        again.revision,
-        workers.revision
+        runs.revision
     );
     hooks_were_released(&cluster, hooks)?;
 
