@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use sluice_tests::components::ClusterApiRelease;
-use sluice_tests::install::{Guide, Site};
+use sluice_tests::install::{Guide, Said, Site};
 use sluice_tests::stack::StackCore;
 use sluice_tests::stack::capi::{ClusterApi, RuntimeSdk};
 
@@ -17,9 +17,12 @@ struct Operator {
 }
 
 impl Operator {
+    async fn run(&self, commands: &str) -> Result<Said> {
+        self.site.shell().run(commands, &[("FILES", &self.files)]).await
+    }
+
     async fn tries(&self, commands: &str) -> Result<String> {
-        let said = self.site.shell().run(commands, &[("FILES", &self.files)]).await?;
-        said.well()
+        self.run(commands).await?.well()
     }
 
     async fn follows(&self, mark: &str) -> Result<String> {
@@ -27,13 +30,13 @@ impl Operator {
         said.with_context(|| mark.to_owned())
     }
 
-    /// Commands are refused with a text that docs/install.md has a way out of.
-    async fn is_refused(&self, commands: &str, text: &str) -> Result<()> {
+    /// The commands of a mark are refused with a text that docs/install.md has a way out of.
+    async fn is_refused(&self, mark: &str, text: &str) -> Result<()> {
         ensure!(
             self.guide.says(&format!("| `{text}`")) || self.guide.says(&format!("{text}` |")),
             "docs/install.md has no row {text:?}"
         );
-        let said = self.site.shell().run(commands, &[("FILES", &self.files)]).await?;
+        let said = self.run(&self.guide.commands(mark)?).await?;
         said.refused(text)
     }
 }
@@ -68,22 +71,19 @@ async fn nothing_is_there(operator: &Operator) -> Result<()> {
     operator
         .tries("kubectl delete crd extensionconfigs.runtime.cluster.x-k8s.io")
         .await?;
-    let commands = operator.guide.commands("helm")?;
     operator
-        .is_refused(&commands, "no matches for kind \"ExtensionConfig\"")
+        .is_refused("helm", "no matches for kind \"ExtensionConfig\"")
         .await?;
     operator.site.restore_definitions().await?;
     operator
         .tries("kubectl delete crd certificates.cert-manager.io issuers.cert-manager.io")
         .await?;
-    let commands = operator.guide.commands("helm")?;
     operator
-        .is_refused(&commands, "no matches for kind \"Certificate\"")
+        .is_refused("helm", "no matches for kind \"Certificate\"")
         .await?;
     operator.follows("certificate").await?;
-    let commands = operator.guide.commands("helm with a certificate")?;
     operator
-        .is_refused(&commands, "namespaces \"tkg-system\" not found")
+        .is_refused("helm with a certificate", "namespaces \"tkg-system\" not found")
         .await?;
     operator.follows("prepare").await?;
     let notes = operator.follows("helm with a certificate").await?;
@@ -132,10 +132,10 @@ async fn definitions_of_others(operator: &Operator) -> Result<()> {
     operator.follows("uninstall helm").await?;
     operator.follows("delete the definitions").await?;
     operator.tries("kubectl apply -k crds").await?;
-    let commands = operator.guide.commands("helm with a certificate")?;
     operator
-        .is_refused(&commands, "invalid ownership metadata")
+        .is_refused("helm with a certificate", "invalid ownership metadata")
         .await?;
+    let commands = operator.guide.commands("helm with a certificate")?;
     operator.tries(&format!("{commands} --take-ownership")).await?;
     Ok(())
 }
@@ -144,15 +144,14 @@ async fn definitions_of_others(operator: &Operator) -> Result<()> {
 async fn gate_off(operator: &Operator, cluster_api: &ClusterApi) -> Result<()> {
     cluster_api.restart_with(RuntimeSdk::Off).await?;
     operator.follows("unregister").await?;
-    let commands = operator.guide.commands("helm with a certificate")?;
     operator
         .is_refused(
-            &commands,
+            "helm with a certificate",
             "can be set only if the RuntimeSDK feature flag is enabled",
         )
         .await?;
     cluster_api.restart().await?;
-    operator.tries(&commands).await?;
+    operator.follows("helm with a certificate").await?;
     let registered = operator
         .tries("kubectl get extensionconfigs --output name")
         .await?;
