@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::extension::{HookReply, Replica, Settings};
+use sluice_tests::objects;
 use sluice_tests::observer::Revision;
 use sluice_tests::processes::relay::Relay;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS, Work};
@@ -62,7 +63,10 @@ async fn run_cut_off(scene: Scene) -> Result<()> {
     let answer = answers(&replica, &cluster, left, "to hold for its age", stale).await?;
     ensure!(answer.closed, "the connection outlives {answer:?}");
     replica.readyz().await.context("a stale replica stays ready")?;
-    let unmanaged = ask(&replica, &unmanaged_cluster()).await?;
+    let mut unmanaged = objects::cluster(scene.namespace(), "unmanaged", VERSIONS[2], None, 0);
+    unmanaged["metadata"]["uid"] = json!("unmanaged");
+    unmanaged["metadata"]["generation"] = json!(1);
+    let unmanaged = ask(&replica, &unmanaged).await?;
     ensure!(
         stale(&unmanaged),
         "an unmanaged Cluster was answered {unmanaged:?}"
@@ -123,10 +127,19 @@ pub(crate) fn idle_for_long() -> Scenario {
 
 async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
     let replica = standby(&scene, &format!("idle-{}", time.as_secs()), None).await?;
+    // Cluster API does nothing for it, so nothing changes.
+    let mut paused = objects::cluster(scene.namespace(), "paused", VERSIONS[1], None, 0);
+    paused["spec"]["paused"] = json!(true);
+    scene.apply(&[paused]).await?;
+    let cluster = scene.cluster("paused").existing();
+    let what = "to release an unmanaged Cluster that it has seen";
+    answers(&replica, &cluster, PATIENCE, what, HookReply::is_released).await?;
+
+    let unmanaged = cluster.object().await?;
     let began = Instant::now();
     // The time itself is what is tested: nothing that could be waited for happens in it.
     while began.elapsed() < time {
-        let answer = ask(&replica, &unmanaged_cluster()).await?;
+        let answer = ask(&replica, &unmanaged).await?;
         let after = began.elapsed();
         ensure!(
             answer.is_released(),
@@ -135,7 +148,10 @@ async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
         sleep(ASKED_EVERY).await;
     }
     ensure!(changes(&replica)? == (0, 0), "the replica was stale in between");
-    replica.kill().await
+    replica.kill().await?;
+    // A paused Cluster is not deleted.
+    cluster.patch(&json!({"spec": {"paused": null}})).await?;
+    Ok(())
 }
 
 /// A third replica. It does not lead: the lease is held.
@@ -178,16 +194,6 @@ async fn answers(
     })
     .await?;
     Ok(answer)
-}
-
-/// A Cluster that is not managed.
-fn unmanaged_cluster() -> Value {
-    json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2",
-        "kind": "Cluster",
-        "metadata": {"name": "unmanaged", "namespace": "default", "uid": "unmanaged", "generation": 1},
-        "spec": {"topology": {"version": VERSIONS[2]}},
-    })
 }
 
 fn annotation(value: &Value) -> Value {
