@@ -16,6 +16,7 @@ pub mod processes;
 pub mod provider;
 pub mod repository;
 pub mod requests;
+mod runtime;
 pub mod scenario;
 pub mod soak;
 pub mod sources;

@@ -18,6 +18,7 @@ use super::side::Side;
 use super::stand_in::{self, Unpause};
 use crate::components::Binaries;
 use crate::fleet::memory::Meminfo;
+use crate::runtime::block_on;
 
 /// Compares upgrades by Sluice with those of the pause flow, on real Cluster API and kapp-controllers.
 #[derive(Debug, Parser)]
@@ -44,11 +45,7 @@ struct Arguments {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let outcome = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(perform(&arguments)));
+    let outcome = block_on(perform(&arguments));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -11,6 +11,7 @@ use super::terminal::{Terminal, Tone};
 use super::{repeat, standing, upgrade};
 use crate::components::{Binaries, CLUSTER_API_VERSION, KAPP_CONTROLLER_VERSION, MANAGEMENT_VERSION};
 use crate::extension::Scope;
+use crate::runtime::block_on;
 use crate::scenario::{Hooks, Scene, VERSIONS, World};
 
 /// Shows an upgrade that waits for its packages, on real Cluster API and kapp-controllers; Kubernetes versions are emulated.
@@ -45,11 +46,7 @@ enum Verb {
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let terminal = Terminal::new();
-    let kept = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(perform(&terminal, arguments.verb.unwrap_or(Verb::Run))));
+    let kept = block_on(perform(&terminal, arguments.verb.unwrap_or(Verb::Run)));
     terminal.rest();
     match kept {
         Ok(true) => ExitCode::SUCCESS,

@@ -17,6 +17,7 @@ use super::peer::Peer;
 use super::report::{self, Entry};
 use super::{plot, seed};
 use crate::processes::notice;
+use crate::runtime::block_on;
 
 /// Clusters that a real API server is filled with at most: for 10,000 it and etcd need 12 to 16 GB and more than half an hour.
 pub(super) const LARGEST: u32 = 2_000;
@@ -55,11 +56,7 @@ pub fn main() -> ExitCode {
     let outcome = if arguments.plot {
         drawn()
     } else {
-        tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(anyhow::Error::from)
-            .and_then(|runtime| runtime.block_on(fleet(&arguments)))
+        block_on(fleet(&arguments))
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -18,6 +18,7 @@ use super::undisturbed::{self, Weighed};
 use crate::extension::Scope;
 use crate::objects::{Class, Release, Values};
 use crate::pace::{LEAST, Pace, Quantiles};
+use crate::runtime::block_on;
 use crate::scenario::{Hooks, Scene, VERSIONS, World};
 use crate::stack::complaints::Complaints;
 use crate::stack::kubelet::Delay;
@@ -73,11 +74,7 @@ pub fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let report = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(both(&arguments)));
+    let report = block_on(both(&arguments));
     match report {
         Ok(report) if report.passed() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -20,6 +20,7 @@ use super::bump;
 use super::command::say;
 use super::memory::Meminfo;
 use super::{measure, name, seed};
+use crate::runtime::block_on;
 use rounds::{During, Rounds};
 use servers::Servers;
 
@@ -57,11 +58,7 @@ struct Arguments {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let outcome = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(compare(&arguments)));
+    let outcome = block_on(compare(&arguments));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
