@@ -19,12 +19,7 @@ pub(crate) fn scenario() -> Scenario {
 
 async fn run(scene: Scene) -> Result<()> {
     let bench = Bench::of(scene.clone()).await?;
-    let webhooks = format!("sluice-{}", scene.namespace());
-    scene
-        .world()
-        .extension()?
-        .admit(&webhooks, &[scene.namespace()])
-        .await?;
+    let webhooks = bench.admit().await?;
 
     for case in created(&bench) {
         let written = bench.create(bench.good("new"), &case.change).await;

@@ -66,6 +66,18 @@ struct Bench {
 }
 
 impl Bench {
+    /// Registers the webhooks for the scenario's namespace; returns their name.
+    async fn admit(&self) -> Result<String> {
+        let namespace = self.scene.namespace();
+        let webhooks = format!("sluice-{namespace}");
+        self.scene
+            .world()
+            .extension()?
+            .admit(&webhooks, &[namespace])
+            .await?;
+        Ok(webhooks)
+    }
+
     async fn of(scene: Scene) -> Result<Self> {
         let namespace = scene.namespace().to_owned();
         for (short, versions) in [

@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{RESOLVE, cluster};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
-use sluice_tests::wait;
 
-use super::{admit, class, image, is_of, machines_are_of, release};
+use super::{admit, class, image, is_accepted, is_of, machines_are_of, release};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -32,13 +31,7 @@ async fn run(scene: Scene) -> Result<()> {
     let webhooks = admit(&scene).await?;
     let extension = scene.world().extension()?;
     // The class asks.
-    wait::until("Cluster one to be accepted", PATIENCE, || async {
-        scene
-            .apply(std::slice::from_ref(&manifest))
-            .await
-            .map_err(Into::into)
-    })
-    .await?;
+    is_accepted(&scene, &manifest).await?;
     let one = scene.cluster("one").existing();
     one.packages_proven(&only, 0, PATIENCE).await?;
     one.is_settled(PATIENCE).await?;

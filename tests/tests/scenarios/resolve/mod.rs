@@ -56,6 +56,19 @@ async fn admit(scene: &Scene) -> Result<String> {
     Ok(webhooks)
 }
 
+/// Applies the manifest of a Cluster until it is accepted: an API server asks a
+/// webhook only some time after its registration, and Cluster API refuses the beginning of a version.
+async fn is_accepted(scene: &Scene, manifest: &Value) -> Result<()> {
+    wait::until("the Cluster to be accepted", PATIENCE, || async {
+        scene
+            .apply(std::slice::from_ref(manifest))
+            .await
+            .map_err(Into::into)
+    })
+    .await?;
+    Ok(())
+}
+
 /// Fails unless the Cluster is of this release: label, version, and the image that all parts have in common.
 fn is_of(cluster: &Value, release: &Release, image: &str) -> Result<()> {
     let topology = &cluster["spec"]["topology"];
