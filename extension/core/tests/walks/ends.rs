@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::Value;
 
 use crate::{
-    leader::Fault,
+    fault::Fault,
     random::number,
     servers::Place,
     users::Edit,

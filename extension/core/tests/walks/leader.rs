@@ -26,6 +26,7 @@ use sluice_crds::foreign::Cluster;
 
 use crate::{
     connection::{Connection, time_at},
+    fault::{Fault, make},
     objects::{SYSTEM, TEAM, VERSIONS, control_plane},
     odd::{Shown, are_brought, undecodable},
     servers::{Late, Place, Servers, digest, place, place_of, refused},
@@ -33,31 +34,6 @@ use crate::{
 
 /// How often kapp-controller looks at a package again, and a pass at a settled Cluster.
 pub(crate) const SYNC_PERIOD: Duration = Duration::from_mins(10);
-
-/// What becomes of the next request of a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fault {
-    /// It is answered, and so are those that are made at once with it.
-    None,
-    /// So are all others of the pass, and nothing else happens until its end.
-    ToTheEnd,
-    /// It is answered, and those that are made at once with it are later.
-    Alone,
-    /// The same of writes only.
-    OneWrite,
-    /// It is refused with this code.
-    Refused(u16),
-    /// It is not answered. A write is made nevertheless.
-    Unanswered,
-    /// The process is frozen while it writes, and another one begins. What it has written arrives later.
-    Frozen,
-}
-
-impl Fault {
-    fn is_alone(self) -> bool {
-        matches!(self, Self::Alone | Self::Refused(_) | Self::Unanswered)
-    }
-}
 
 /// Whether an API server is asked.
 pub(crate) fn is_request(ask: &Ask) -> bool {
@@ -70,20 +46,6 @@ pub(crate) fn is_request(ask: &Ask) -> bool {
             | Ask::LabelledSecrets
             | Ask::Machines(_)
     )
-}
-
-/// Makes a write. Says what the pass learns of it, and whether it was made.
-fn make(servers: &mut Servers, write: &Write, fault: Fault) -> (Result<Object, Failure>, bool) {
-    let server = write.key.server;
-    if let Fault::Refused(code) = fault {
-        return (Err(refused(server, Some(code))), false);
-    }
-    let outcome = servers.make(write);
-    let made = outcome.is_ok();
-    match fault {
-        Fault::Unanswered => (Err(refused(server, None)), made),
-        _ => (outcome, made),
-    }
 }
 
 /// One pass that is under way.

@@ -24,6 +24,7 @@
 mod capi;
 mod connection;
 mod ends;
+mod fault;
 mod kapp;
 mod leader;
 mod named;

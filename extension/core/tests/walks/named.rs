@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use crate::{
     capi::{brief, record},
-    leader::Fault,
+    fault::Fault,
     users::Edit,
     walk::{
         Step::{self, *},

@@ -8,7 +8,7 @@ use proptest::{
 };
 
 use crate::{
-    leader::Fault,
+    fault::Fault,
     odd,
     users::Edit,
     walk::{Step, Walk},

@@ -24,8 +24,9 @@ use stateright::{Model, Property};
 
 use crate::{
     capi::{ClusterApi, record, roll, version_at},
+    fault::Fault,
     kapp::Kapp,
-    leader::{Fault, Leader, Surroundings, is_request},
+    leader::{Leader, Surroundings, is_request},
     objects::{VERSIONS, bootstrap, control_plane, servers, template, worker},
     servers::{Late, Servers, digest},
     truth::{Right, concerned, opened, right, version_of},

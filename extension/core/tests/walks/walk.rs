@@ -7,8 +7,9 @@ use sluice_crds::run::{Hook, Outcome, PackageState, UpgradeRecord};
 
 use crate::{
     capi::{ClusterApi, brief, record, roll, version_at},
+    fault::Fault,
     kapp::Kapp,
-    leader::{Fault, Leader, SYNC_PERIOD, Surroundings},
+    leader::{Leader, SYNC_PERIOD, Surroundings},
     objects::{
         PACKAGES, VERSIONS, bootstrap, cluster, control_plane, kubeconfig, servers, values_source, worker,
     },

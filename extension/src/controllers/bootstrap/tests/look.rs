@@ -16,6 +16,9 @@ use crate::controllers::bootstrap::world::{
     package_of, put_release, values,
 };
 
+mod drift;
+mod failed;
+
 /// `--sync-period` of the world.
 const PERIOD: Duration = Duration::from_mins(10);
 
@@ -245,124 +248,6 @@ async fn what_was_deleted_or_edited_on_a_settled_cluster_is_healed(#[case] damag
     }
 }
 
-/// Says what kapp-controller says of a run that has failed.
-fn fail(object: &mut Value) {
-    object["status"]["conditions"] = json!([{"type": "ReconcileFailed", "status": "True"}]);
-    object["status"]["usefulErrorMessage"] = json!("no such image");
-}
-
-fn succeed(object: &mut Value) {
-    object["status"]["conditions"] = json!([{"type": "ReconcileSucceeded", "status": "True"}]);
-    object["status"]["usefulErrorMessage"] = Value::Null;
-}
-
-impl Due {
-    /// The same where the look has found that its package has failed.
-    async fn failed() -> Self {
-        let due = Self::completed().await;
-        due.say(fail).await;
-        due.looks_again_after(30).await;
-        due
-    }
-
-    /// kapp-controller says something else of the package.
-    async fn say(&self, what: fn(&mut Value)) {
-        for plural in ["apps", "packageinstalls"] {
-            change(&self.world.workload, plural, what);
-        }
-        self.connected().await;
-    }
-
-    /// A look, over a connection that is closed again, after which the next one is made after about so many seconds.
-    async fn looks_again_after(&self, seconds: u64) {
-        let written = self.world.workload.asked_to_write();
-        let Done::RequeueAfter(next) = self.pass().await else {
-            panic!("it is never looked at again");
-        };
-        let longest = Duration::from_secs(seconds);
-        assert!((longest * 3 / 4..=longest).contains(&next), "{next:?}");
-        assert!(self.leader.remotes.is_empty(), "the connection is closed");
-        assert_eq!(self.world.workload.asked_to_write(), written);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_package_that_fails_later_is_shown_until_it_succeeds() {
-    let due = Due::completed().await;
-    let before = due.world.record();
-    due.say(fail).await;
-    due.looks_again_after(30).await;
-    let record = due.world.record();
-    let package = &record.packages[0];
-    assert_eq!(
-        (package.state, package.message.as_str()),
-        (PackageState::Failed, "no such image")
-    );
-    assert_eq!((record.outcome, &record.gates), (before.outcome, &before.gates));
-    assert_eq!(due.conditions(), ["Ready", "Antrea-ReconcileFailed"]);
-    assert!(
-        due.events().contains(&"PackageFailed".to_owned()),
-        "{:?}",
-        due.events()
-    );
-
-    due.say(succeed).await;
-    sleep(Duration::from_secs(30)).await;
-    assert_eq!(due.pass().await, due.next_look());
-    assert!(due.leader.remotes.is_empty(), "the connection is closed");
-    assert_eq!(due.world.record().packages, before.packages);
-    assert_eq!(due.conditions(), ["Ready", "Antrea-ReconcileSucceeded"]);
-}
-
-/// What thousands of Clusters share, such as a registry, may be down for long.
-#[tokio::test(start_paused = true)]
-async fn a_package_that_stays_failed_is_looked_at_ever_later() {
-    let due = Due::failed().await;
-    let asked = due.world.workload.requests();
-    due.pass().await;
-    assert_eq!(due.world.workload.requests(), asked, "before its time");
-    let written = due.writes();
-    sleep(Duration::from_mins(50)).await;
-    due.connected().await;
-    due.looks_again_after(300).await;
-    sleep(Duration::from_hours(10)).await;
-    due.connected().await;
-    due.looks_again_after(PERIOD.as_secs()).await;
-    assert_eq!(due.writes(), written);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_leader_that_begins_looks_at_a_failed_package_at_the_time_of_its_cluster() {
-    let due = Due::failed().await;
-    let read = [&due.world.management, &due.world.workload].map(secrets_read);
-    assert_eq!(
-        due.world.pass().await,
-        Done::RequeueAfter(spread("uid", PERIOD).saturating_sub(BEGINS))
-    );
-    assert_eq!(
-        [&due.world.management, &due.world.workload].map(secrets_read),
-        read
-    );
-}
-
-/// What its run was made from is read again before it counts.
-#[tokio::test(start_paused = true)]
-async fn a_package_that_succeeds_with_another_content_is_not_proven() {
-    let due = Due::failed().await;
-    change(&due.world.workload, "apps", |app| {
-        app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
-    });
-    due.say(succeed).await;
-    sleep(Duration::from_secs(30)).await;
-    due.looks_again_after(30).await;
-    let record = due.world.record();
-    let package = &record.packages[0];
-    assert_eq!(
-        (package.state, package.reason.as_str()),
-        (PackageState::Reconciling, "AppTemplateMismatch")
-    );
-}
-
 /// An outage of many workloads leaves the passes of other Clusters their slots.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_is_not_answered_is_no_trouble() {
@@ -448,70 +333,6 @@ async fn another_workload_behind_the_kubeconfig_is_taken_up_at_the_look() {
         (Some(Outcome::Completed), VERSION)
     );
     assert_eq!(due.state(), PackageState::Ready);
-}
-
-/// Deletes the values Secret of a package from the workload.
-fn remove_values_of(world: &World, package: &str) {
-    let secrets = world.workload.all("secrets").into_iter();
-    let mut named = secrets.filter(|(path, _)| path.contains(&format!("/one-{package}-")));
-    world.workload.remove(&named.next().unwrap().0);
-}
-
-impl Due {
-    /// How often the values of a package were found altered, by the record.
-    fn repairs(&self, package: &str) -> u8 {
-        let packages = self.world.record().packages.into_iter();
-        let mut named = packages.filter(|found| found.name == package);
-        named.next().unwrap().repairs
-    }
-}
-
-/// The connection has seen it as it has to be, and nothing needs it for a proof.
-#[tokio::test(start_paused = true)]
-async fn drift_of_another_package_is_healed_that_a_look_finds_while_the_cluster_is_hot() {
-    let world = with_extra(1).complete().await;
-    remove_values_of(&world, "antrea");
-    let mut due = Due::of(world).await;
-    due.pass().await;
-    for _ in 0..2 {
-        due = due.shown().await;
-        due.pass().await;
-    }
-    assert_eq!(
-        (due.state(), due.repairs("antrea")),
-        (PackageState::Reconciling, 1)
-    );
-
-    remove_values_of(&due.world, "extra-1");
-    sleep(Duration::from_mins(2)).await;
-    due.pass().await;
-    assert_eq!(due.repairs("extra-1"), 1);
-}
-
-/// A package without values keeps its Cluster hot, for however long.
-#[tokio::test(start_paused = true)]
-async fn drift_of_another_package_is_healed_within_a_period_while_one_has_no_values() {
-    let world = with_extra(1).complete().await;
-    world
-        .management
-        .remove("/api/v1/namespaces/team-a/secrets/values-1");
-    let due = Due::of(world).await;
-    due.pass().await;
-    let due = due.shown().await;
-    due.pass().await;
-    remove_values_of(&due.world, "antrea");
-    due.pass().await;
-    let read = due.world.workload.requests();
-    due.pass().await;
-    let asked = due
-        .world
-        .workload
-        .asked_last(due.world.workload.requests() - read);
-    assert!(!asked.iter().any(|asked| asked.contains("/secrets")), "{asked:?}");
-    assert_eq!(due.repairs("antrea"), 0, "before its time");
-    sleep(PERIOD).await;
-    due.pass().await;
-    assert_eq!(due.repairs("antrea"), 1);
 }
 
 /// A partition may silence thousands of workloads at once.
