@@ -35,8 +35,8 @@ pub enum Knowledge<'a> {
     Unsynced(Unsynced),
     /// The Cluster is not ours.
     Unmanaged,
-    /// The Cluster would be ours if it had been resolved; for how long it was held so, if that is long.
-    Unresolved(Hold, Duration),
+    /// The Cluster would be ours if it had been resolved, or may be; for how long it was held so, if that is long.
+    Unresolved(Hold<HoldReason>, Duration),
     /// The Cluster is ours.
     Managed(Known<'a>),
 }
@@ -101,14 +101,18 @@ fn decide_by(
         Knowledge::Unsynced(Unsynced::Starting) => Some(held(CallReason::Starting, "")),
         Knowledge::Unsynced(Unsynced::Stale) => Some(stale()),
         Knowledge::Unmanaged => None,
-        Knowledge::Unresolved(hold, _) => Some(hold.clone().of_call()),
+        Knowledge::Unresolved(hold, _) => Some(hold.clone()),
         Knowledge::Managed(known) if nothing_to_wait_for(call, known) => None,
         Knowledge::Managed(known) => clauses.iter().find_map(|clause| (clause.objection)(call, known)),
     };
     match hold {
         None => Decision::Release,
         Some(hold) => Decision::Hold {
-            retry_after: policy.retry_after(call.uid, still(knowledge, hold.reason)),
+            retry_after: match knowledge {
+                // Only a watch is behind, whatever number of other Clusters is held.
+                Knowledge::Unresolved(..) if hold.reason.is_passing() => RetryAfter::SHORTEST,
+                _ => policy.retry_after(call.uid, still(knowledge, hold.reason)),
+            },
             reason: hold.reason,
             message: hold.to_string(),
         },

@@ -21,7 +21,7 @@ pub use self::{
 use crate::{
     cluster::{is_custom, is_managed, is_stopped, release_of},
     decision::{Decision, Knowledge, Known, decide},
-    hold::Hold,
+    hold::{Hold, HoldReason},
     hook_call::HookCall,
     overview::exceeded,
     record::of_cluster,
@@ -158,6 +158,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let is_stopped = matches!(&cluster, Ok(Some(cluster)) if is_stopped(cluster));
         if !is_stopped
             && let Some(hold) = self.unresolved(Some(&label), (&uid, generation), &cluster, &bootstrap)
+            && !hold.reason.is_passing()
         {
             return Some(Held {
                 standing: Standing::of_hold("", &hold),
@@ -193,7 +194,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         (uid, generation): (&str, i64),
         cluster: &Found<Cluster>,
         bootstrap: &Found<ClusterBootstrap>,
-    ) -> Option<Hold> {
+    ) -> Option<Hold<HoldReason>> {
         let is_labelled = label.is_some_and(|label| !label.is_empty());
         if !self.hold_unresolved || is_labelled || !matches!(bootstrap, Ok(None)) {
             return None;

@@ -64,7 +64,7 @@ impl Standing {
 
     /// How far a Cluster without a record is: what keeps it from having one.
     #[must_use]
-    pub fn of_hold(label: &str, hold: &Hold) -> Self {
+    pub fn of_hold<R: Hash>(label: &str, hold: &Hold<R>) -> Self {
         let mut hasher = DefaultHasher::new();
         (label, hold).hash(&mut hasher);
         Self(hasher.finish())

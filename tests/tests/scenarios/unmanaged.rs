@@ -80,7 +80,7 @@ fn held_only_until_seen(cluster: &Cluster) -> Result<()> {
         .with_context(|| format!("no hook was called for {}: {answers:?}", cluster.name()))?;
     let before_seen = |answer: &HookAnswer| {
         let asked = ["BeforeClusterCreate", "BeforeClusterUpgrade"];
-        answer.reason == "TKRNotResolved" && asked.contains(&answer.hook.as_str())
+        answer.reason == "ClusterNotObserved" && asked.contains(&answer.hook.as_str())
     };
     let held = answers
         .iter()

@@ -330,3 +330,31 @@ fn cluster(name: &str) -> Cluster {
     }))
     .unwrap()
 }
+
+proptest! {
+    /// Whatever breaks, and whenever: a Cluster of which a Secret is another one than before is woken, and no other one is.
+    #[test]
+    fn a_list_says_what_was_edited(
+        before in proptest::collection::btree_map(0_u8..8, 0_u32..3, 0..8),
+        after in proptest::collection::btree_map(0_u8..8, 0_u32..3, 0..8),
+        broken_off in 0_usize..8,
+    ) {
+        const CLUSTERS: [&str; 3] = ["one", "two", "three"];
+        let of = |name: &u8| CLUSTERS[usize::from(*name) % 3];
+        let objects = |all: &BTreeMap<u8, u32>| -> Vec<ConfigMap> {
+            all.iter().map(|(name, version)| secret(&name.to_string(), of(name), *version)).collect()
+        };
+        let mut leader = Leader::new(&objects(&before));
+        let after_objects = objects(&after);
+        leader.takes(&Brought::List);
+        for object in after_objects.iter().take(broken_off) {
+            leader.takes(&Brought::Listed(object));
+        }
+        leader.lists(&after_objects);
+        let names: BTreeSet<&u8> = before.keys().chain(after.keys()).collect();
+        let edited: BTreeSet<&str> =
+            names.into_iter().filter(|name| before.get(*name) != after.get(*name)).map(of).collect();
+        let woken = leader.wakes();
+        prop_assert_eq!(woken, { let mut all: Vec<&str> = edited.into_iter().collect(); all.sort_unstable(); all });
+    }
+}

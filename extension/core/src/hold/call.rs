@@ -23,7 +23,8 @@ held! {
         RecordSchemaUnknown("hook message"): "finish the update of all replicas",
         /// The record is of an earlier Cluster of the same name.
         RecordUIDMismatch("hook message"): "nothing; it is written again",
-        /// The Cluster was edited after the record was computed.
+        /// The Cluster was edited after the record was computed. Also: BeforeClusterCreate or BeforeClusterUpgrade is called for a Cluster
+        /// with neither label nor ClusterBootstrap which the replica has not seen yet as it is, or whose class it has not seen.
         ClusterNotObserved("hook message"): "nothing",
         /// The ClusterBootstrap was edited after the record was computed.
         BootstrapNotObserved("hook message"): "nothing",

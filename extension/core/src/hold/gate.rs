@@ -10,8 +10,7 @@ held! {
         TKRLabelRemoved("gate, event"):
             "set the label again; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)",
         /// The Cluster, or its ClusterClass, asks for a release by annotation `run.tanzu.vmware.com/resolve-tkr`, and no label says which:
-        /// the webhook that resolves it was not asked. Only BeforeClusterCreate and BeforeClusterUpgrade are held. A Cluster
-        /// that the replica has not seen yet as it is, or whose class it has not seen, is held for a moment as well.
+        /// the webhook that resolves it was not asked. Only BeforeClusterCreate and BeforeClusterUpgrade are held.
         TKRNotResolved("hook message"):
             "set `run.tanzu.vmware.com/resolve-tkr` on the Cluster to the selector of its class (empty where it has none), or set the \
              label; `--hold-unresolved=false` turns this off",

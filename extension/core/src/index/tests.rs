@@ -7,6 +7,7 @@ use sluice_crds::{
 };
 
 use super::*;
+use crate::retry::RetryAfter;
 use crate::{
     hold::{CallReason, GateReason, HoldReason},
     hook_call::Hook,
@@ -330,8 +331,9 @@ fn undecodable_class(mut given: Given, asks: bool) -> Given {
     given
 }
 
-const NOT_RESOLVED: Option<GateReason> = Some(GateReason::TKRNotResolved);
-const UNDECODABLE: Option<GateReason> = Some(GateReason::ObjectUndecodable);
+const NOT_RESOLVED: Option<HoldReason> = Some(HoldReason::Gate(GateReason::TKRNotResolved));
+const UNDECODABLE: Option<HoldReason> = Some(HoldReason::Gate(GateReason::ObjectUndecodable));
+const NOT_SEEN: Option<HoldReason> = Some(HoldReason::Call(CallReason::ClusterNotObserved));
 
 #[rstest]
 #[case::class_asks(unresolved(false, true), NOT_RESOLVED)]
@@ -342,9 +344,9 @@ const UNDECODABLE: Option<GateReason> = Some(GateReason::ObjectUndecodable);
 )), None)]
 #[case::without_topology(changed(unresolved(true, true), |cluster| cluster.spec.topology = None), None)]
 #[case::has_a_bootstrap(Given { bootstraps: vec![bootstrap(&Value::Null)], ..unresolved(true, true) }, None)]
-#[case::cluster_not_seen(Given { clusters: Vec::new(), ..unresolved(false, true) }, NOT_RESOLVED)]
-#[case::cluster_of_another_uid(changed(unresolved(false, false), |cluster| cluster.metadata.uid = None), NOT_RESOLVED)]
-#[case::class_not_seen(Given { classes: Vec::new(), ..unresolved(false, true) }, NOT_RESOLVED)]
+#[case::cluster_not_seen(Given { clusters: Vec::new(), ..unresolved(false, true) }, NOT_SEEN)]
+#[case::cluster_of_another_uid(changed(unresolved(false, false), |cluster| cluster.metadata.uid = None), NOT_SEEN)]
+#[case::class_not_seen(Given { classes: Vec::new(), ..unresolved(false, true) }, NOT_SEEN)]
 #[case::undecodable_class(undecodable_class(unresolved(false, true), true), UNDECODABLE)]
 #[case::undecodable_class_that_asks_for_nothing(undecodable_class(unresolved(false, true), false), None)]
 #[case::undecodable_cluster(undecodable_cluster(unresolved(false, true), Some("class")), UNDECODABLE)]
@@ -364,12 +366,10 @@ const UNDECODABLE: Option<GateReason> = Some(GateReason::ObjectUndecodable);
     undecodable_class(undecodable_cluster(unresolved(false, false), Some("class")), true),
     UNDECODABLE
 )]
-fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: Option<GateReason>) {
+fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: Option<HoldReason>) {
     let unresolved = |given: &Given, call: &HookCall<'_>| {
         let reason = reason(given, call, false);
-        [GateReason::TKRNotResolved, GateReason::ObjectUndecodable]
-            .into_iter()
-            .find(|unresolved| reason == Some(HoldReason::Gate(*unresolved)))
+        reason.filter(|_| [NOT_RESOLVED, UNDECODABLE, NOT_SEEN].contains(&reason))
     };
     for hook in Hook::ALL {
         let call = HookCall {
@@ -389,7 +389,8 @@ fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: O
     let is_there =
         seen.count() > 0 || Stored::<Cluster>::undecodable(&given, Some("team-a"), "one").is_some();
     if is_there && given.bootstraps.is_empty() {
-        assert_eq!(index(&given).held("team-a", "one").is_some(), held.is_some());
+        let waits = held.is_some_and(|reason| !reason.is_passing());
+        assert_eq!(index(&given).held("team-a", "one").is_some(), waits);
     }
     let off = Index {
         hold_unresolved: false,
@@ -404,6 +405,30 @@ fn a_cluster_that_was_not_resolved_is_held(#[case] given: Given, #[case] held: O
     if given.bootstraps.is_empty() {
         assert_eq!(off.decide(&call, &pace, false), Decision::Release);
     }
+}
+
+/// Only a watch is behind, and the Cluster may be one that Sluice does not manage: how many others are held does not matter.
+#[rstest]
+#[case::never(Given { clusters: Vec::new(), ..unresolved(false, false) }, 1)]
+#[case::before_an_edit(unresolved(false, false), 2)]
+#[case::its_class(Given { classes: Vec::new(), ..unresolved(false, false) }, 1)]
+fn a_cluster_that_was_not_seen_is_held_for_a_second(#[case] given: Given, #[case] generation: i64) {
+    let call = HookCall {
+        label: None,
+        generation,
+        ..call()
+    };
+    let many = Counted {
+        moving: 2_000,
+        ..Counted::default()
+    };
+    let pace = Pace::of("uid", &many, 600, Duration::ZERO);
+    let Decision::Hold { retry_after, .. } = index(&given).decide(&call, &pace, false) else {
+        panic!("it is released");
+    };
+    assert_eq!(retry_after, RetryAfter::SHORTEST);
+    let held = index(&given).held("team-a", "one");
+    assert!(held.is_none(), "it is none of those that are held");
 }
 
 /// An annotation that is there already is no way out: it calls no webhook when it is set again.
@@ -436,7 +461,7 @@ fn a_pause_in_memory_releases_nothing(#[case] given: Given, #[case] change: fn(&
         label: None,
         ..call()
     };
-    assert_eq!(reason(&given, &call, false), NOT_RESOLVED.map(HoldReason::Gate));
+    assert_eq!(reason(&given, &call, false), NOT_RESOLVED);
     let is_stopped = crate::cluster::is_stopped(&given.clusters[0]);
     let held = index(&given).held("team-a", "one");
     assert_eq!(
@@ -459,10 +484,7 @@ fn a_memory_that_is_older_than_the_call_releases_nothing(#[case] given: Given) {
             generation,
             ..call()
         };
-        assert_eq!(
-            reason(&given, &call(2), false),
-            NOT_RESOLVED.map(HoldReason::Gate)
-        );
+        assert_eq!(reason(&given, &call(2), false), NOT_SEEN);
         assert_eq!(reason(&given, &call(1), false), None);
     }
 }

@@ -11,7 +11,7 @@ use sluice_crds::{
 use super::{asks, class_of};
 use crate::{
     decode::Undecodable,
-    hold::{GateReason, Hold},
+    hold::{CallReason, GateReason, Hold, HoldReason},
     stores::{Found, Stored},
 };
 
@@ -33,7 +33,7 @@ pub fn missed(
     uid: &str,
     generation: i64,
     stores: &impl Stored<ClusterClass>,
-) -> Option<Hold> {
+) -> Option<Hold<HoldReason>> {
     let meta = match cluster {
         Ok(cluster) => cluster.as_deref().map(|cluster| &cluster.metadata),
         Err(undecodable) => Some(&undecodable.metadata),
@@ -55,7 +55,7 @@ pub fn missed(
                 let namespace = class.namespace.clone().filter(|namespace| !namespace.is_empty());
                 (namespace.unwrap_or_else(own), class.name.as_str())
             }
-            None => return Some(undecodable.hold()),
+            None => return Some(undecodable.hold().of_call()),
         },
     };
     let class = stores.found(Some(&namespace), name);
@@ -67,7 +67,7 @@ pub fn missed(
             let Err(undecodable) = cluster else {
                 return Some(not_seen(&format!("ClusterClass {name}")));
             };
-            return Some(undecodable.hold());
+            return Some(undecodable.hold().of_call());
         }
         Err(undecodable) => by_class(&undecodable.metadata)?,
     };
@@ -75,16 +75,16 @@ pub fn missed(
     let undecodable: Option<&Arc<Undecodable>> = cluster.as_ref().err().or(class.as_ref().err());
     Some(undecodable.map_or_else(
         || not_resolved(&by, asks(meta, None).is_some()),
-        |object| object.hold(),
+        |object| object.hold().of_call(),
     ))
 }
 
-fn not_seen(what: &str) -> Hold {
+fn not_seen(what: &str) -> Hold<HoldReason> {
     let text = format!("waiting for {what} to be seen: it may ask for a release to be resolved");
-    Hold::new(GateReason::TKRNotResolved, text)
+    Hold::new(CallReason::ClusterNotObserved.into(), text)
 }
 
-fn not_resolved(by: &str, is_own: bool) -> Hold {
+fn not_resolved(by: &str, is_own: bool) -> Hold<HoldReason> {
     // An annotation that is there already calls no webhook when it is set.
     let way_out = if is_own {
         "set that label"
@@ -92,7 +92,7 @@ fn not_resolved(by: &str, is_own: bool) -> Hold {
         "set that annotation on the Cluster, or the label"
     };
     Hold::new(
-        GateReason::TKRNotResolved,
+        GateReason::TKRNotResolved.into(),
         format!(
             "{by} asks for a release by annotation {}, but no label {} names one; {way_out}",
             annotation::RESOLVE_TKR,

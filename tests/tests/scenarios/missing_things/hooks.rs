@@ -44,7 +44,7 @@ async fn run(scene: Scene) -> Result<()> {
     let unlabelled = json!({"metadata": {"name": "never-seen", "labels": {TKR: null}}});
     let reply = ask(sluice, &changed(&seen, &unlabelled)).await?;
     ensure!(
-        reply.is_held("TKRNotResolved"),
+        reply.is_held("ClusterNotObserved"),
         "a Cluster that may ask for a release: {reply:?}"
     );
 

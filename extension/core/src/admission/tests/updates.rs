@@ -2,42 +2,6 @@
 
 use super::*;
 
-/// A Cluster that is moved is paused, and what names it as its owner was stored before.
-#[test]
-fn what_is_wrong_in_a_move_is_a_warning() {
-    let absent = edited(|spec| {
-        spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "no-values".into();
-        spec["csi"]["refName"] = "gone.example.com.1.0.0".into();
-    });
-    let credential =
-        edited(|spec| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "credential".into());
-    for (name, owned, spec, faults, warnings) in [
-        ("one", false, &absent, 2, 0),
-        ("moving", false, &absent, 0, 2),
-        ("absent", true, &absent, 0, 2),
-        ("moving", false, &credential, 1, 0),
-        ("absent", true, &credential, 0, 1),
-    ] {
-        let moved = Review {
-            owned,
-            ..review(name, None, state(spec, &[]))
-        };
-        let verdict = judged(&moved);
-        assert_eq!(
-            (verdict.faults.len(), verdict.warnings.len()),
-            (faults, warnings),
-            "{name}: {verdict:?}"
-        );
-    }
-    let mut update = review("one", Some(state(&good(), &[])), state(&credential, &[]));
-    update.owned = true;
-    assert_eq!(
-        judged(&update).faults.len(),
-        1,
-        "an owner says nothing about an edit"
-    );
-}
-
 #[rstest]
 #[case::another_package(
     |spec: &mut Value| spec["cni"] = json!({"refName": package("calico", "3.0.0")}),
