@@ -16,6 +16,7 @@ use super::scene::Scene;
 use super::turns::{LANDINGS, Ledger, Turn};
 use crate::components::ClusterApiRelease;
 use crate::objects::Class;
+use crate::runtime::block_on;
 
 type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -252,8 +253,7 @@ fn run(arguments: &Arguments, chosen: Vec<Scenario>) -> Result<bool> {
     };
     let waiting = Waiting::new(chosen, Duration::from_secs(arguments.budget));
     let (jobs, lanes) = (arguments.jobs.max(1), arguments.lanes.max(1));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(lanes::run(&waiting, jobs, lanes));
+    let ended = block_on(async { Ok(lanes::run(&waiting, jobs, lanes).await) })?;
     if let Some(landing) = landing {
         let ledger = ledger::note(&arguments.ledger()?, landing, &ended.passed)?;
         if arguments.in_turn {

@@ -135,11 +135,19 @@ async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
     let what = "to release an unmanaged Cluster that it has seen";
     answers(&replica, &cluster, PATIENCE, what, HookReply::is_released).await?;
 
-    let unmanaged = cluster.object().await?;
+    let idle = releases_for(&replica, &cluster.object().await?, time).await;
+    // A paused Cluster is not deleted.
+    cluster.patch(&json!({"spec": {"paused": null}})).await?;
+    idle?;
+    ensure!(changes(&replica)? == (0, 0), "the replica was stale in between");
+    replica.kill().await
+}
+
+/// The time itself is what is tested: nothing that could be waited for happens in it.
+async fn releases_for(replica: &Replica, unmanaged: &Value, time: Duration) -> Result<()> {
     let began = Instant::now();
-    // The time itself is what is tested: nothing that could be waited for happens in it.
     while began.elapsed() < time {
-        let answer = ask(&replica, &unmanaged).await?;
+        let answer = ask(replica, unmanaged).await?;
         let after = began.elapsed();
         ensure!(
             answer.is_released(),
@@ -147,10 +155,6 @@ async fn run_idle(scene: Scene, time: Duration) -> Result<()> {
         );
         sleep(ASKED_EVERY).await;
     }
-    ensure!(changes(&replica)? == (0, 0), "the replica was stale in between");
-    replica.kill().await?;
-    // A paused Cluster is not deleted.
-    cluster.patch(&json!({"spec": {"paused": null}})).await?;
     Ok(())
 }
 

@@ -25,8 +25,7 @@ async fn run(scene: Scene) -> Result<()> {
     scene.publish(&release).await?;
     let cluster = scene.cluster("one").create_settled(&release).await?;
     let extension = scene.world().extension()?;
-    let webhooks = format!("sluice-{}", scene.namespace());
-    extension.admit(&webhooks, &[scene.namespace()]).await?;
+    let webhooks = bench.admit().await?;
     extension.kill().await?;
 
     let namespace = scene.namespace();

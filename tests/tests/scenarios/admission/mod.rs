@@ -66,18 +66,6 @@ struct Bench {
 }
 
 impl Bench {
-    /// Registers the webhooks for the scenario's namespace; returns their name.
-    async fn admit(&self) -> Result<String> {
-        let namespace = self.scene.namespace();
-        let webhooks = format!("sluice-{namespace}");
-        self.scene
-            .world()
-            .extension()?
-            .admit(&webhooks, &[namespace])
-            .await?;
-        Ok(webhooks)
-    }
-
     async fn of(scene: Scene) -> Result<Self> {
         let namespace = scene.namespace().to_owned();
         for (short, versions) in [
@@ -109,6 +97,18 @@ impl Bench {
             ])
             .await?;
         Ok(Self { scene })
+    }
+
+    /// Registers the webhooks for the scenario's namespace; returns their name.
+    async fn admit(&self) -> Result<String> {
+        let namespace = self.scene.namespace();
+        let webhooks = format!("sluice-{namespace}");
+        self.scene
+            .world()
+            .extension()?
+            .admit(&webhooks, &[namespace])
+            .await?;
+        Ok(webhooks)
     }
 
     fn package(&self, short: &str, version: &str) -> String {

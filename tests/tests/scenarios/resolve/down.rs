@@ -6,7 +6,7 @@ use sluice_tests::extension::admission::unregister;
 use sluice_tests::objects::{RESOLVE, cluster};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 
-use super::{admit, class, image, is_accepted, is_of, machines_are_of, release};
+use super::{admit, apply_until_accepted, class, image, is_of, machines_are_of, release};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -31,7 +31,7 @@ async fn run(scene: Scene) -> Result<()> {
     let webhooks = admit(&scene).await?;
     let extension = scene.world().extension()?;
     // The class asks.
-    is_accepted(&scene, &manifest).await?;
+    apply_until_accepted(&scene, &manifest).await?;
     let one = scene.cluster("one").existing();
     one.packages_proven(&only, 0, PATIENCE).await?;
     one.is_settled(PATIENCE).await?;

@@ -56,15 +56,19 @@ async fn admit(scene: &Scene) -> Result<String> {
     Ok(webhooks)
 }
 
-/// Applies the manifest of a Cluster until it is accepted: an API server asks a
-/// webhook only some time after its registration, and Cluster API refuses the beginning of a version.
-async fn is_accepted(scene: &Scene, manifest: &Value) -> Result<()> {
-    wait::until("the Cluster to be accepted", PATIENCE, || async {
-        scene
-            .apply(std::slice::from_ref(manifest))
-            .await
-            .map_err(Into::into)
-    })
+/// Applies the manifest of a Cluster that says the beginning of a version. Cluster API refuses that until the API server asks the webhook,
+/// which it does only some time after its registration.
+async fn apply_until_accepted(scene: &Scene, manifest: &Value) -> Result<()> {
+    wait::until(
+        format!("Cluster {} to be accepted", manifest["metadata"]["name"]),
+        PATIENCE,
+        || async {
+            scene
+                .apply(std::slice::from_ref(manifest))
+                .await
+                .map_err(Into::into)
+        },
+    )
     .await?;
     Ok(())
 }

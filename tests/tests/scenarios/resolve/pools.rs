@@ -7,7 +7,7 @@ use sluice_tests::objects::{RESOLVE, RESOLVE_IMAGE, TKR, cluster};
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::wait;
 
-use super::{admit, class, data, image, is_accepted, is_of, machines_are_of, release};
+use super::{admit, apply_until_accepted, class, data, image, is_of, machines_are_of, release};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -37,7 +37,7 @@ async fn run(scene: Scene) -> Result<()> {
     manifest["spec"]["topology"]["controlPlane"]["metadata"] = ubuntu.clone();
     manifest["spec"]["topology"]["workers"] = json!({"machineDeployments": pools});
     manifest["spec"]["topology"]["workers"]["machineDeployments"][0]["metadata"] = ubuntu;
-    is_accepted(&scene, &manifest).await?;
+    apply_until_accepted(&scene, &manifest).await?;
     let one = scene.cluster("one").existing();
     is_of(&one.object().await?, &first, &image(&first, "ubuntu"))?;
     one.packages_proven(&first, 0, PATIENCE).await?;

@@ -7,7 +7,7 @@ use sluice_tests::objects::{RESOLVE, cluster};
 use sluice_tests::scenario::{PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::wait;
 
-use super::{admit, class, image, is_accepted, is_of, machines_are_of, release};
+use super::{admit, apply_until_accepted, class, image, is_of, machines_are_of, release};
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
@@ -31,7 +31,7 @@ async fn run(scene: Scene) -> Result<()> {
 
     let mut manifest = cluster(scene.namespace(), "one", "v1.35", None, 1);
     manifest["metadata"]["annotations"] = json!({RESOLVE: ""});
-    is_accepted(&scene, &manifest).await?;
+    apply_until_accepted(&scene, &manifest).await?;
     let one = scene.cluster("one").existing();
     let ubuntu = image(&newest, "ubuntu");
     is_of(&one.object().await?, &newest, &ubuntu)?;
