@@ -104,6 +104,19 @@ impl World {
         world
     }
 
+    /// Gives the Cluster the additional package [`METRICS`], listed with these values if there are any.
+    pub(crate) fn add_metrics(&self, values_from: Option<&Value>) {
+        let package = package_of("metrics.example.com", "1.9.0", "a");
+        self.management.put(&format!("{PACKAGES}/{METRICS}"), package);
+        let mut listed = json!({"refName": METRICS});
+        if let Some(values_from) = values_from {
+            listed["valuesFrom"] = values_from.clone();
+        }
+        self.management.edit(BOOTSTRAP, |bootstrap| {
+            bootstrap["spec"]["additionalPackages"] = json!([listed]);
+        });
+    }
+
     /// The same Cluster when its packages are proven and the control plane may go.
     pub(crate) async fn released() -> Self {
         let world = Self::new();

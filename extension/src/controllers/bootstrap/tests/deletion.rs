@@ -5,10 +5,9 @@ use sluice_crds::{labels::annotation, run::Hook};
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, CLUSTER, KUBECONFIG, PACKAGES, World, cluster, kubeconfig_secret, package_of,
+    BOOTSTRAP, CLUSTER, KUBECONFIG, METRICS, PACKAGES, World, cluster, kubeconfig_secret, package_of,
 };
 
-const METRICS: &str = "metrics.example.com.1.9.0";
 const INSTALL: &str = "/apis/packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packageinstalls/one-metrics";
 
 fn add_metrics(world: &World) {

@@ -5,7 +5,7 @@ use sluice_crds::run::Hook;
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, CLUSTER, PACKAGE, PACKAGES, RELEASE, TEMPLATES, VALUES, World, cluster, package_of, values,
+    BOOTSTRAP, CLUSTER, PACKAGE, RELEASE, TEMPLATES, VALUES, World, cluster, values,
 };
 
 mod own;
@@ -18,7 +18,6 @@ const CLONE: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/antre
 const OTHERS: &str = "/apis/fleet.test/v1/namespaces/team-a/fleetconfigs/one-antrea-package";
 const CREDENTIALS: &str = "/api/v1/namespaces/tkg-system/secrets/credentials";
 const COPIED_CREDENTIALS: &str = "/api/v1/namespaces/team-a/secrets/credentials";
-const METRICS: &str = "metrics.example.com.1.9.0";
 
 /// A Cluster without ClusterBootstrap, whose template names an object of this kind for the values of its CNI.
 fn new_cluster_of(group: &str, kind: &str) -> World {
@@ -398,13 +397,7 @@ async fn a_clone_that_cannot_be_made_again_holds_its_package_only(#[case] code: 
     let world = new_cluster();
     world.pass().await;
     world.management.remove(CLONE);
-    world.management.put(
-        &format!("{PACKAGES}/{METRICS}"),
-        package_of("metrics.example.com", "1.9.0", "a"),
-    );
-    world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
-    });
+    world.add_metrics(None);
     world.management.refuse_writes("/antreaconfigs", code);
     world.pass().await;
     assert_eq!(

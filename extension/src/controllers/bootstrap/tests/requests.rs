@@ -8,17 +8,11 @@ use crate::controllers::bootstrap::world::{
     BOOTSTRAP, KUBE_SYSTEM, PACKAGES, RELEASE, TEMPLATES, World, change, cluster, package_of,
 };
 
-const METRICS: &str = "metrics.example.com.1.9.0";
-
 /// What comes later may rest on it.
 #[tokio::test(start_paused = true)]
 async fn writes_that_belong_together_end_with_the_first_one_that_is_refused() {
     let world = World::new();
-    let metrics = package_of("metrics.example.com", "1.9.0", "a");
-    world.management.put(&format!("{PACKAGES}/{METRICS}"), metrics);
-    world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
-    });
+    world.add_metrics(None);
     world.workload.refuse_writes("/secrets", 403);
     world.pass().await;
     assert_eq!(

@@ -8,7 +8,7 @@ use sluice_crds::{
 
 use super::*;
 use crate::controllers::bootstrap::world::{
-    BOOTSTRAP, PACKAGE, PACKAGES, VALUES, VERSION, World, change, package_of, values,
+    BOOTSTRAP, METRICS, PACKAGE, PACKAGES, VALUES, VERSION, World, change, package_of, values,
 };
 
 const KAPP_CONTROLLER: &str = "kapp-controller.example.com.0.50.0";
@@ -74,20 +74,6 @@ async fn values_of_a_provider_are_used_when_they_were_computed(
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
 }
 
-const METRICS: &str = "metrics.example.com.1.9.0";
-
-/// The Cluster has another package, whose values are those of the first one.
-fn add_metrics(world: &World) {
-    world.management.put(
-        &format!("{PACKAGES}/{METRICS}"),
-        package_of("metrics.example.com", "1.9.0", "a"),
-    );
-    world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["spec"]["additionalPackages"] =
-            json!([{"refName": METRICS, "valuesFrom": {"secretRef": "antrea-values"}}]);
-    });
-}
-
 /// The first package wants values that do not exist.
 fn take_values_away(world: &World) {
     world.management.edit(BOOTSTRAP, |bootstrap| {
@@ -110,7 +96,8 @@ async fn a_package_without_values_keeps_no_other_one_from_being_written(
     #[case] written: &[&str],
 ) {
     let world = World::new();
-    add_metrics(&world);
+    // Its values are those of the first one.
+    world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
     world.management.put(
         &format!("{PACKAGES}/{KAPP_CONTROLLER}"),
         package_of("kapp-controller.example.com", "0.50.0", "a"),
@@ -129,7 +116,8 @@ async fn a_package_without_values_keeps_no_other_one_from_being_written(
 async fn a_package_is_confirmed_as_itself_where_another_one_has_no_values() {
     let world = World::new();
     world.control_plane_at(VERSION);
-    add_metrics(&world);
+    // Its values are those of the first one.
+    world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
     take_values_away(&world);
     world.pass().await;
     world.deployed();
@@ -167,7 +155,8 @@ async fn a_package_that_is_edited_in_place_waits_also_where_another_one_has_no_v
 #[tokio::test(start_paused = true)]
 async fn the_identity_that_several_packages_need_is_written_once() {
     let world = World::new();
-    add_metrics(&world);
+    // Its values are those of the first one.
+    world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
     world.pass().await;
     change(&world.workload, "clusterroles", |role| role["rules"] = json!([]));
     world.management.edit(BOOTSTRAP, |bootstrap| {

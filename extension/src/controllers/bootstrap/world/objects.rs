@@ -120,6 +120,9 @@ pub(crate) fn package_of(ref_name: &str, version: &str, step: &str) -> Value {
     })
 }
 
+/// The name of a package that no template has.
+pub(crate) const METRICS: &str = "metrics.example.com.1.9.0";
+
 /// A kubeconfig that leads nowhere.
 pub(super) fn kubeconfig() -> String {
     kubeconfig_of(

@@ -53,13 +53,7 @@ async fn a_configuration_of_another_cluster_holds_its_package_only() {
     there["metadata"]["labels"] = json!({label::CLUSTER_NAME: "two", label::PACKAGE_NAME: PACKAGE});
     there["status"] = json!({"secretRef": "antrea-values"});
     world.management.put(CLONE, there);
-    world.management.put(
-        &format!("{PACKAGES}/{METRICS}"),
-        package_of("metrics.example.com", "1.9.0", "a"),
-    );
-    world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["spec"]["additionalPackages"] = json!([{"refName": METRICS}]);
-    });
+    world.add_metrics(None);
     let there = world.management.get(CLONE);
     world.pass().await;
     assert_eq!(world.management.get(CLONE), there);
@@ -171,14 +165,7 @@ async fn nothing_is_written_to_what_provides_no_values(
 #[tokio::test(start_paused = true)]
 async fn an_object_that_two_packages_name_is_labelled_for_one_of_them() {
     let world = with_own_bootstrap(&json!({"secretRef": "antrea-values"}), json!({"generation": 1}));
-    world.management.put(
-        &format!("{PACKAGES}/{METRICS}"),
-        package_of("metrics.example.com", "1.9.0", "a"),
-    );
-    world.management.edit(BOOTSTRAP, |bootstrap| {
-        bootstrap["spec"]["additionalPackages"] =
-            json!([{"refName": METRICS, "valuesFrom": {"secretRef": "antrea-values"}}]);
-    });
+    world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
     world
         .management
         .edit(VALUES, |secret| secret["metadata"]["labels"] = json!({}));
