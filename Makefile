@@ -18,8 +18,10 @@ SOAK_SEEDS := 10 27 30
 NEW_SEEDS ?=
 landing := $(if $(LANDING),--landing $(LANDING))
 
-# Tests of the product on real components: modules of tests/tests/real, and a target. They mostly wait, and run beside one another.
-REAL := crds extension install install_wrong leader standby status configurations
+# Tests of the product on real components: modules of tests/tests/real, and a target. The longest is first.
+REAL := configurations leader install status crds extension install_wrong standby
+# How many of them run at once. Two cores are busy with three; with all of them leaders lose their leases.
+REAL_AT_ONCE := 3
 # Targets of tests that no component is started for.
 TESTS := $(basename $(notdir $(wildcard */tests/*.rs extension/*/tests/*.rs))) \
          $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs extension/*/tests/*/main.rs)))
@@ -55,7 +57,7 @@ else
 endif
 
 real: build ## Tests of the product on real components, without whole scenarios
-	$(MAKE) --no-print-directory --jobs --output-sync=target $(addprefix real-,$(REAL))
+	$(MAKE) --no-print-directory --jobs $(REAL_AT_ONCE) --output-sync=target $(addprefix real-,$(REAL))
 
 real-configurations:
 	$(CARGO) test --release --workspace --test configurations -- --test-threads 1

@@ -28,7 +28,7 @@ pub use ask::HookReply;
 use front::Front;
 pub use image::Image;
 pub use registration::Scope;
-pub use replica::{BINARY, Replica, Settings};
+pub use replica::{BINARY, PATIENT_ELECTION, Replica, Settings};
 pub(crate) use replica::{binary, granted};
 
 /// Name of the lease.

@@ -34,6 +34,14 @@ const ELECTION: [&str; 4] = [
     "--leader-elect-retry-period=1s",
 ];
 
+/// The flags of an election in which a machine that is busy makes no leader give up. The lease is looked at as often as shipped.
+pub const PATIENT_ELECTION: [&str; 4] = [
+    "--leader-elect",
+    "--leader-elect-lease-duration=90s",
+    "--leader-elect-renew-deadline=75s",
+    "--leader-elect-retry-period=2s",
+];
+
 /// How one replica is set up.
 #[derive(Debug, Clone)]
 pub struct Settings {

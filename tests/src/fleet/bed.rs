@@ -18,7 +18,7 @@ use super::copies::Store;
 use super::objects::Objects;
 use super::workloads::Workloads;
 use crate::components::MANAGEMENT_VERSION;
-use crate::extension::{Replica, Settings, granted};
+use crate::extension::{PATIENT_ELECTION, Replica, Settings, granted};
 use crate::objects::definition;
 use crate::provider::{self, reader_role};
 use crate::requests::apply;
@@ -37,14 +37,6 @@ const AT_ONCE: usize = 8;
 
 /// Role that the controller manager collects from others.
 const AGGREGATED: &str = "sluice-aggregated";
-
-/// A machine that is busy with a large fleet makes no leader give up. The lease is looked at as often as shipped.
-const ELECTION: [&str; 4] = [
-    "--leader-elect",
-    "--leader-elect-lease-duration=90s",
-    "--leader-elect-renew-deadline=75s",
-    "--leader-elect-retry-period=2s",
-];
 
 /// An API server of a large fleet keeps gigabytes: it shall not keep several times as much that it does not need any more.
 const ENVIRONMENT: [(&str, &str); 2] = [("GOGC", "50"), ("GOMEMLIMIT", "6GiB")];
@@ -131,7 +123,7 @@ impl Bed {
         let settings = Settings {
             sync_period: format!("{}s", sync_period.as_secs()),
             verbosity: 2,
-            election: ELECTION,
+            election: PATIENT_ELECTION,
             status: false,
             ..Settings::new(name)
         };

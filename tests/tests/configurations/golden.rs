@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt as _};
@@ -19,7 +18,7 @@ use sluice_tests::wait;
 use tokio::sync::Mutex;
 
 use crate::around::{class, read, remove, secret, write};
-use crate::{CREDENTIALS, PATIENCE, WATCHED, tells_no_credential};
+use crate::{PATIENCE, tells_no_credential};
 
 /// What a definition, or Cluster API, refuses, and no controller ever sees.
 const NEVER_LET_IN: [&str; 2] = [
@@ -155,17 +154,8 @@ impl Case {
     async fn recovers(&self, client: &Client, mut repaired: Self) -> Result<()> {
         // Cluster API refuses to change a Cluster without it.
         class(client, &self.namespace).await?;
-        let limit = self.limit(&repaired);
         repaired.make(client).await?;
-        let values = repaired.expected();
-        repaired.values_within(client, &values, limit).await
-    }
-
-    /// How soon a repair arrives: Secrets are not watched.
-    fn limit(&self, repaired: &Self) -> Duration {
-        let was = |object: &&Value| self.sources.contains(*object);
-        let differs = repaired.sources.iter().filter(|object| !was(object));
-        differs.map(limit).fold(WATCHED, Duration::max)
+        repaired.values_are(client, &repaired.expected()).await
     }
 
     /// What this case and the one that repairs it share with others: a kind, and the namespace of its objects.
@@ -227,20 +217,11 @@ impl Case {
 
     /// Waits until the configuration is ready and its Secret holds `values`; then looks at what is beside it.
     pub(crate) async fn values_are(&self, client: &Client, values: &Value) -> Result<()> {
-        self.values_within(client, values, PATIENCE).await
-    }
-
-    /// The same after a change of `source`, which has to arrive as soon as it is promised.
-    pub(crate) async fn follows(&self, client: &Client, source: &Value, values: &Value) -> Result<()> {
-        self.values_within(client, values, limit(source)).await
-    }
-
-    async fn values_within(&self, client: &Client, values: &Value, within: Duration) -> Result<()> {
         let addon = self.expect["addon"].as_str().context("no addon")?;
         let name = format!("c1-{addon}-data-values");
         wait::until(
             format!("values in Secret {}/{name}", self.namespace),
-            within,
+            PATIENCE,
             || async {
                 let config = read(client, &self.config)
                     .await?
@@ -330,15 +311,6 @@ impl Case {
     /// The values that are expected now, to be changed.
     pub(crate) fn expected(&self) -> Value {
         self.expect["values"].clone()
-    }
-}
-
-/// How soon a change of `source` has to arrive.
-fn limit(source: &Value) -> Duration {
-    if source["kind"] == "Secret" {
-        CREDENTIALS
-    } else {
-        WATCHED
     }
 }
 

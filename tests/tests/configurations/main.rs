@@ -3,10 +3,10 @@
 
 mod admission;
 mod around;
+mod credentials;
 mod golden;
 mod made_up;
 mod mutations;
-mod shared;
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use sluice_tests::extension::{Extension, Settings};
+use sluice_tests::extension::{Extension, PATIENT_ELECTION, Settings};
 use sluice_tests::processes::canary;
 use sluice_tests::scenario::sluice_definitions;
 use sluice_tests::stack::{Options, Stack};
@@ -24,17 +24,17 @@ use sluice_tests::wait;
 /// In every credential of every test.
 const CANARY: &str = "canary";
 
-/// Time that new values get to be there, on a machine that does other things too.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time that a change gets to arrive, on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Time that a change of an object that is watched gets to reach the Secret.
-const WATCHED: Duration = Duration::from_secs(3);
+/// Time that a process gets to end.
+const GRACE: Duration = Duration::from_secs(20);
 
-/// The same for a Secret: that of a Cluster without a connection is read again once in each sync period.
-const CREDENTIALS: Duration = Duration::from_secs(15);
+/// A `--sync-period` in which nothing is looked at: what arrives is watched, or looked for because it is missing.
+const NEVER: &str = "1h";
 
-/// `--sync-period`.
-const SYNC_PERIOD: &str = "10s";
+/// A `--sync-period` in which what is not watched arrives as well: the Secrets of a Cluster without a connection.
+const OFTEN: &str = "3s";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configurations_become_values() -> Result<()> {
@@ -43,19 +43,26 @@ async fn configurations_become_values() -> Result<()> {
         .chain(around::definitions())
         .chain([made_up::definition()]);
     let stack = Stack::start(Options::new("providers").crds(definitions)).await?;
-    let settings = Settings {
-        sync_period: SYNC_PERIOD.to_owned(),
-        ..Settings::new("sluice")
+    let settings = |name: &str, sync_period: &str| Settings {
+        sync_period: sync_period.to_owned(),
+        // The next leader would publish its events once more.
+        election: PATIENT_ELECTION,
+        ..Settings::new(name)
     };
-    let extension = Extension::start(&stack, settings).await?;
+    let watching = Extension::start(&stack, settings("watching", NEVER)).await?;
     let client = stack.client();
     let _made_up = made_up::start(&client);
 
     admission::antrea_is_checked(&client).await?;
     golden::every_case(&client).await?;
     Box::pin(mutations::every_source_is_observed(&client)).await?;
-    every_configuration_is_counted(&client, &extension).await?;
-    no_credential_is_told(&client, &extension).await?;
+    every_configuration_is_counted(&client, &watching).await?;
+    no_credential_is_told(&client, &watching).await?;
+    watching.terminate(GRACE).await?;
+
+    let looking = Extension::start(&stack, settings("looking", OFTEN)).await?;
+    Box::pin(credentials::are_read_again(&client)).await?;
+    no_credential_is_told(&client, &looking).await?;
 
     stack.check()?;
     stack.stop().await
@@ -86,7 +93,7 @@ async fn every_configuration_is_counted(client: &Client, extension: &Extension) 
     for (kind, reason) in counted {
         let line = format!("sluice_configurations{{kind=\"{kind}\",reason=\"{reason}\"}} ");
         // The metric follows the watch, which shows the condition a moment after it was written.
-        wait::until(format!("metric {line}"), WATCHED, || async {
+        wait::until(format!("metric {line}"), PATIENCE, || async {
             let metrics = extension.metrics().await?;
             if metrics.contains(&line) {
                 Ok(())

@@ -1,10 +1,8 @@
-//! What a configuration depends on changes, or is wrong and put right.
+//! What a configuration depends on changes, or is wrong and put right: what is watched, and what is looked for because it is missing.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use sluice_tests::wait;
@@ -12,7 +10,6 @@ use sluice_tests::wait;
 use crate::PATIENCE;
 use crate::around::{class, patch, read, remove, secret, write};
 use crate::golden::Case;
-use crate::shared::credentials_are_read_again;
 
 /// A case, moved to a namespace of its own.
 pub(crate) fn case(name: &str, namespace: &str) -> Result<Case> {
@@ -35,8 +32,8 @@ pub(crate) async fn every_source_is_observed(client: &Client) -> Result<()> {
         towards_a_supervisor(client),
         towards_nsx(client),
         network_and_tolerations(client),
+        the_identity_of_a_tenant(client),
         what_is_wrong_can_be_repaired(client),
-        credentials_are_read_again(client),
     )
     .map(drop)
 }
@@ -74,12 +71,6 @@ async fn towards_vcenter(client: &Client) -> Result<()> {
             json!("http://new.example"),
         ),
         (
-            source(&case, "Secret")?,
-            json!({"data": {"password": BASE64_STANDARD.encode("canary-rotated")}}),
-            "password",
-            json!("canary-rotated"),
-        ),
-        (
             &case.config,
             json!({"spec": {"vsphereCSI": {"config": {"windowsSupport": true}}}}),
             "windows_support",
@@ -89,7 +80,7 @@ async fn towards_vcenter(client: &Client) -> Result<()> {
     for (object, change, field, value) in changes {
         patch(client, object, &change).await?;
         values["vsphereCSI"][field] = value;
-        case.follows(client, object, &values)
+        case.values_are(client, &values)
             .await
             .with_context(|| format!("change of {field}"))?;
     }
@@ -146,23 +137,17 @@ async fn towards_a_supervisor(client: &Client) -> Result<()> {
     let zone = json!({"apiVersion": "topology.tanzu.vmware.com/v1alpha1", "kind": "AvailabilityZone", "metadata": {"name": "second"}});
     write(client, &zone).await?;
     values["vspherePVCSI"]["zone"] = json!(true);
-    csi.follows(client, &zone, &values)
-        .await
-        .context("a second zone")?;
+    csi.values_are(client, &values).await.context("a second zone")?;
     remove(client, &zone).await?;
     values["vspherePVCSI"]["zone"] = json!(false);
-    csi.follows(client, &zone, &values)
-        .await
-        .context("one zone again")?;
+    csi.values_are(client, &values).await.context("one zone again")?;
     let features = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "csi-feature-states", "namespace": "vmware-system-csi"}, "data": {"new": "true"},
     });
     write(client, &features).await?;
     values["vspherePVCSI"]["feature_states"] = json!({"new": "true"});
-    csi.follows(client, &features, &values)
-        .await
-        .context("features")?;
+    csi.values_are(client, &values).await.context("features")?;
     remove(client, &features).await?;
 
     let mut cpi = case("vsphere-cpi/paravirtual.yaml", "mutated-pvcpi")?;
@@ -173,7 +158,7 @@ async fn towards_a_supervisor(client: &Client) -> Result<()> {
     remove(client, service).await?;
     values["vsphereCPI"]["supervisorMasterEndpointIP"] = json!("10.2.2.2");
     values["vsphereCPI"]["supervisorMasterPort"] = json!("7443");
-    cpi.follows(client, service, &values)
+    cpi.values_are(client, &values)
         .await
         .context("cluster-info instead of a load balancer")?;
     // An account that a user removed is made again.
@@ -224,13 +209,6 @@ async fn towards_nsx(client: &Client) -> Result<()> {
         .await
         .context("an identity made by hand")?;
     exists(client, &account, false).await?;
-    let renewed = json!({"data": {"tls.crt": BASE64_STANDARD.encode("canary-renewed")}});
-    patch(client, certificate, &renewed).await?;
-    values["antreaNsx"]["bootstrapFrom"]["inline"]["NsxCert"]["tls.crt"] = json!("canary-renewed");
-    by_hand
-        .follows(client, certificate, &values)
-        .await
-        .context("a renewed certificate")?;
 
     let mut provider = from(&by_account);
     provider["inline"] = Value::Null;
@@ -296,7 +274,7 @@ async fn network_and_tolerations(client: &Client) -> Result<()> {
     )
     .await?;
     values["kappController"]["config"] = json!({"httpProxy": "http://v.example"});
-    kapp.follows(client, &kapp.cluster, &values)
+    kapp.values_are(client, &values)
         .await
         .context("a proxy in the topology")?;
     // A Secret that a user removed is written again when anything changes.
@@ -308,7 +286,7 @@ async fn network_and_tolerations(client: &Client) -> Result<()> {
     )
     .await?;
     values["kappController"]["config"]["noProxy"] = json!(".own");
-    kapp.follows(client, &kapp.config, &values)
+    kapp.values_are(client, &values)
         .await
         .context("the Secret again")?;
 
@@ -328,7 +306,7 @@ async fn families(client: &Client) -> Result<()> {
     values["ipFamily"] = json!("ipv4,ipv6");
     values["calico"]["config"]["clusterCIDR"] = json!("100.96.0.0/11,fd00::/48");
     calico
-        .follows(client, &calico.cluster, &values)
+        .values_are(client, &values)
         .await
         .context("a second range of Pods")?;
 
@@ -340,9 +318,35 @@ async fn families(client: &Client) -> Result<()> {
     let family = json!({"metadata": {"annotations": {"tkg.tanzu.vmware.com/tkg-ip-family": "ipv6,ipv4"}}});
     patch(client, &cpi.cluster, &family).await?;
     values["vsphereCPI"]["ipFamily"] = json!("ipv6,ipv4");
-    cpi.follows(client, &cpi.cluster, &values)
+    cpi.values_are(client, &values)
         .await
         .context("another order of families")
+}
+
+/// Whom an identity is for, and whether it is ready.
+async fn the_identity_of_a_tenant(client: &Client) -> Result<()> {
+    let mut case = case("vsphere-csi/identity.yaml", "mutated-tenant")?;
+    case.make(client).await?;
+    let values = case.expected();
+    case.values_are(client, &values).await?;
+
+    let identity = source(&case, "VSphereClusterIdentity")?;
+    let selected =
+        |labels: Value| json!({"spec": {"allowedNamespaces": {"selector": {"matchLabels": labels}}}});
+    patch(client, identity, &selected(json!({"tenant": "red"}))).await?;
+    case.is_refused(client, "IdentityNotAllowed").await?;
+    // The labels of the namespace are a source too.
+    let red = json!({"metadata": {"labels": {"tenant": "red"}}});
+    patch(client, source(&case, "Namespace")?, &red).await?;
+    case.values_are(client, &values).await.context("allowed again")?;
+
+    let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+    patch(client, identity, &ready("False")).await?;
+    case.is_refused(client, "IdentityNotReady").await?;
+    patch(client, identity, &ready("True")).await?;
+    case.values_are(client, &values).await.context("ready again")?;
+    remove(client, identity).await?;
+    remove(client, source(&case, "Secret")?).await
 }
 
 /// A configuration says what is missing, keeps the values that it has, and goes on when it is there.
@@ -352,7 +356,6 @@ async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
     let values = case.expected();
     case.values_are(client, &values).await?;
     let breaks = [
-        ("Secret", "CredentialsNotFound"),
         ("VSphereCluster", "InfrastructureNotFound"),
         ("KubeadmControlPlane", "ControlPlaneNotFound"),
     ];
@@ -363,7 +366,7 @@ async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
         let written = read(client, &secret("repaired", "c1-vsphere-cpi-data-values")).await?;
         ensure!(written.is_some(), "{reason}: the values in use are gone");
         write(client, object).await?;
-        case.follows(client, object, &values)
+        case.values_are(client, &values)
             .await
             .with_context(|| format!("{kind} is back"))?;
     }
@@ -372,7 +375,7 @@ async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
     patch(client, &case.config, &owned(&Value::Null)).await?;
     case.is_refused(client, "OwnerMissing").await?;
     patch(client, &case.config, &owned(owners)).await?;
-    case.follows(client, &case.config, &values)
+    case.values_are(client, &values)
         .await
         .context("the owner is back")?;
     a_pause_is_said(client).await?;
@@ -393,7 +396,7 @@ async fn a_pause_is_said(client: &Client) -> Result<()> {
     case.is_refused(client, "ClusterPaused").await?;
     patch(client, &case.cluster, &pause(false)).await?;
     values["calico"]["config"]["vethMTU"] = json!("1400");
-    case.follows(client, &case.cluster, &values)
+    case.values_are(client, &values)
         .await
         .context("the pause has ended")
 }
@@ -405,7 +408,7 @@ async fn a_cluster_that_comes_later(client: &Client) -> Result<()> {
     write(client, &case.config).await?;
     case.is_refused(client, "ClusterNotFound").await?;
     write(client, &case.cluster).await?;
-    case.follows(client, &case.cluster, &case.expected())
+    case.values_are(client, &case.expected())
         .await
         .context("the Cluster is there")
 }
