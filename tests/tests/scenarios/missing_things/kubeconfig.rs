@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_tests::processes::canary::{self, KUBECONFIG as CANARY};
 use sluice_tests::scenario::{Cluster, Scenario, Scene};
 
-use super::row::{Row, SECRET};
+use super::row::Row;
 use crate::common::{MidHold, is_held, released};
 
 /// In every spoiled kubeconfig; nothing that Sluice says repeats it.
@@ -74,7 +74,6 @@ fn rows(path: &str, sound: &Value, ran: &str) -> Vec<Row> {
         spoil,
         reason,
         names: names.to_owned(),
-        recovers: SECRET,
     };
     let refused = |what, spoil, names: &str| row(what, spoil, "KubeconfigInvalid", names);
     let exec = json!({
@@ -139,7 +138,6 @@ fn leads_to_sluice(scene: &Scene, path: &str, sound: &Value) -> Result<Row> {
         spoil: Some(json!({"data": {"value": BASE64_STANDARD.encode(kubeconfig.to_string())}})),
         reason: "WorkloadUnreachable",
         names: "is no Kubernetes API server".to_owned(),
-        recovers: SECRET,
     })
 }
 

@@ -7,7 +7,7 @@ use sluice_tests::scenario::{Scenario, Scene, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
 
-use super::row::{Row, SECRET, WATCHED, holds};
+use super::row::{Row, holds};
 use crate::common::{is_held, released};
 
 pub(crate) fn scenario() -> Scenario {
@@ -135,7 +135,6 @@ fn rows(scene: &Scene, new: &Release) -> Vec<Row> {
             spoil: None,
             reason: "TKRNotFound",
             names: new.name(),
-            recovers: WATCHED,
         },
         Row {
             what: "a Package is deleted",
@@ -145,7 +144,6 @@ fn rows(scene: &Scene, new: &Release) -> Vec<Row> {
             spoil: None,
             reason: "PackageNotFound",
             names: metrics,
-            recovers: WATCHED,
         },
         Row {
             what: "a credential as values",
@@ -155,7 +153,6 @@ fn rows(scene: &Scene, new: &Release) -> Vec<Row> {
             ),
             reason: "ValuesSecretRefused",
             names: scene.package("antrea", "2.0.0").name(),
-            recovers: WATCHED,
         },
         Row {
             what: "the Secret with values is deleted, and its source",
@@ -163,7 +160,6 @@ fn rows(scene: &Scene, new: &Release) -> Vec<Row> {
             spoil: None,
             reason: "ValuesNotFound",
             names: format!("Secret {namespace}/one-metrics-package"),
-            recovers: SECRET,
         },
     ]
 }

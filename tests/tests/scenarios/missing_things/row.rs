@@ -1,7 +1,6 @@
 //! One thing that is spoiled and made good again in the middle of an upgrade that antrea holds.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -11,12 +10,6 @@ use sluice_tests::wait;
 
 /// What the harness waits for while nothing is wrong.
 const ANTREA: (&str, &str) = ("PackagesNotReady", "antrea 2.0.0");
-
-/// Time from the repair of an object that is watched until the gate says so.
-pub(super) const WATCHED: Duration = Duration::from_secs(3);
-
-/// The same for a Secret, which is read by name again and again.
-pub(super) const SECRET: Duration = Duration::from_secs(15);
 
 /// The page that says which reason has an event.
 const PROMISES: &str = include_str!("../../../../docs/failure-modes.md");
@@ -33,8 +26,6 @@ pub(super) struct Row {
     pub(super) reason: &'static str,
     /// What its message names.
     pub(super) names: String,
-    /// How soon after the repair the gate waits for antrea again.
-    pub(super) recovers: Duration,
 }
 
 impl Row {
@@ -64,7 +55,7 @@ impl Row {
         );
 
         objects.restore(&self.path, &sound).await?;
-        gate_says(cluster, ANTREA.0, ANTREA.1, self.recovers)
+        gate_says(cluster, ANTREA.0, ANTREA.1)
             .await
             .context("recovery by itself")?;
         cluster.says(ANTREA.1, PATIENCE).await?;
@@ -89,7 +80,7 @@ async fn packages_shown(cluster: &Cluster) -> Result<BTreeSet<String>> {
 
 /// Looks for a reason wherever it is promised: the gate, the hook's answer, the Cluster's condition, and an event.
 pub(super) async fn holds(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
-    gate_says(cluster, reason, names, PATIENCE).await?;
+    gate_says(cluster, reason, names).await?;
     topology_says(cluster, reason, names).await?;
     let object = cluster.object().await?;
     let versions = json!({
@@ -136,13 +127,13 @@ async fn topology_says(cluster: &Cluster, reason: &str, names: &str) -> Result<(
 }
 
 /// Waits until BeforeClusterUpgrade is closed for `reason`, with a message that names `names`.
-async fn gate_says(cluster: &Cluster, reason: &str, names: &str, deadline: Duration) -> Result<()> {
+async fn gate_says(cluster: &Cluster, reason: &str, names: &str) -> Result<()> {
     let what = format!(
         "BeforeClusterUpgrade of {} to be held by {reason} of {names}",
         cluster.name()
     );
     cluster
-        .bootstrap_until(what, deadline, |bootstrap| {
+        .bootstrap_until(what, PATIENCE, |bootstrap| {
             let gates = &bootstrap["status"]["upgrade"]["gates"];
             let mut gates_of_hook = gates.as_array().into_iter().flatten();
             let gate = gates_of_hook.find(|gate| gate["hook"] == "BeforeClusterUpgrade");
