@@ -1,4 +1,4 @@
-//! What a configuration depends on changes, or is wrong and put right: what is watched, and what is looked for because it is missing.
+//! What a configuration depends on, and is watched, changes, or is wrong and put right.
 
 use std::path::Path;
 
@@ -183,7 +183,7 @@ async fn exists(client: &Client, object: &Value, wanted: bool) -> Result<()> {
     Ok(())
 }
 
-/// From an account of the Supervisor to an identity made by hand, whose certificate is renewed, and back.
+/// From an account of the Supervisor to an identity made by hand, and back.
 async fn towards_nsx(client: &Client) -> Result<()> {
     let mut by_account = case("antrea/nsx-provider.yaml", "mutated-nsx")?;
     let by_hand = case("antrea/nsx-inline.yaml", "mutated-nsx")?;

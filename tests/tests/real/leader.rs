@@ -230,7 +230,8 @@ async fn a_lease_that_is_edited_is_read_again() -> Result<()> {
             )
             .await?;
             ensure!(replica.may_write(), "an edit took the lease away");
-            // On a machine that is busy, faster edits would come between each reading and writing.
+            // On a busy machine, faster edits would come between every reading of the lease and its writing. What one such edit
+            // does is shown by a test of the elector itself.
             sleep(RETRY_PERIOD).await;
         }
         leases(server).delete(LEASE, &DeleteParams::default()).await?;

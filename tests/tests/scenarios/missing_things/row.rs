@@ -54,6 +54,7 @@ impl Row {
             "conditions of {still_shown:?}, before of {shown:?}"
         );
 
+        // That the hold ends is judged here; what wakes the pass is judged by tests of the watches.
         objects.restore(&self.path, &sound).await?;
         gate_says(cluster, ANTREA.0, ANTREA.1)
             .await
