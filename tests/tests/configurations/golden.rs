@@ -154,8 +154,7 @@ impl Case {
     async fn recovers(&self, client: &Client, mut repaired: Self) -> Result<()> {
         // Cluster API refuses to change a Cluster without it.
         class(client, &self.namespace).await?;
-        repaired.make(client).await?;
-        repaired.values_are(client, &repaired.expected()).await
+        repaired.settle(client).await.map(drop)
     }
 
     /// What this case and the one that repairs it share with others: a kind, and the namespace of its objects.
@@ -215,10 +214,35 @@ impl Case {
         }
     }
 
+    /// Writes everything and waits for the values. Returns them, to be changed.
+    pub(crate) async fn settle(&mut self, client: &Client) -> Result<Value> {
+        self.make(client).await?;
+        let values = self.expected();
+        self.values_are(client, &values).await?;
+        Ok(values)
+    }
+
+    /// The name of the Secret with the values.
+    fn written(&self) -> Result<String> {
+        let addon = self.expect["addon"].as_str().context("no addon")?;
+        Ok(format!("c1-{addon}-data-values"))
+    }
+
+    /// An object that the configuration needs goes: that is said for `reason`, and the values in use stay. Then it comes back.
+    pub(crate) async fn goes_and_comes(&self, client: &Client, object: &Value, reason: &str) -> Result<()> {
+        remove(client, object).await?;
+        self.is_refused(client, reason).await?;
+        let written = read(client, &secret(&self.namespace, &self.written()?)).await?;
+        ensure!(written.is_some(), "{reason}: the values in use are gone");
+        write(client, object).await?;
+        self.values_are(client, &self.expected())
+            .await
+            .with_context(|| format!("{} is back", object["kind"]))
+    }
+
     /// Waits until the configuration is ready and its Secret holds `values`; then looks at what is beside it.
     pub(crate) async fn values_are(&self, client: &Client, values: &Value) -> Result<()> {
-        let addon = self.expect["addon"].as_str().context("no addon")?;
-        let name = format!("c1-{addon}-data-values");
+        let name = self.written()?;
         wait::until(
             format!("values in Secret {}/{name}", self.namespace),
             PATIENCE,

@@ -41,9 +41,7 @@ pub(crate) async fn every_source_is_observed(client: &Client) -> Result<()> {
 async fn towards_vcenter(client: &Client) -> Result<()> {
     class(client, "mutated-csi").await?;
     let mut case = case("vsphere-csi/minimal.yaml", "mutated-csi")?;
-    case.make(client).await?;
-    let mut values = case.expected();
-    case.values_are(client, &values).await?;
+    let mut values = case.settle(client).await?;
 
     let changes = [
         (
@@ -124,16 +122,13 @@ async fn towards_vcenter(client: &Client) -> Result<()> {
 /// Another configuration, made after the others were changed: its values come after theirs.
 async fn case_beside(client: &Client) -> Result<Case> {
     let mut case = case("vsphere-csi/few-replicas.yaml", "beside-csi")?;
-    case.make(client).await?;
-    case.values_are(client, &case.expected()).await?;
+    case.settle(client).await?;
     Ok(case)
 }
 
 async fn towards_a_supervisor(client: &Client) -> Result<()> {
     let mut csi = case("vsphere-csi/paravirtual-minimal.yaml", "mutated-pvcsi")?;
-    csi.make(client).await?;
-    let mut values = csi.expected();
-    csi.values_are(client, &values).await?;
+    let mut values = csi.settle(client).await?;
     let zone = json!({"apiVersion": "topology.tanzu.vmware.com/v1alpha1", "kind": "AvailabilityZone", "metadata": {"name": "second"}});
     write(client, &zone).await?;
     values["vspherePVCSI"]["zone"] = json!(true);
@@ -151,9 +146,7 @@ async fn towards_a_supervisor(client: &Client) -> Result<()> {
     remove(client, &features).await?;
 
     let mut cpi = case("vsphere-cpi/paravirtual.yaml", "mutated-pvcpi")?;
-    cpi.make(client).await?;
-    let mut values = cpi.expected();
-    cpi.values_are(client, &values).await?;
+    let mut values = cpi.settle(client).await?;
     let service = source(&cpi, "Service")?;
     remove(client, service).await?;
     values["vsphereCPI"]["supervisorMasterEndpointIP"] = json!("10.2.2.2");
@@ -187,8 +180,7 @@ async fn exists(client: &Client, object: &Value, wanted: bool) -> Result<()> {
 async fn towards_nsx(client: &Client) -> Result<()> {
     let mut by_account = case("antrea/nsx-provider.yaml", "mutated-nsx")?;
     let by_hand = case("antrea/nsx-inline.yaml", "mutated-nsx")?;
-    by_account.make(client).await?;
-    by_account.values_are(client, &by_account.expected()).await?;
+    by_account.settle(client).await?;
     let account = json!({
         "apiVersion": "nsx.vmware.com/v1alpha1", "kind": "NSXServiceAccount",
         "metadata": {"name": "c1-antrea", "namespace": "mutated-nsx"},
@@ -263,9 +255,7 @@ async fn accounts_go_with_their_configuration(client: &Client, case: &Case, acco
 async fn network_and_tolerations(client: &Client) -> Result<()> {
     class(client, "mutated-kapp").await?;
     let mut kapp = case("kapp-controller/minimal.yaml", "mutated-kapp")?;
-    kapp.make(client).await?;
-    let mut values = kapp.expected();
-    kapp.values_are(client, &values).await?;
+    let mut values = kapp.settle(client).await?;
     let variables = json!([{"name": "proxy", "value": {"httpProxy": "http://v.example"}}]);
     patch(
         client,
@@ -297,9 +287,7 @@ async fn network_and_tolerations(client: &Client) -> Result<()> {
 async fn families(client: &Client) -> Result<()> {
     class(client, "mutated-calico").await?;
     let mut calico = case("calico/minimal.yaml", "mutated-calico")?;
-    calico.make(client).await?;
-    let mut values = calico.expected();
-    calico.values_are(client, &values).await?;
+    let mut values = calico.settle(client).await?;
     let ranges =
         json!({"spec": {"clusterNetwork": {"pods": {"cidrBlocks": ["100.96.0.0/11", "fd00::/48"]}}}});
     patch(client, &calico.cluster, &ranges).await?;
@@ -312,9 +300,7 @@ async fn families(client: &Client) -> Result<()> {
 
     class(client, "mutated-cpi").await?;
     let mut cpi = case("vsphere-cpi/minimal.yaml", "mutated-cpi")?;
-    cpi.make(client).await?;
-    let mut values = cpi.expected();
-    cpi.values_are(client, &values).await?;
+    let mut values = cpi.settle(client).await?;
     let family = json!({"metadata": {"annotations": {"tkg.tanzu.vmware.com/tkg-ip-family": "ipv6,ipv4"}}});
     patch(client, &cpi.cluster, &family).await?;
     values["vsphereCPI"]["ipFamily"] = json!("ipv6,ipv4");
@@ -326,9 +312,7 @@ async fn families(client: &Client) -> Result<()> {
 /// Whom an identity is for, and whether it is ready.
 async fn the_identity_of_a_tenant(client: &Client) -> Result<()> {
     let mut case = case("vsphere-csi/identity.yaml", "mutated-tenant")?;
-    case.make(client).await?;
-    let values = case.expected();
-    case.values_are(client, &values).await?;
+    let values = case.settle(client).await?;
 
     let identity = source(&case, "VSphereClusterIdentity")?;
     let selected =
@@ -352,23 +336,13 @@ async fn the_identity_of_a_tenant(client: &Client) -> Result<()> {
 /// A configuration says what is missing, keeps the values that it has, and goes on when it is there.
 async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
     let mut case = case("vsphere-cpi/minimal.yaml", "repaired")?;
-    case.make(client).await?;
-    let values = case.expected();
-    case.values_are(client, &values).await?;
+    let values = case.settle(client).await?;
     let breaks = [
         ("VSphereCluster", "InfrastructureNotFound"),
         ("KubeadmControlPlane", "ControlPlaneNotFound"),
     ];
     for (kind, reason) in breaks {
-        let object = source(&case, kind)?;
-        remove(client, object).await?;
-        case.is_refused(client, reason).await?;
-        let written = read(client, &secret("repaired", "c1-vsphere-cpi-data-values")).await?;
-        ensure!(written.is_some(), "{reason}: the values in use are gone");
-        write(client, object).await?;
-        case.values_are(client, &values)
-            .await
-            .with_context(|| format!("{kind} is back"))?;
+        case.goes_and_comes(client, source(&case, kind)?, reason).await?;
     }
     let owners = &case.config["metadata"]["ownerReferences"];
     let owned = |owners: &Value| json!({"metadata": {"ownerReferences": owners}});
@@ -386,9 +360,7 @@ async fn what_is_wrong_can_be_repaired(client: &Client) -> Result<()> {
 async fn a_pause_is_said(client: &Client) -> Result<()> {
     class(client, "paused").await?;
     let mut case = case("calico/minimal.yaml", "paused")?;
-    case.make(client).await?;
-    let mut values = case.expected();
-    case.values_are(client, &values).await?;
+    let mut values = case.settle(client).await?;
     let pause = |paused: bool| json!({"spec": {"paused": paused}});
     patch(client, &case.cluster, &pause(true)).await?;
     let edit = json!({"spec": {"calico": {"config": {"vethMTU": 1400}}}});
