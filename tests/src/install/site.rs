@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::process::Command;
 
 use super::tools::{Tool, definitions};
 use crate::components::{ClusterApiRelease, MANAGEMENT_VERSION};
-use crate::requests::apply;
+use crate::requests::{apply, deletion};
 use crate::sources::root;
 use crate::stack::StackCore;
 use crate::stack::apiserver::ApiServer;
@@ -21,6 +22,9 @@ use crate::stack::controller_manager::ControllerManager;
 
 /// How long a block of commands may take.
 const COMMANDS: Duration = Duration::from_mins(3);
+
+/// How long the deletion of definitions usually takes at most.
+const DELETION: Duration = Duration::from_secs(10);
 
 /// A shell at the root of the repository, with kubectl, Helm and clusterctl, for one API server.
 #[derive(Debug)]
@@ -149,6 +153,17 @@ impl Site {
     /// Applies the definitions of other projects again.
     pub async fn restore_definitions(&self) -> Result<()> {
         apply::apply_crds(&self.client(), &self.definitions).await
+    }
+
+    /// Runs commands that delete definitions, and does what docs/install.md says about one that stays.
+    pub async fn delete_definitions(&self, commands: &str) -> Result<Said> {
+        let mut running = pin!(self.shell.run(commands, &[]));
+        loop {
+            if let Ok(said) = tokio::time::timeout(DELETION, &mut running).await {
+                return said;
+            }
+            deletion::look_again(&self.client()).await?;
+        }
     }
 
     /// The API server.

@@ -129,7 +129,8 @@ async fn comes_and_goes(installation: &Installation, guide: &Guide) -> Result<()
         left == shipped,
         "all but the definitions goes, with which their objects would be deleted; left are {left:?}"
     );
-    run(site, guide, "delete the definitions").await?;
+    let commands = guide.commands("delete the definitions")?;
+    site.delete_definitions(&commands).await?.well()?;
     let left = installation.now().await?;
     let definition = left.objects().find(is_definition);
     ensure!(definition.is_none(), "{definition:?} is left");

@@ -25,6 +25,11 @@ impl Operator {
         self.run(commands).await?.well()
     }
 
+    async fn deletes_definitions(&self, commands: &str) -> Result<()> {
+        let said = self.site.delete_definitions(commands).await?.well();
+        said.map(drop).with_context(|| commands.to_owned())
+    }
+
     async fn follows(&self, mark: &str) -> Result<String> {
         let said = self.tries(&self.guide.commands(mark)?).await;
         said.with_context(|| mark.to_owned())
@@ -69,14 +74,14 @@ async fn what_goes_wrong_has_a_way_out() -> Result<()> {
 /// Neither Cluster API nor cert-manager nor the system namespace.
 async fn nothing_is_there(operator: &Operator) -> Result<()> {
     operator
-        .tries("kubectl delete crd extensionconfigs.runtime.cluster.x-k8s.io")
+        .deletes_definitions("kubectl delete crd extensionconfigs.runtime.cluster.x-k8s.io")
         .await?;
     operator
         .is_refused("helm", "no matches for kind \"ExtensionConfig\"")
         .await?;
     operator.site.restore_definitions().await?;
     operator
-        .tries("kubectl delete crd certificates.cert-manager.io issuers.cert-manager.io")
+        .deletes_definitions("kubectl delete crd certificates.cert-manager.io issuers.cert-manager.io")
         .await?;
     operator
         .is_refused("helm", "no matches for kind \"Certificate\"")
@@ -130,7 +135,8 @@ async fn another_name(operator: &Operator) -> Result<()> {
 /// Definitions are there that this release of Helm has not installed.
 async fn definitions_of_others(operator: &Operator) -> Result<()> {
     operator.follows("uninstall helm").await?;
-    operator.follows("delete the definitions").await?;
+    let commands = operator.guide.commands("delete the definitions")?;
+    operator.deletes_definitions(&commands).await?;
     operator.tries("kubectl apply -k crds").await?;
     operator
         .is_refused("helm with a certificate", "invalid ownership metadata")

@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, Result};
 use sluice_tests::observer::Revision;
+use sluice_tests::requests::deletion;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::wait;
 
 use crate::common::{MidHold, is_held, released};
 
@@ -34,6 +36,14 @@ async fn run(scene: Scene) -> Result<()> {
     extension.kill().await?;
     stack.kapp_controller().kill().await?;
     scene.objects().delete(DEFINITION).await?;
+    wait::until("a definition to be gone", PATIENCE, || async {
+        deletion::look_again(&stack.client()).await?;
+        match scene.objects().get(DEFINITION).await? {
+            None => Ok(()),
+            Some(definition) => wait::not_yet(&definition["status"]["conditions"]),
+        }
+    })
+    .await?;
     let held_without = without(&scene, &cluster, before).await;
     // Other scenarios need it, however this one goes on.
     scene.objects().restore(DEFINITION, &definition).await?;
