@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use crate::stack::controller_manager::ControllerManager;
 /// How long a block of commands may take.
 const COMMANDS: Duration = Duration::from_mins(3);
 
-/// How long the deletion of definitions usually takes at most.
+/// After how long definitions that are still being deleted are looked at, and how often.
 const DELETION: Duration = Duration::from_secs(10);
 
 /// A shell at the root of the repository, with kubectl, Helm and clusterctl, for one API server.
@@ -155,15 +154,22 @@ impl Site {
         apply::apply_crds(&self.client(), &self.definitions).await
     }
 
-    /// Runs commands that delete definitions, and does what docs/install.md says about one that stays.
-    pub async fn delete_definitions(&self, commands: &str) -> Result<Said> {
-        let mut running = pin!(self.shell.run(commands, &[]));
-        loop {
-            if let Ok(said) = tokio::time::timeout(DELETION, &mut running).await {
-                return said;
+    /// Runs commands that delete definitions, and annotates what stays, as docs/install.md says.
+    pub async fn delete_definitions(&self, commands: &str) -> Result<String> {
+        let client = self.client();
+        let look_again = async {
+            loop {
+                tokio::time::sleep(DELETION).await;
+                if let Err(error) = deletion::look_again(&client).await {
+                    return error;
+                }
             }
-            deletion::look_again(&self.client()).await?;
-        }
+        };
+        let said = tokio::select! {
+            said = self.shell.run(commands, &[]) => said.and_then(Said::well),
+            error = look_again => Err(error),
+        };
+        said.with_context(|| commands.to_owned())
     }
 
     /// The API server.

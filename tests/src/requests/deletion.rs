@@ -8,18 +8,23 @@ use serde_json::json;
 
 /// Has the API server look again at definitions whose deletion has failed.
 ///
-/// Its finalizer tries again within milliseconds, with the definition of its cache. Where that does not have the finalizer's own last
-/// write of the status yet, the write conflicts, and the finalizer leaves the definition until it changes in anything but condition
+/// Its finalizer first tries again after milliseconds, with the definition of its cache. Where that does not have the finalizer's own last
+/// write of the status yet, the next write conflicts, and the finalizer leaves the definition until it changes in more than condition
 /// Terminating, or until the resync of five minutes (`crd_finalizer.go` of apiextensions-apiserver 0.36.3).
 pub async fn look_again(client: &Client) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for definition in definitions.list(&ListParams::default()).await? {
+    for definition in definitions
+        .list(&ListParams::default())
+        .await
+        .context("list CustomResourceDefinitions")?
+    {
         let status = definition.status.as_ref();
+        let has_failed = |reason: &str| ["InstanceDeletionFailed", "InstanceDeletionCheck"].contains(&reason);
         let failed = status
             .and_then(|status| status.conditions.as_ref())
             .into_iter()
             .flatten()
-            .any(|condition| condition.reason.as_deref() == Some("InstanceDeletionFailed"));
+            .any(|condition| condition.reason.as_deref().is_some_and(has_failed));
         if !failed {
             continue;
         }

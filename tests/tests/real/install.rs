@@ -130,7 +130,7 @@ async fn comes_and_goes(installation: &Installation, guide: &Guide) -> Result<()
         "all but the definitions goes, with which their objects would be deleted; left are {left:?}"
     );
     let commands = guide.commands("delete the definitions")?;
-    site.delete_definitions(&commands).await?.well()?;
+    site.delete_definitions(&commands).await?;
     let left = installation.now().await?;
     let definition = left.objects().find(is_definition);
     ensure!(definition.is_none(), "{definition:?} is left");

@@ -26,8 +26,7 @@ impl Operator {
     }
 
     async fn deletes_definitions(&self, commands: &str) -> Result<()> {
-        let said = self.site.delete_definitions(commands).await?.well();
-        said.map(drop).with_context(|| commands.to_owned())
+        self.site.delete_definitions(commands).await.map(drop)
     }
 
     async fn follows(&self, mark: &str) -> Result<String> {

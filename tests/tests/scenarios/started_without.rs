@@ -36,14 +36,6 @@ async fn run(scene: Scene) -> Result<()> {
     extension.kill().await?;
     stack.kapp_controller().kill().await?;
     scene.objects().delete(DEFINITION).await?;
-    wait::until("a definition to be gone", PATIENCE, || async {
-        deletion::look_again(&stack.client()).await?;
-        match scene.objects().get(DEFINITION).await? {
-            None => Ok(()),
-            Some(definition) => wait::not_yet(&definition["status"]["conditions"]),
-        }
-    })
-    .await?;
     let held_without = without(&scene, &cluster, before).await;
     // Other scenarios need it, however this one goes on.
     scene.objects().restore(DEFINITION, &definition).await?;
@@ -63,6 +55,15 @@ async fn run(scene: Scene) -> Result<()> {
 /// Starts Sluice and Cluster API; both wait until what is started is ready.
 async fn without(scene: &Scene, cluster: &Cluster, before: Revision) -> Result<()> {
     let world = scene.world();
+    // While it is being deleted it is still served, and nothing would be missing.
+    wait::until("the definition to be gone", PATIENCE, || async {
+        let Some(definition) = scene.objects().get(DEFINITION).await? else {
+            return Ok(());
+        };
+        deletion::look_again(&world.stack().client()).await?;
+        wait::not_yet(&definition["status"]["conditions"])
+    })
+    .await?;
     world.extension()?.restart().await?;
     world.stack().cluster_api().restart().await?;
     cluster.says("BeforeClusterUpgrade: Starting", PATIENCE).await?;
