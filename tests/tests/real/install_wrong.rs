@@ -25,10 +25,6 @@ impl Operator {
         self.run(commands).await?.well()
     }
 
-    async fn deletes_definitions(&self, commands: &str) -> Result<()> {
-        self.site.delete_definitions(commands).await.map(drop)
-    }
-
     async fn follows(&self, mark: &str) -> Result<String> {
         let said = self.tries(&self.guide.commands(mark)?).await;
         said.with_context(|| mark.to_owned())
@@ -73,14 +69,16 @@ async fn what_goes_wrong_has_a_way_out() -> Result<()> {
 /// Neither Cluster API nor cert-manager nor the system namespace.
 async fn nothing_is_there(operator: &Operator) -> Result<()> {
     operator
-        .deletes_definitions("kubectl delete crd extensionconfigs.runtime.cluster.x-k8s.io")
+        .site
+        .delete_definitions("kubectl delete crd extensionconfigs.runtime.cluster.x-k8s.io")
         .await?;
     operator
         .is_refused("helm", "no matches for kind \"ExtensionConfig\"")
         .await?;
     operator.site.restore_definitions().await?;
     operator
-        .deletes_definitions("kubectl delete crd certificates.cert-manager.io issuers.cert-manager.io")
+        .site
+        .delete_definitions("kubectl delete crd certificates.cert-manager.io issuers.cert-manager.io")
         .await?;
     operator
         .is_refused("helm", "no matches for kind \"Certificate\"")
@@ -135,7 +133,7 @@ async fn another_name(operator: &Operator) -> Result<()> {
 async fn definitions_of_others(operator: &Operator) -> Result<()> {
     operator.follows("uninstall helm").await?;
     let commands = operator.guide.commands("delete the definitions")?;
-    operator.deletes_definitions(&commands).await?;
+    operator.site.delete_definitions(&commands).await?;
     operator.tries("kubectl apply -k crds").await?;
     operator
         .is_refused("helm with a certificate", "invalid ownership metadata")
