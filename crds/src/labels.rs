@@ -170,4 +170,96 @@ pub mod name {
     pub const TKR_DATA: &str = "TKR_DATA";
     /// Topology variable whose field `host` is where all images come from.
     pub const IMAGE_REPOSITORY: &str = "imageRepository";
+    /// Topology variable with the proxies of the nodes.
+    pub const PROXY: &str = "proxy";
+    /// Topology variable with the certificates that nodes trust.
+    pub const TRUST: &str = "trust";
+    /// Topology variable with the hosts whose certificates are not verified.
+    pub const SKIP_TLS_VERIFY: &str = "skipTLSVerify";
+    /// Topology variable that names the credentials of a cloud.
+    pub const IDENTITY_REF: &str = "identityRef";
+    /// Topology variable with the compartment of Oracle Cloud.
+    pub const COMPARTMENT_ID: &str = "compartmentId";
+    /// Topology variable with the network of Oracle Cloud.
+    pub const EXTERNAL_VCN_ID: &str = "externalVCNId";
+    /// Topology variable with the subnet of load balancers of Oracle Cloud.
+    pub const PRIVATE_SERVICE_SUBNET_ID: &str = "privateServiceSubnetId";
+    /// The topology variables that Sluice reads. All others are skipped when a Cluster is decoded.
+    pub const VARIABLES: [&str; 10] = [
+        TKR_DATA,
+        IMAGE_REPOSITORY,
+        PROXY,
+        TRUST,
+        SKIP_TLS_VERIFY,
+        super::annotation::IP_FAMILY,
+        IDENTITY_REF,
+        COMPARTMENT_ID,
+        EXTERNAL_VCN_ID,
+        PRIVATE_SERVICE_SUBNET_ID,
+    ];
 }
+
+/// Whether Sluice reads the label or annotation with this key. Others are dropped of objects in memory beyond
+/// [`UNREAD`](crate::decode::UNREAD) bytes.
+#[must_use]
+pub fn is_read(key: &str) -> bool {
+    READ.contains(&key)
+}
+
+/// Every key of [`label`] and [`annotation`].
+const READ: [&str; 54] = [
+    label::TKR,
+    label::LEGACY_TKR,
+    label::INCOMPATIBLE,
+    label::DEACTIVATED,
+    label::INVALID,
+    label::OS_TYPE,
+    label::OS_NAME,
+    label::OS_VERSION,
+    label::OS_ARCH,
+    label::IMAGE_TYPE,
+    label::TKR_PACKAGE,
+    label::OS_IMAGE,
+    label::MANAGEMENT_CLUSTER,
+    label::ADDITIONAL_COMPATIBLE_TKRS,
+    label::CLUSTER_NAME,
+    label::PACKAGE_NAME,
+    label::CAPV_AGGREGATE_TO_MANAGER,
+    label::CAPI_CLUSTER_NAME,
+    label::TOPOLOGY_OWNED,
+    label::PROVIDER,
+    label::CLUSTERCTL,
+    label::CLUSTERCTL_MOVE,
+    annotation::LEGACY_PAUSED,
+    annotation::LEGACY_PRE_TERMINATE,
+    annotation::CUSTOM_CLUSTER_BOOTSTRAP,
+    annotation::RESOLVE_TKR,
+    annotation::RESOLVE_OS_IMAGE,
+    annotation::HTTP_PROXY,
+    annotation::HTTPS_PROXY,
+    annotation::NO_PROXY,
+    annotation::PROXY_CA_CERT,
+    annotation::IP_FAMILY,
+    annotation::SKIP_TLS_VERIFY,
+    annotation::PLAN,
+    annotation::TKG_VERSION,
+    annotation::ADD_MISSING_FIELDS,
+    annotation::UNMANAGED_CNI,
+    annotation::SKIP_PACKAGE_INSTALL_DELETION,
+    annotation::TEMPLATE_CONFIG,
+    annotation::CLUSTER_NAME,
+    annotation::CLUSTER_NAMESPACE,
+    annotation::PAUSED,
+    annotation::PENDING_HOOKS,
+    annotation::OK_TO_DELETE,
+    annotation::RETRIGGERED_AT,
+    annotation::NUDGED_AT,
+    annotation::TKR_PACKAGE,
+    annotation::YTT_PATHS,
+    annotation::CONFIGURATION_UID,
+    annotation::RESOLVED_TKR,
+    annotation::KEEP_PACKAGE_VERSIONS,
+    annotation::PACKAGE_VERSION,
+    annotation::MANUALLY_CONTROLLED,
+    annotation::DOWNGRADABLE,
+];

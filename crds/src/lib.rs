@@ -4,6 +4,7 @@
 //!   with the evidence record and the upgrade policy added.
 //! - [`cni`], [`cpi`], [`csi`]: the configuration kinds of `<group>.tanzu.vmware.com/v1alpha1`, also field for field; all of them, and
 //!   KappControllerConfig, share [`ConfigStatus`].
+//! - [`decode`], [`free_form`]: how objects are read within a limit of memory.
 //! - [`foreign`]: Cluster API and Carvel kinds, reduced to what is read or written here.
 //! - [`labels`]: every label, annotation and secret type that is a contract with other software.
 //!
@@ -16,7 +17,9 @@ mod schema;
 pub mod cni;
 pub mod cpi;
 pub mod csi;
+pub mod decode;
 pub mod foreign;
+pub mod free_form;
 pub mod labels;
 pub mod run;
 
@@ -24,6 +27,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt as _;
 
 pub use config_status::ConfigStatus;
+pub use free_form::FreeForm;
 use labels::label;
 pub use proxy_settings::ProxySettings;
 

@@ -9,7 +9,7 @@ use kube::core::ObjectMeta;
 use sluice_core::{
     cluster::ClusterRef,
     compact::{Change, Kept, Listed, Objects, Packed, Packer, Recent},
-    decode::Undecodable,
+    decode::{Item, Undecodable},
     stores::Found,
 };
 use tokio::sync::watch;
@@ -54,11 +54,12 @@ impl<K: Kept> Store<K> {
         if let Some(found) = lock(&self.recent).get(namespace, name) {
             return Ok(Some(found));
         }
-        let found = objects.get(namespace, name).map(Arc::new);
-        if let Some(found) = &found {
-            lock(&self.recent).add(found);
-        }
-        Ok(found)
+        let Some((found, memory)) = objects.measured(namespace, name) else {
+            return Ok(None);
+        };
+        let found = Arc::new(found);
+        lock(&self.recent).add(&found, memory);
+        Ok(Some(found))
     }
 
     /// The same, where it does not matter why there is none.
@@ -181,13 +182,9 @@ impl<K: Kept> Writer<K> {
         self.write().list();
     }
 
-    /// Drops what nothing reads of an object, and packs it without the lock, so that readers wait only for the write.
-    pub(crate) fn pack(&self, object: &mut K) -> Packed {
-        object.prune();
-        match self.packer.pack_kept(object) {
-            Ok(packed) => packed,
-            Err(error) => unreachable!("{:?} is no JSON: {error}", object.meta().name),
-        }
+    /// Packs an object without the lock, so that readers wait only for the write.
+    pub(crate) fn pack(&self, item: &mut Item<K>) -> Option<Packed> {
+        item.pack(&self.packer)
     }
 
     /// An object is there, as it was packed. Returns as well what could not be decoded before under its name.

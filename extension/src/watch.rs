@@ -17,10 +17,9 @@ use kube::{
     core::ObjectMeta,
     runtime::watcher::{self, Event, watcher},
 };
-use serde::de::DeserializeOwned;
 use sluice_core::{
     compact::{Change, Kept, Listed, Packed, Packer},
-    decode::{Item, Undecodable},
+    decode::{Decode, Item, Undecodable},
     walls::{Brought, Failure, FollowedStore, GivenUp, Sign},
 };
 use tracing::warn;
@@ -253,11 +252,7 @@ where
             match event {
                 Ok(event) => {
                     let mut packed = None;
-                    let event = event.modify(|item| {
-                        if let Item::Decoded(object) = item {
-                            packed = Some(self.writer.pack(object));
-                        }
-                    });
+                    let event = event.modify(|item| packed = self.writer.pack(item));
                     if let Err(exceeded) = self.take_in(&event, packed.as_ref()) {
                         return Some(exceeded);
                     }
@@ -361,7 +356,7 @@ pub(crate) struct Events<K> {
 
 impl<K> Events<K>
 where
-    K: Resource<DynamicType: Clone> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    K: Resource<DynamicType: Clone> + Decode + Clone + Debug + Send + Sync + 'static,
 {
     /// Nothing, before [`Self::list`] is called.
     pub(crate) fn of(

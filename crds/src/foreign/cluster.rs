@@ -6,8 +6,8 @@ use super::condition::{self, Condition};
 use super::kind::foreign_kind;
 use super::lenient::{each, or_default, stop};
 pub use super::topology::{
-    ClassRef, ControlPlaneTopology, Topology, TopologyMetadata, Variable, VariableOverrides, WorkerTopology,
-    WorkersTopology,
+    ClassRef, ControlPlaneTopology, Topology, TopologyMetadata, Variable, VariableOverrides, Variables,
+    WorkerTopology, WorkersTopology,
 };
 use crate::schema::is_false;
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::lenient::shortened;
+
 /// A condition of Cluster API (either version) or of kapp-controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -12,10 +14,18 @@ pub struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// Why, PascalCase.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "shortened",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub reason: String,
     /// What a person needs to know.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "shortened",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub message: String,
 }
 

@@ -1,41 +1,185 @@
 //! Reading what others wrote: what does not fit is absent.
+//!
+//! Each part is read from its own text, so that nothing is built of a part that is not read. What exceeds the limit of the object is no
+//! part that does not fit: see [`decode`].
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-/// Reads a field; a value of the wrong shape reads as the default.
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+
+use crate::{
+    decode::{self, Text},
+    labels::is_read,
+};
+
+/// Bytes of a text for people that are kept.
+const LONGEST_TEXT: usize = 4 * 1024;
+
+/// Bytes of the end of an output that are kept.
+const LONGEST_OUTPUT: usize = 8 * 1024;
+
+/// A value of another shape, and null, are the default.
 pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: DeserializeOwned + Default,
 {
-    let value = Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
+    let Text(text) = Text::deserialize(deserializer)?;
+    let read = decode::lenient(|| decode::nested(&text).map(Some))?;
+    Ok(read.unwrap_or_default())
 }
 
-/// Reads a list; an element of the wrong shape is left out, anything but a list reads as empty.
+/// The items of a list that have the shape.
 pub(crate) fn each<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: DeserializeOwned,
 {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::Array(items) => items
-            .into_iter()
-            .filter_map(|item| serde_json::from_value(item).ok())
-            .collect(),
-        _ => Vec::new(),
-    })
+    let mut items = Vec::new();
+    each_text(
+        deserializer,
+        |_, text| {
+            // A list doubles its room when it is full.
+            decode::take(2 * size_of::<T>())?;
+            decode::nested(text).map(Some)
+        },
+        |_, item| items.push(item),
+    )?;
+    Ok(items)
 }
 
-/// Reads a switch that stops work. Only false and absence leave it off: a pause that cannot be read is a pause.
+/// Reads each item of a list from its index and its text, and keeps those that are to be kept. What is no list has none.
+pub(crate) fn each_text<'de, D, T>(
+    deserializer: D,
+    read: impl Fn(usize, &str) -> serde_json::Result<Option<T>>,
+    mut keep: impl FnMut(usize, T),
+) -> Result<usize, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    struct Items<R, K>(R, K);
+    impl<'de, T, R, K> Visitor<'de> for Items<R, K>
+    where
+        R: Fn(usize, &str) -> serde_json::Result<Option<T>>,
+        K: FnMut(usize, T),
+    {
+        type Value = usize;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<usize, A::Error> {
+            let mut count = 0;
+            while let Some(Text(text)) = list.next_element()? {
+                let read = || {
+                    (self.0)(count, &text).map_err(|error| decode::in_field(&format!("[{count}]"), &error))
+                };
+                if let Some(item) = decode::lenient(read)? {
+                    (self.1)(count, item);
+                }
+                count += 1;
+            }
+            Ok(count)
+        }
+    }
+    let Text(text) = Text::deserialize(deserializer)?;
+    // Nothing is kept of the texts themselves, so they are not counted.
+    let read = || {
+        let mut reading = serde_json::Deserializer::from_str(&text);
+        reading.deserialize_seq(Items(read, &mut keep)).map(Some)
+    };
+    Ok(decode::lenient(read)?.unwrap_or_default())
+}
+
+/// Whether a field stops something: anything but absence and `false` does, so that no unknown way of saying it is missed.
 pub(crate) fn stop<'de, D>(deserializer: D) -> Result<bool, D::Error>
 where
     D: Deserializer<'de>,
 {
-    Ok(!matches!(
-        Value::deserialize(deserializer)?,
-        Value::Null | Value::Bool(false)
-    ))
+    let Text(text) = Text::deserialize(deserializer)?;
+    Ok(!matches!(text.as_ref(), "null" | "false"))
+}
+
+/// The beginning of a text for people, which is a text.
+pub(crate) fn shortened<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let Text(json) = Text::deserialize(deserializer)?;
+    let whole: String = serde_json::from_str(&json).map_err(D::Error::custom)?;
+    let beginning = whole[..whole.floor_char_boundary(LONGEST_TEXT)].to_owned();
+    decode::take(beginning.len())?;
+    Ok(beginning)
+}
+
+/// The same of a text that may be absent, or be none.
+pub(crate) fn beginning<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    kept(deserializer, |text| {
+        &text[..text.floor_char_boundary(LONGEST_TEXT)]
+    })
+}
+
+/// The last lines of an output.
+pub(crate) fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    kept(deserializer, |text| {
+        let begin = text.len().saturating_sub(LONGEST_OUTPUT);
+        if begin == 0 {
+            return text;
+        }
+        let end = &text[text.ceil_char_boundary(begin)..];
+        // The line that is cut would be read as another one.
+        end.split_once('\n').map_or("", |(_, whole)| whole)
+    })
+}
+
+/// A part of a text; none where it is none.
+fn kept<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    part: impl FnOnce(&str) -> &str,
+) -> Result<Option<String>, D::Error> {
+    let Text(json) = Text::deserialize(deserializer)?;
+    // A text without escapes is borrowed.
+    let whole = decode::lenient(|| serde_json::from_str::<Option<Cow<'_, str>>>(&json).map(Some))?;
+    let part = whole.flatten().map(|whole| part(&whole).to_owned());
+    decode::take(part.as_ref().map_or(0, String::len))?;
+    Ok(part)
+}
+
+/// The labels or annotations that Sluice reads.
+pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Entries;
+    impl<'de> Visitor<'de> for Entries {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("labels or annotations")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = BTreeMap::new();
+            while let Some(key) = map.next_key::<String>()? {
+                if is_read(&key) {
+                    entries.insert(key, map.next_value()?);
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(entries)
+        }
+    }
+    let Text(text) = Text::deserialize(deserializer)?;
+    let entries = decode::lenient(|| {
+        serde_json::Deserializer::from_str(&text)
+            .deserialize_map(Entries)
+            .map(Some)
+    })?;
+    let entries = entries.unwrap_or_default();
+    decode::take(
+        entries
+            .iter()
+            .map(|(key, value)| 128 + key.len() + value.len())
+            .sum(),
+    )?;
+    Ok(entries)
 }

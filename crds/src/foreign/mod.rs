@@ -14,6 +14,7 @@ pub mod packaging;
 mod kind;
 pub(crate) mod lenient;
 mod topology;
+mod variables;
 
 pub use cluster::{Cluster, ClusterV1Beta1};
 pub use cluster_class::ClusterClass;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::lenient::{each, or_default};
+use super::lenient::{each, or_default, read};
+pub use super::variables::{Variable, Variables};
 
 /// The wish for a whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,8 +31,8 @@ pub struct Topology {
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub workers: Option<WorkersTopology>,
     /// Values for the variables of the ClusterClass.
-    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
-    pub variables: Vec<Variable>,
+    #[serde(skip_serializing_if = "Variables::is_empty")]
+    pub variables: Variables,
 }
 
 impl Topology {
@@ -57,10 +58,7 @@ impl Topology {
     /// The value of a variable.
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&Value> {
-        self.variables
-            .iter()
-            .find(|variable| variable.name == name)
-            .map(|variable| &variable.value)
+        self.variables.get(name).map(|variable| &variable.value)
     }
 }
 
@@ -91,15 +89,15 @@ pub struct ControlPlaneTopology {
     pub variables: Option<VariableOverrides>,
 }
 
-/// Labels and annotations of a part of a topology.
+/// Labels and annotations of a part of a topology, as far as Sluice reads them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopologyMetadata {
     /// Labels.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(deserialize_with = "read", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Annotations.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(deserialize_with = "read", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -141,16 +139,6 @@ pub struct WorkerTopology {
 #[serde(default)]
 pub struct VariableOverrides {
     /// The variables with their values here.
-    #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
-    pub overrides: Vec<Variable>,
-}
-
-/// A variable of a ClusterClass with its value.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Variable {
-    /// Name of the variable.
-    pub name: String,
-    /// Any JSON.
-    #[serde(default)]
-    pub value: Value,
+    #[serde(skip_serializing_if = "Variables::is_empty")]
+    pub overrides: Variables,
 }

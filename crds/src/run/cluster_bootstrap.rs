@@ -6,10 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::{ClusterPhase, Condition, HeldGate, PastUpgrade, UpgradeRecord};
-use crate::schema::{free_object, is_false};
+use crate::{
+    free_form::FreeForm,
+    schema::{free_object, is_false},
+};
 
 /// The packages of a cluster and how its upgrades treat them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -81,7 +83,7 @@ pub struct ValuesFrom {
     /// The values themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "free_object")]
-    pub inline: Option<Map<String, Value>>,
+    pub inline: Option<FreeForm>,
     /// Name of a Secret with the values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<String>,

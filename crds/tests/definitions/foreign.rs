@@ -205,7 +205,7 @@ fn both_versions_of_a_cluster_say_the_same() {
         assert_eq!(topology.class_namespace(), Some("classes"));
         assert_eq!(topology.version, "v1.36.3");
         assert!(topology.variable("TKR_DATA").unwrap().is_object());
-        assert_eq!(topology.variable("unknown"), None);
+        assert_eq!(topology.variable("proxy"), None);
         let status = cluster.status.unwrap();
         assert!(status.infrastructure_provisioned());
         assert_eq!(status.control_plane_initialized(), Some(true));

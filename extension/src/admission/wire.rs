@@ -3,10 +3,11 @@
 //! Any Pod may send any body. So nothing is kept of what no rule needs, and what is kept is bounded.
 
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::{Map, value::RawValue};
+use serde_json::value::RawValue;
 use sluice_core::admission::{Kind, Review, State};
-use sluice_crds::run::{
-    ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom,
+use sluice_crds::{
+    FreeForm,
+    run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom},
 };
 
 use super::kept::{Bounded, Chosen, OfBootstraps, Owned, Text};
@@ -246,7 +247,7 @@ impl From<Package> for ClusterBootstrapPackage {
         Self {
             ref_name: package.ref_name.0,
             values_from: package.values_from.map(|values| ValuesFrom {
-                inline: values.inline.map(|_content| Map::new()),
+                inline: values.inline.map(|_content| FreeForm::default()),
                 secret_ref: values.secret_ref.map(|name| name.0),
                 provider_ref: values.provider_ref.map(|by| TypedLocalObjectReference {
                     api_group: by.api_group.map(|group| group.0),

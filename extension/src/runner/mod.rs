@@ -86,9 +86,14 @@ pub(crate) fn again(done: Done) -> Option<Duration> {
     }
 }
 
-/// Reads all of `asks`, a few at once.
+/// Reads all of `asks`, a few at once; lists of the workload one after the other, because each may take as much memory as all answers may.
 async fn read<S: Subject>(host: &impl Host<S>, known: &mut Known<'_, S>, asks: HashSet<Ask>) {
-    let read = asks
+    let (lists, others): (Vec<Ask>, Vec<Ask>) = asks.into_iter().partition(Ask::is_list);
+    for ask in lists {
+        let answer = reads::answer(host, &ask).await;
+        known.record_answer(ask, answer);
+    }
+    let read = others
         .into_iter()
         .map(async |ask| (reads::answer(host, &ask).await, ask));
     let mut answers = stream::iter(read).buffer_unordered(AT_ONCE);

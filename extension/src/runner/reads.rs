@@ -2,11 +2,9 @@
 
 use http::Request;
 use kube::{Client, api::ApiResource, discovery};
-use serde_json::Value;
 use sluice_core::{
     chain::chain,
-    decode::Item,
-    step::{Answer, Ask, Contact, Failure, Object, Resource, Server, Subject},
+    step::{Answer, Ask, Contact, Failure, Resource, Server, Subject},
 };
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -40,7 +38,7 @@ pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer
 async fn read<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Result<Answer, Failure> {
     match ask {
         Ask::Object(key, _) => match request(host.client(key.server)?, key.server, key.request()?).await {
-            Ok(found) => Ok(Answer::Found(Object(found))),
+            Ok(text) => Ok(Answer::of_object(key.server, &text)),
             Err(failure) if failure.code == Some(404) => Ok(Answer::Absent),
             Err(failure) => Err(failure),
         },
@@ -53,17 +51,14 @@ async fn read<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Result<Answer, Fail
     }
 }
 
-/// The object that a request is answered with, without its `managedFields`.
+/// The text that a request is answered with.
 pub(super) async fn request(
     client: &Client,
     server: Server,
     request: Request<Vec<u8>>,
-) -> Result<Value, Failure> {
-    let answer = client.request::<Item<Value>>(request).await;
-    match answer.map_err(|error| failure(server, &error))? {
-        Item::Decoded(object) => Ok(object),
-        Item::Undecodable(object) => Err(Failure::undecodable(server, object.into())),
-    }
+) -> Result<String, Failure> {
+    let answer = client.request_text(request).await;
+    answer.map_err(|error| failure(server, &error))
 }
 
 /// What became of a request that was refused or not answered.

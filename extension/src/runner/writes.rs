@@ -12,12 +12,13 @@ pub(crate) async fn make(client: &Client, manager: &str, write: &Write) -> Resul
     let Write { key, verb, why, .. } = write;
     let (kind, name) = (&key.resource.kind, &key.name);
     match request(client, key.server, write.request(manager)?).await {
-        Ok(written) => {
+        Ok(text) => {
+            let written = Object::written(key.server, &text)?;
             match verb {
                 Verb::ReplaceStatus | Verb::PatchStatus => debug!(%kind, name, why, "Wrote a status"),
                 _ => info!(%kind, name, ?verb, why, "Wrote an object"),
             }
-            Ok(Object(written))
+            Ok(written)
         }
         Err(failure) if *verb == Verb::Delete && failure.code == Some(404) => Ok(Object(Value::Null)),
         Err(failure) => {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::foreign::condition::Condition;
 use crate::foreign::kind::foreign_kind;
-use crate::foreign::lenient::{each, or_default, stop};
+use crate::foreign::lenient::{beginning, each, end, or_default, stop};
 use crate::foreign::packaging::package_install::Values;
 use crate::schema::is_false;
 
@@ -113,10 +113,10 @@ pub struct AppStatus {
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// One line about the state.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub friendly_description: Option<String>,
     /// What went wrong.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub useful_error_message: Option<String>,
     /// How many times in a row it succeeded.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
@@ -143,10 +143,10 @@ pub struct StepStatus {
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
     /// What went wrong.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// What the tool complained about.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
     /// When the step began; fetch only.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
@@ -167,13 +167,13 @@ pub struct DeployStatus {
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
     /// What went wrong.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// What kapp said so far: changes, then waits.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "end", skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
     /// What kapp complained about.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
     /// When the step began.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]

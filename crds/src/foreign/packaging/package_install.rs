@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::foreign::condition::Condition;
 use crate::foreign::kind::foreign_kind;
-use crate::foreign::lenient::{each, or_default, stop};
+use crate::foreign::lenient::{beginning, each, or_default, stop};
 use crate::schema::is_false;
 
 foreign_kind! {
@@ -141,9 +141,9 @@ pub struct PackageInstallStatus {
     #[serde(deserialize_with = "each", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// One line about the state.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub friendly_description: Option<String>,
     /// What went wrong.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "beginning", skip_serializing_if = "Option::is_none")]
     pub useful_error_message: Option<String>,
 }

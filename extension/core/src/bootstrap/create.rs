@@ -1,7 +1,9 @@
 //! A ClusterBootstrap from its template (addons-manager §3.2a).
 
-use serde_json::{Map, Value};
-use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
+use sluice_crds::{
+    FreeForm,
+    run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference},
+};
 
 use super::{Catalogue, Source, package_not_found, packages, source};
 use crate::{
@@ -19,7 +21,7 @@ pub enum ValuesClone {
         /// Name of the Package object.
         package: String,
         /// The values document.
-        values: Map<String, Value>,
+        values: FreeForm,
     },
     /// A Secret of the system namespace, copied.
     Secret {
@@ -157,7 +159,7 @@ pub(super) fn localize(
     Ok(Some(clone))
 }
 
-pub(super) fn all_mut(spec: &mut ClusterBootstrapSpec) -> impl Iterator<Item = &mut ClusterBootstrapPackage> {
+pub(crate) fn all_mut(spec: &mut ClusterBootstrapSpec) -> impl Iterator<Item = &mut ClusterBootstrapPackage> {
     [&mut spec.kapp, &mut spec.cni, &mut spec.cpi, &mut spec.csi]
         .into_iter()
         .flatten()

@@ -16,6 +16,7 @@ mod twice;
 mod unmanaged;
 
 pub use compare::{below_release, is_bound};
+pub(crate) use create::all_mut;
 pub use create::{Draft, ValuesClone, clones_of, from_template};
 pub use credentials::{CREDENTIAL_TYPE, credential_of, credential_refused, is_credential};
 pub use embedded::{EmbeddedReference, embedded_references};

@@ -1,7 +1,9 @@
 //! Where the values of a package come from. Passes and admission read it here, so that neither takes what the other refuses.
 
-use serde_json::{Map, Value};
-use sluice_crds::run::{ClusterBootstrapPackage, TypedLocalObjectReference};
+use sluice_crds::{
+    FreeForm,
+    run::{ClusterBootstrapPackage, TypedLocalObjectReference},
+};
 
 use crate::hold::{GateReason, Hold};
 
@@ -11,7 +13,7 @@ pub enum Source<'a> {
     /// The package's own defaults.
     Defaults,
     /// The ClusterBootstrap itself.
-    Inline(&'a Map<String, Value>),
+    Inline(&'a FreeForm),
     /// The Secret of this name.
     Secret(&'a str),
     /// The Secret that this object names in its status.

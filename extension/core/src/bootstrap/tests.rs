@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use rstest::rstest;
-use serde_json::{Map, json};
+use serde_json::json;
 use sluice_crds::run::{
     ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom,
 };
@@ -17,9 +17,8 @@ fn package(name: &str) -> ClusterBootstrapPackage {
 }
 
 fn inline(value: i64) -> ValuesFrom {
-    let values = Map::from_iter([("a".to_owned(), json!(value))]);
     ValuesFrom {
-        inline: Some(values),
+        inline: Some(serde_json::from_value(json!({"a": value})).unwrap()),
         ..ValuesFrom::default()
     }
 }

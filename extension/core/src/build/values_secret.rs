@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde_json::{Map, Value};
 use sluice_crds::labels::{label, name, secret_type};
 
 use super::{Owner, Repair, owner};
@@ -64,10 +63,11 @@ pub fn clone_secret(cluster: &Owner, secret: &str, package: &str, values: &Value
     }
 }
 
-/// The values document of values that are written in the ClusterBootstrap itself. JSON is YAML, and always the same bytes.
+/// The values document of values that are written in the ClusterBootstrap itself, from their text as it is [kept](sluice_crds::FreeForm).
+/// JSON is YAML, and always the same bytes.
 #[must_use]
-pub fn inline_document(inline: &Map<String, Value>) -> Values {
-    let document = format!("{}\n", Value::Object(inline.clone()));
+pub fn inline_document(inline: &str) -> Values {
+    let document = format!("{inline}\n");
     BTreeMap::from([(name::VALUES_KEY.to_owned(), document.into_bytes())])
 }
 

@@ -101,12 +101,17 @@ fn split(bytes: &[u8], at: u32) -> (&[u8], &[u8]) {
 
 /// The object, which the same packer has packed. Anything else is a bug, and an object that is taken for absent may open a gate.
 pub(super) fn unpacked<K: Kept>(packer: &Packer<K>, entry: &Entry) -> K {
+    measured(packer, entry).0
+}
+
+/// The same, and how many bytes of memory it takes.
+pub(super) fn measured<K: Kept>(packer: &Packer<K>, entry: &Entry) -> (K, usize) {
     let (revision, content) = entry.content();
     match packer.unpack(content, entry.head().json) {
-        Ok(mut object) => {
+        Ok((mut object, memory)) => {
             let revision = String::from_utf8_lossy(revision);
             object.meta_mut().resource_version = Some(revision.into_owned()).filter(|text| !text.is_empty());
-            object
+            (object, memory + size_of::<K>())
         }
         Err(error) => {
             let key = String::from_utf8_lossy(entry.key());

@@ -5,22 +5,19 @@ use kube::{
     Resource,
     core::{DynamicObject, ObjectMeta},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
-use crate::{hop::ControlPlane, stores::OfCluster};
+use crate::{decode::Decode, hop::ControlPlane, stores::OfCluster};
 
 /// The annotation that kubectl keeps a whole object in.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// A kind whose objects are kept packed. What is unpacked is what was packed.
-pub trait Kept: Resource + Serialize + DeserializeOwned {
-    /// Whether objects are written back whole, so that nothing a user has given may be missing.
-    const WRITTEN_WHOLE: bool = false;
-
+pub trait Kept: Resource + Serialize + Decode {
     /// The Cluster in the namespace of an object with this metadata by which it is found as well.
     #[must_use]
     fn cluster_of(_meta: &ObjectMeta) -> Option<String> {
@@ -37,9 +34,6 @@ pub trait Kept: Resource + Serialize + DeserializeOwned {
         let meta = self.meta_mut();
         meta.managed_fields = None;
         meta.self_link = None;
-        if Self::WRITTEN_WHOLE {
-            return;
-        }
         meta.generate_name = None;
         meta.creation_timestamp = None;
         if let Some(annotations) = &mut meta.annotations {
@@ -50,10 +44,7 @@ pub trait Kept: Resource + Serialize + DeserializeOwned {
 
 impl Kept for Cluster {}
 
-/// Its status is written by a replacement.
-impl Kept for ClusterBootstrap {
-    const WRITTEN_WHOLE: bool = true;
-}
+impl Kept for ClusterBootstrap {}
 
 impl Kept for ClusterBootstrapTemplate {}
 
@@ -85,9 +76,7 @@ impl Kept for App {}
 
 impl Kept for ControlPlane {}
 
-impl Kept for DynamicObject {
-    const WRITTEN_WHOLE: bool = true;
-}
+impl Kept for DynamicObject {}
 
 #[cfg(test)]
 mod tests {
@@ -135,17 +124,6 @@ mod tests {
         });
         assert_eq!(left["metadata"], expected);
         assert_eq!(left["spec"]["paused"], true);
-    }
-
-    #[test]
-    fn what_is_written_whole_is_kept_whole() {
-        for left in [
-            left::<ClusterBootstrap>(&served(&json!({"spec": {}}))),
-            left::<DynamicObject>(&served(&json!({"spec": {"any": "field"}}))),
-        ] {
-            assert_eq!(left["metadata"]["annotations"][LAST_APPLIED], "{}");
-            assert!(left["metadata"]["managedFields"].is_null());
-        }
     }
 
     #[test]

@@ -8,5 +8,5 @@ mod recent;
 
 pub use kept::Kept;
 pub use objects::{Change, Listed, Objects};
-pub use packer::{Packed, Packer};
+pub use packer::{Packed, Packer, TooLarge};
 pub use recent::Recent;

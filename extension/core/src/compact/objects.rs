@@ -10,8 +10,8 @@ use hashbrown::{HashTable, hash_table::Entry as Slot};
 use kube::core::ObjectMeta;
 
 use super::{
-    Kept, Packed, Packer,
-    entry::{Entry, unpacked},
+    Kept, Packed, Packer, TooLarge,
+    entry::{Entry, measured, unpacked},
 };
 use crate::{cluster::ClusterRef, decode::Undecodable};
 
@@ -90,12 +90,16 @@ impl<K: Kept> Packer<K> {
     /// Packs an object for [`Objects::put`]: without its resourceVersion, which changes where nothing else does.
     ///
     /// # Errors
-    /// It cannot be written as JSON.
-    pub fn pack_kept(&self, object: &mut K) -> serde_json::Result<Packed> {
+    /// It takes more than an object of the kind may.
+    pub fn pack_kept(&self, object: &mut K) -> Result<Packed, TooLarge> {
         let revision = object.meta_mut().resource_version.take();
-        let packed = self.pack(object);
+        let json = serde_json::to_vec(object);
         object.meta_mut().resource_version = revision;
-        packed
+        let json = match json {
+            Ok(json) => json,
+            Err(error) => unreachable!("{:?} is no JSON: {error}", object.meta().name),
+        };
+        self.pack_within(json, K::KEPT)
     }
 }
 
@@ -309,8 +313,14 @@ impl<K: Kept> Objects<K> {
     /// The object of this name; kinds without namespaces have none.
     #[must_use]
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<K> {
+        self.measured(namespace, name).map(|(object, _)| object)
+    }
+
+    /// The same, and how many bytes of memory it takes.
+    #[must_use]
+    pub fn measured(&self, namespace: Option<&str>, name: &str) -> Option<(K, usize)> {
         let found = self.find(key(namespace, name).as_bytes());
-        found.map(|entry| unpacked(&self.packer, entry))
+        found.map(|entry| measured(&self.packer, entry))
     }
 
     /// The objects that belong to a Cluster.

@@ -3,6 +3,7 @@
 //! Objects of one kind are alike, so the first ones make the dictionary that the others are compressed with.
 
 use std::{
+    collections::HashMap,
     fmt,
     hash::{BuildHasher as _, RandomState},
     io,
@@ -11,6 +12,8 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use sluice_crds::decode::{self, Limit};
 use zstd::bulk::{Compressor, Decompressor};
 
 /// So many objects make a dictionary.
@@ -22,15 +25,28 @@ const SAMPLE: usize = 8 * 1024;
 /// Levels above it cost time and save nothing.
 const LEVEL: i32 = 1;
 
+/// Marks the length of JSON that was compressed without the dictionary.
+const PLAIN: u32 = 1 << 31;
+
 /// An object, packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// JSON, or what it was compressed to.
     pub(super) bytes: Vec<u8>,
-    /// The length of the JSON where it was compressed, else 0.
+    /// The length of the JSON where it was compressed, else 0; with [`PLAIN`] where that was without the dictionary.
     pub(super) length: u32,
     /// Hash of the JSON.
     pub(super) content: u64,
+}
+
+/// An object takes more than one of its kind may in a store.
+#[derive(Debug, thiserror::Error)]
+#[error("field {field}: what Sluice keeps of the object takes {} KiB, compressed, and {} KiB at most", bytes.div_ceil(1024), limit / 1024)]
+pub struct TooLarge {
+    /// The field that takes most of it.
+    field: String,
+    bytes: usize,
+    limit: usize,
 }
 
 /// Packs and unpacks objects of one kind.
@@ -46,6 +62,8 @@ struct State {
     sampled: usize,
     /// Once there are samples enough.
     codec: Option<Codec>,
+    /// For objects that are longer than a sample.
+    plain: Option<Codec>,
 }
 
 struct Codec {
@@ -79,9 +97,34 @@ impl State {
     }
 
     fn compressed(&mut self, json: &[u8]) -> Option<(Vec<u8>, u32)> {
-        let bytes = self.codec.as_mut()?.compressor.compress(json).ok()?;
-        let length = u32::try_from(json.len()).ok()?;
-        (bytes.len() < json.len()).then_some((bytes, length))
+        let length = u32::try_from(json.len())
+            .ok()
+            .filter(|length| length & PLAIN == 0)?;
+        let (codec, mark) = if json.len() <= SAMPLE {
+            (self.codec.as_mut()?, 0)
+        } else {
+            (self.plain()?, PLAIN)
+        };
+        let bytes = codec.compressor.compress(json).ok()?;
+        (bytes.len() < json.len()).then_some((bytes, length | mark))
+    }
+
+    fn decompressed(&mut self, bytes: &[u8], length: u32) -> io::Result<Vec<u8>> {
+        let codec = if length & PLAIN == 0 {
+            self.codec.as_mut()
+        } else {
+            self.plain()
+        };
+        let codec = codec.ok_or_else(|| io::Error::other("there is no dictionary"))?;
+        let capacity = usize::try_from(length & !PLAIN).map_err(io::Error::other)?;
+        codec.decompressor.decompress(bytes, capacity)
+    }
+
+    fn plain(&mut self) -> Option<&mut Codec> {
+        if self.plain.is_none() {
+            self.plain = Codec::of(&[]).ok();
+        }
+        self.plain.as_mut()
     }
 }
 
@@ -107,38 +150,71 @@ impl<K: Serialize + DeserializeOwned> Packer<K> {
     /// # Errors
     /// It cannot be written as JSON.
     pub fn pack(&self, object: &K) -> serde_json::Result<Packed> {
-        let json = serde_json::to_vec(object)?;
+        Ok(self.packed(serde_json::to_vec(object)?))
+    }
+
+    /// Packs JSON to at most so many bytes.
+    pub(super) fn pack_within(&self, json: Vec<u8>, limit: usize) -> Result<Packed, TooLarge> {
+        if json.len() <= limit {
+            return Ok(self.packed(json));
+        }
+        let field = largest_field(&json);
+        let packed = self.packed(json);
+        let bytes = packed.bytes.len();
+        if bytes > limit {
+            return Err(TooLarge { field, bytes, limit });
+        }
+        Ok(packed)
+    }
+
+    fn packed(&self, json: Vec<u8>) -> Packed {
         let content = self.hasher.hash_one(&json);
         let mut state = self.state();
         state.sample(&json);
         let (bytes, length) = state.compressed(&json).unwrap_or((json, 0));
-        Ok(Packed {
+        Packed {
             bytes,
             length,
             content,
-        })
+        }
     }
 
-    /// The object that was packed to `bytes`, of this `length`.
+    /// The object that was packed to `bytes`, of this `length`, and how many bytes of memory it takes.
     ///
     /// # Errors
     /// This packer has not packed it.
-    pub(super) fn unpack(&self, bytes: &[u8], length: u32) -> io::Result<K> {
-        if length == 0 {
-            return Ok(serde_json::from_slice(bytes)?);
-        }
-        let capacity = usize::try_from(length).map_err(io::Error::other)?;
-        let json = match &mut self.state().codec {
-            Some(codec) => codec.decompressor.decompress(bytes, capacity)?,
-            None => return Err(io::Error::other("there is no dictionary")),
+    pub(super) fn unpack(&self, bytes: &[u8], length: u32) -> io::Result<(K, usize)> {
+        let decompressed;
+        let json = if length == 0 {
+            bytes
+        } else {
+            decompressed = self.state().decompressed(bytes, length)?;
+            &decompressed
         };
-        Ok(serde_json::from_slice(&json)?)
+        let json = std::str::from_utf8(json).map_err(io::Error::other)?;
+        Ok(decode::from_str(json, Limit::whole(usize::MAX))?)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // What it holds is whole after each call.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The path of the field that takes most of an object.
+fn largest_field(json: &[u8]) -> String {
+    /// How far down it is looked for.
+    const LEVELS: usize = 4;
+    let mut path = Vec::new();
+    let mut rest = json;
+    while path.len() < LEVELS
+        && let Ok(fields) = serde_json::from_slice::<HashMap<String, &RawValue>>(rest)
+        && let Some((name, value)) = fields.into_iter().max_by_key(|(_, value)| value.get().len())
+    {
+        path.push(name);
+        rest = value.get().as_bytes();
+    }
+    path.join(".").escape_debug().take(160).collect()
 }
 
 #[cfg(test)]
@@ -163,7 +239,7 @@ mod tests {
             .collect();
         for (number, one) in all.iter().enumerate() {
             assert_eq!(one.length == 0, number < SAMPLES - 1, "object {number}");
-            assert_eq!(packer.unpack(&one.bytes, one.length).unwrap(), object(number));
+            assert_eq!(packer.unpack(&one.bytes, one.length).unwrap().0, object(number));
         }
         let (before, after) = (all[0].bytes.len(), all[19].bytes.len());
         assert!(after * 4 < before, "{before} bytes before, {after} after");
@@ -182,7 +258,7 @@ mod tests {
             json!("é\u{0}"),
         ] {
             let one = packer.pack(&other).unwrap();
-            assert_eq!(packer.unpack(&one.bytes, one.length).unwrap(), other);
+            assert_eq!(packer.unpack(&one.bytes, one.length).unwrap().0, other);
         }
     }
 

@@ -9,33 +9,44 @@ use super::Kept;
 /// Some objects as they were unpacked, of those that were looked up last: Cluster API asks about the same Cluster again and again.
 #[derive(Debug)]
 pub struct Recent<K> {
-    objects: VecDeque<Arc<K>>,
+    /// Each with the bytes that it takes.
+    objects: VecDeque<(Arc<K>, usize)>,
     most: usize,
+    /// Bytes that all of them take.
+    memory: usize,
 }
 
+/// Bytes that the objects of one kind may take.
+const MEMORY: usize = 2 * 1024 * 1024;
+
 impl<K: Kept> Recent<K> {
-    /// None yet, and never more than `most`.
+    /// None yet, and never more than `most`, or than take 2 MiB.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
             objects: VecDeque::new(),
             most,
+            memory: 0,
         }
     }
 
     /// The object of this name, if it was looked up lately.
     pub fn get(&mut self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        let object = self.take(namespace, name)?;
-        self.objects.push_back(Arc::clone(&object));
+        let (object, memory) = self.take(namespace, name)?;
+        self.push(Arc::clone(&object), memory);
         Some(object)
     }
 
-    /// An object was looked up.
-    pub fn add(&mut self, object: &Arc<K>) {
+    /// An object was looked up that takes so many bytes.
+    pub fn add(&mut self, object: &Arc<K>, memory: usize) {
         self.forget(object.meta());
-        self.objects.push_back(Arc::clone(object));
-        while self.objects.len() > self.most {
-            self.objects.pop_front();
+        if memory > MEMORY {
+            return;
+        }
+        self.push(Arc::clone(object), memory);
+        while self.objects.len() > self.most || self.memory > MEMORY {
+            let oldest = self.objects.pop_front();
+            self.memory -= oldest.map_or(self.memory, |(_, memory)| memory);
         }
     }
 
@@ -50,50 +61,21 @@ impl<K: Kept> Recent<K> {
     /// All are other ones now, or gone.
     pub fn clear(&mut self) {
         self.objects.clear();
+        self.memory = 0;
     }
 
-    fn take(&mut self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        let at = self.objects.iter().position(|object| {
+    fn push(&mut self, object: Arc<K>, memory: usize) {
+        self.objects.push_back((object, memory));
+        self.memory += memory;
+    }
+
+    fn take(&mut self, namespace: Option<&str>, name: &str) -> Option<(Arc<K>, usize)> {
+        let at = self.objects.iter().position(|(object, _)| {
             let meta = object.meta();
             meta.name.as_deref() == Some(name) && meta.namespace.as_deref() == namespace
         })?;
-        self.objects.remove(at)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use sluice_crds::foreign::Cluster;
-
-    use super::*;
-    use crate::stores::tests::object;
-
-    fn cluster(name: &str) -> Arc<Cluster> {
-        object(Some("ns"), name, &json!({}), &json!({"spec": {}}))
-    }
-
-    #[test]
-    fn those_that_were_looked_up_last_are_kept() {
-        let mut recent = Recent::new(2);
-        let (a, b, c) = (cluster("a"), cluster("b"), cluster("c"));
-        recent.add(&a);
-        recent.add(&b);
-        assert_eq!(recent.get(Some("ns"), "a"), Some(a));
-        recent.add(&c);
-        assert_eq!(recent.get(Some("ns"), "b"), None, "it was looked up longest ago");
-        assert!(recent.get(Some("ns"), "a").is_some() && recent.get(Some("ns"), "c").is_some());
-        assert_eq!(recent.get(Some("other"), "a"), None);
-        recent.forget(&cluster("a").metadata);
-        assert_eq!(recent.get(Some("ns"), "a"), None);
-        recent.clear();
-        assert_eq!(recent.get(Some("ns"), "c"), None);
-    }
-
-    #[test]
-    fn a_store_that_keeps_none_has_none() {
-        let mut recent = Recent::new(0);
-        recent.add(&cluster("a"));
-        assert_eq!(recent.get(Some("ns"), "a"), None);
+        let taken = self.objects.remove(at)?;
+        self.memory -= taken.1;
+        Some(taken)
     }
 }

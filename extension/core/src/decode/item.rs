@@ -3,13 +3,11 @@
 use std::borrow::Cow;
 
 use kube::{Resource, core::ObjectMeta};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{DeserializeOwned, Error as _},
-};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use sluice_crds::decode::{self, Limit, Text};
 
-use super::{Undecodable, text::without_managed_fields};
+use super::{Decode, Undecodable};
+use crate::compact::{Kept, Packed, Packer};
 
 /// An object, without its `managedFields`, or what is known of one that cannot be decoded.
 ///
@@ -24,22 +22,42 @@ pub enum Item<K> {
     Undecodable(Box<Undecodable>),
 }
 
-impl<K: DeserializeOwned> Item<K> {
+impl<K: Decode> Item<K> {
     /// The object in a text. None if the text is no JSON of a named object.
     #[must_use]
     pub fn of(json: &str) -> Option<Self> {
-        let json = without_managed_fields(json);
-        match serde_json::from_str(&json) {
-            Ok(object) => Some(Self::Decoded(object)),
-            Err(_) => Undecodable::of::<K>(&json).map(|object| Self::Undecodable(Box::new(object))),
+        Self::within(json, K::LIMIT)
+    }
+
+    /// The same, within another limit.
+    #[must_use]
+    pub fn within(json: &str, limit: Limit) -> Option<Self> {
+        match decode::from_str(json, limit) {
+            Ok((object, _)) => Some(Self::Decoded(object)),
+            Err(_) => Undecodable::of::<K>(json, limit).map(|object| Self::Undecodable(Box::new(object))),
         }
     }
 }
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Item<K> {
+impl<K: Kept> Item<K> {
+    /// The object as it is kept, packed; none where it cannot be decoded. One that takes too much becomes such an object.
+    pub fn pack(&mut self, packer: &Packer<K>) -> Option<Packed> {
+        let Self::Decoded(object) = self else { return None };
+        object.prune();
+        match packer.pack_kept(object) {
+            Ok(packed) => Some(packed),
+            Err(too_large) => {
+                *self = Self::Undecodable(Box::new(Undecodable::too_large(object, &too_large)));
+                None
+            }
+        }
+    }
+}
+
+impl<'de, K: Decode> Deserialize<'de> for Item<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let json = Box::<RawValue>::deserialize(deserializer)?;
-        Self::of(json.get()).ok_or_else(|| D::Error::custom("an object without a name"))
+        let Text(json) = Text::deserialize(deserializer)?;
+        Self::of(&json).ok_or_else(|| D::Error::custom("an object without a name"))
     }
 }
 

@@ -11,12 +11,13 @@ use rstest::rstest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_crds::{
+    decode::Limit,
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
     labels::{annotation, label},
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
 
-use super::{Item, Undecodable, list};
+use super::{Body, Item, Undecodable, list};
 use crate::{
     compact::{Kept, Objects, Packer},
     hop::ControlPlane,
@@ -120,7 +121,7 @@ fn odd_managed_fields_are_no_matter(#[case] metadata: String) {
     let spec = good()["spec"].to_string();
     let object = text(&metadata, &format!(r#","spec":{spec}"#));
     assert_eq!(every_kind(&object), [const { None }; 12]);
-    let Item::Decoded(value) = Item::<Value>::of(&object).unwrap() else {
+    let Item::Decoded(Body(value)) = Item::<Body>::of(&object).unwrap() else {
         panic!("a read by name fails");
     };
     assert_eq!(value["metadata"]["managedFields"], Value::Null);
@@ -154,11 +155,19 @@ fn depth_is_the_matter_of_the_object() {
         "{}",
         object.why
     );
-    let variable = format!(
-        r#","spec":{{"topology":{{"classRef":{{"name":"c"}},"version":"v1","variables":[{{"name":"a","value":{deep}}}]}}}}"#
+    let variable = |name: &str| {
+        let spec = format!(
+            r#","spec":{{"topology":{{"classRef":{{"name":"c"}},"version":"v1","variables":[{{"name":"{name}","value":{deep}}}]}}}}"#
+        );
+        every_kind(&text("", &spec))[0].clone().map(|cluster| cluster.why)
+    };
+    let why = variable("TKR_DATA").unwrap_or_default();
+    assert!(
+        why.starts_with("field spec.topology.variables[0].value of TKR_DATA.a[0]"),
+        "{why}"
     );
-    let cluster = every_kind(&text("", &variable))[0].clone();
-    assert!(cluster.is_some_and(|cluster| cluster.why.contains("spec.topology.variables")));
+    assert!(why.ends_with("it is nested deeper than 127 levels"), "{why}");
+    assert_eq!(variable("other"), None, "Sluice does not read it");
 }
 
 /// Whether a Cluster has to be resolved is known of one that cannot be decoded, too.
@@ -174,7 +183,7 @@ fn the_class_of_a_cluster_is_read(#[case] topology: &str, #[case] class: Option<
         annotation::RESOLVE_TKR
     );
     let deep = nested(DEEP);
-    let spec = format!(r#","spec":{{{topology},"variables":[{{"name":"a","value":{deep}}}]}}}}"#);
+    let spec = format!(r#","spec":{{{topology},"variables":[{{"name":"TKR_DATA","value":{deep}}}]}}}}"#);
     let Some(cluster) = every_kind(&text(&asks, &spec))[0].clone() else {
         panic!("it was decoded");
     };
@@ -190,10 +199,10 @@ fn the_class_of_a_cluster_is_read(#[case] topology: &str, #[case] class: Option<
 #[test]
 fn a_list_names_the_object_that_cannot_be_decoded() {
     let items = |object: &str| {
-        let list = list(&format!(
-            r#"{{"kind":"SecretList","items":[{},{object}]}}"#,
-            good()
-        ));
+        let list = list(
+            &format!(r#"{{"kind":"SecretList","items":[{},{object}]}}"#, good()),
+            Limit::whole(1024 * 1024),
+        );
         list.unwrap()
             .map(|objects| objects.len())
             .map_err(|object| object.reference().to_string())

@@ -2,63 +2,36 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::value::RawValue;
+use serde::de::DeserializeOwned;
+use sluice_crds::decode::{self, Limit};
 
 /// So many bytes of the path of a field are shown: the names of fields are a tenant's, and may have any length.
 const LONGEST_PATH: usize = 160;
 
-/// The text of an object without `metadata.managedFields`: nothing reads them, they are half of an object, and clients write
-/// times into them that no type takes.
-pub(super) fn without_managed_fields(object: &str) -> Cow<'_, str> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow, default)]
-        metadata: Option<&'a RawValue>,
-    }
-    #[derive(Deserialize)]
-    struct Metadata<'a> {
-        #[serde(borrow, default, rename = "managedFields")]
-        managed_fields: Option<&'a RawValue>,
-    }
-    // Fields that are skipped here may be nested as deeply as they like.
-    let metadata = serde_json::from_str::<Object<'_>>(object)
-        .ok()
-        .and_then(|object| object.metadata);
-    let managed_fields = metadata
-        .and_then(|metadata| serde_json::from_str::<Metadata<'_>>(metadata.get()).ok())
-        .and_then(|metadata| metadata.managed_fields);
-    let Some(managed_fields) = managed_fields.map(RawValue::get) else {
-        return Cow::Borrowed(object);
-    };
-    let begin = (managed_fields.as_ptr() as usize) - (object.as_ptr() as usize);
-    let rest = &object[begin + managed_fields.len()..];
-    Cow::Owned([&object[..begin], "null", rest].concat())
-}
-
 /// Why `object` is none of the kind `K`: the field, and what is wrong with it. Values are not repeated, because they may be secret.
-pub(super) fn why<K: DeserializeOwned>(object: &str) -> String {
-    let mut reading = serde_json::Deserializer::from_str(object);
-    match serde_path_to_error::deserialize::<_, K>(&mut reading) {
-        Ok(_) => "it has more than one object in it".to_owned(),
-        Err(error) => {
-            // One line, whatever a tenant calls a field.
-            let path = error.path().to_string().escape_debug().to_string();
-            let end = path.floor_char_boundary(LONGEST_PATH);
-            let more = if end < path.len() { "…" } else { "" };
-            format!("field {}{more}: {}", &path[..end], without_values(error.inner()))
-        }
-    }
+pub(super) fn why<K: DeserializeOwned>(object: &str, limit: Limit) -> String {
+    let Some((path, what)) = decode::why::<K>(object, limit) else {
+        return "it has more than one object in it".to_owned();
+    };
+    // One line, whatever a tenant calls a field.
+    let path = path.escape_debug().to_string();
+    let end = path.floor_char_boundary(LONGEST_PATH);
+    let more = if end < path.len() { "…" } else { "" };
+    format!("field {}{more}: {}", &path[..end], without_values(&what))
 }
 
 /// What serde_json says, as far as it is not made of the object's content.
-fn without_values(error: &serde_json::Error) -> String {
-    const WHOLE: [&str; 3] = ["recursion limit exceeded", "missing field `", "duplicate field `"];
+fn without_values(text: &str) -> String {
+    const WHOLE: [&str; 4] = [
+        "recursion limit exceeded",
+        "missing field `",
+        "duplicate field `",
+        decode::EXCEEDED,
+    ];
     const EXPECTED: [&str; 3] = ["invalid type: ", "invalid value: ", "invalid length "];
-    let text = error.to_string();
     let text = text
         .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(text, _position)| text);
+        .map_or(text, |(text, _position)| text);
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
     if text.starts_with(WHOLE[0]) {
         return "it is nested deeper than 127 levels".to_owned();
@@ -73,7 +46,11 @@ fn without_values(error: &serde_json::Error) -> String {
 }
 
 /// The text with U+FFFD for each half of a surrogate pair that stands alone, as Go reads it.
-pub(super) fn with_whole_characters(text: &str) -> String {
+pub(super) fn with_whole_characters(text: &str) -> Cow<'_, str> {
+    // Halves are written as escapes, of which most objects have none.
+    if !text.contains("\\ud") && !text.contains("\\uD") {
+        return Cow::Borrowed(text);
+    }
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
@@ -90,7 +67,7 @@ pub(super) fn with_whole_characters(text: &str) -> String {
         rest = escape.get(length..).unwrap_or_default();
     }
     whole.push_str(rest);
-    whole
+    Cow::Owned(whole)
 }
 
 /// The UTF-16 unit of an escape `\uXXXX` that a text begins with.
@@ -115,20 +92,7 @@ mod tests {
 
     use super::*;
 
-    #[rstest]
-    #[case::none(r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"a"}}"#)]
-    #[case::some(
-        r#"{"metadata": {"managedFields": [{"a":[]}] ,"name":"a"}, "spec":{}}"#,
-        r#"{"metadata": {"managedFields": null ,"name":"a"}, "spec":{}}"#
-    )]
-    #[case::of_a_field_with_that_name(
-        r#"{"spec":{"metadata":{"managedFields":[1]},"managedFields":[2]}}"#,
-        r#"{"spec":{"metadata":{"managedFields":[1]},"managedFields":[2]}}"#
-    )]
-    #[case::no_object("[1]", "[1]")]
-    fn managed_fields_are_left_out(#[case] object: &str, #[case] left: &str) {
-        assert_eq!(without_managed_fields(object), left);
-    }
+    const LIMIT: Limit = Limit::projected(1024 * 1024);
 
     #[rstest]
     #[case::plain(r#"{"a\n":"é\\ud800"}"#, r#"{"a\n":"é\\ud800"}"#)]
@@ -145,7 +109,7 @@ mod tests {
     #[test]
     fn the_field_is_named_and_no_value_is_repeated() {
         let release = |spec: serde_json::Value| {
-            why::<TanzuKubernetesRelease>(&json!({"metadata": {}, "spec": spec}).to_string())
+            why::<TanzuKubernetesRelease>(&json!({"metadata": {}, "spec": spec}).to_string(), LIMIT)
         };
         let said = release(json!({"version": "v1", "kubernetes": "s3cret, expected nothing"}));
         assert!(said.starts_with("field spec.kubernetes: it has to be "), "{said}");
@@ -155,10 +119,10 @@ mod tests {
         let said = release(json!({"version": "v1"}));
         assert_eq!(said, "field spec: missing field `kubernetes`");
         let deep = ["[".repeat(300), "]".repeat(300)].concat();
-        let said = why::<serde_json::Value>(&format!(r#"{{"a\nERROR b":{deep}}}"#));
+        let said = why::<serde_json::Value>(&format!(r#"{{"a\nERROR b":{deep}}}"#), LIMIT);
         assert!(!said.contains('\n'), "{said}");
         let time = r#"{"metadata":{"creationTimestamp":"s3cret"},"spec":{}}"#;
-        let said = why::<Cluster>(time);
+        let said = why::<Cluster>(time, LIMIT);
         assert!(
             said.contains("creationTimestamp") && !said.contains("s3cret"),
             "{said}"

@@ -1,15 +1,23 @@
 //! What is known of an object that cannot be decoded.
 
-use std::collections::HashMap;
+use std::fmt;
 
 use kube::core::ObjectMeta;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
-use sluice_crds::{foreign::cluster::ClassRef, labels::annotation};
+use sluice_crds::{
+    decode::{Limit, ReadEntries},
+    foreign::cluster::ClassRef,
+    labels::annotation,
+};
 
 use super::text::{why, with_whole_characters};
 use crate::{
     cluster::ClusterRef,
+    compact::TooLarge,
     hold::{GateReason, Hold},
 };
 
@@ -18,8 +26,8 @@ use crate::{
 pub struct Undecodable {
     /// Its kind, as it says itself.
     pub kind: String,
-    /// Name, namespace, UID, generation, resourceVersion and labels; of the annotations those that say which Cluster it belongs to, and
-    /// whether a release has to be resolved.
+    /// Name, namespace, UID, generation, resourceVersion and the labels that Sluice reads; of the annotations those that say which Cluster it
+    /// belongs to, and whether a release has to be resolved.
     pub metadata: ObjectMeta,
     /// Of a Cluster with a topology, the ClusterClass, if that can be read.
     pub class: Option<ClassRef>,
@@ -28,38 +36,68 @@ pub struct Undecodable {
 }
 
 impl Undecodable {
-    /// What can be said of `object`, which is none of the kind `K`. None if not even its name can be read: no API server sends that.
-    pub(super) fn of<K: DeserializeOwned>(object: &str) -> Option<Self> {
+    /// What can be said of `object`, which is none of the kind `K` within this limit. None if not even its name can be read: no API server
+    /// sends that.
+    pub(crate) fn of<K: DeserializeOwned>(object: &str, limit: Limit) -> Option<Self> {
         // In nothing but this differs what Go reads from what serde_json does.
         let whole = with_whole_characters(object);
-        let fields: Fields = serde_json::from_str(&whole).ok()?;
-        let meta: Fields = field(&fields, "metadata")?;
+        let fields: Fields<'_> = serde_json::from_str(&whole).ok()?;
+        let meta: Fields<'_> = field(&fields, "metadata")?;
+        let text = |name: &str| field::<String>(&meta, name).map(shortened);
         let named = [
             annotation::CLUSTER_NAME,
             annotation::CLUSTER_NAMESPACE,
             annotation::RESOLVE_TKR,
         ];
-        let mut annotations: std::collections::BTreeMap<String, String> =
-            field(&meta, "annotations").unwrap_or_default();
-        annotations.retain(|key, _| named.contains(&key.as_str()));
+        let entries = |name: &str| {
+            let ReadEntries(entries) = field(&meta, name).unwrap_or_default();
+            entries.into_iter().map(|(key, value)| (key, shortened(value)))
+        };
         let metadata = ObjectMeta {
-            name: Some(field::<String>(&meta, "name")?),
-            namespace: field(&meta, "namespace"),
-            uid: field(&meta, "uid"),
-            resource_version: field(&meta, "resourceVersion"),
+            name: Some(text("name")?),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
             generation: field(&meta, "generation"),
-            labels: field(&meta, "labels"),
-            annotations: Some(annotations),
+            labels: Some(entries("labels").collect()),
+            annotations: Some(
+                entries("annotations")
+                    .filter(|(key, _)| named.contains(&key.as_str()))
+                    .collect(),
+            ),
             ..ObjectMeta::default()
         };
+        let kind = field(&fields, "kind").filter(|kind: &String| is_kind(kind));
         Some(Self {
-            kind: field(&fields, "kind")
-                .filter(|kind: &String| is_kind(kind))
-                .unwrap_or_else(|| "object".to_owned()),
+            kind: kind.unwrap_or_else(|| "object".to_owned()),
             metadata,
             class: class(&fields),
-            why: why::<K>(object),
+            why: why::<K>(object, limit),
         })
+    }
+
+    /// What is said of `object`, which takes too much to be kept.
+    pub(crate) fn too_large<K: kube::Resource + Serialize>(object: &K, too_large: &TooLarge) -> Self {
+        let json = serde_json::to_string(object).unwrap_or_default();
+        let why = too_large.to_string();
+        // It was just decoded, so that all of this can be read again.
+        let stub = Self::of::<IgnoredAny>(&json, Limit::whole(usize::MAX));
+        stub.map_or_else(
+            || Self {
+                kind: "object".to_owned(),
+                metadata: ObjectMeta {
+                    name: object.meta().name.clone(),
+                    namespace: object.meta().namespace.clone(),
+                    ..ObjectMeta::default()
+                },
+                class: None,
+                why: why.clone(),
+            },
+            |stub| Self {
+                why: why.clone(),
+                ..stub
+            },
+        )
     }
 
     /// Its namespace, which is empty for kinds without namespaces, and its name.
@@ -75,8 +113,8 @@ impl Undecodable {
     }
 }
 
-impl std::fmt::Display for Undecodable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Undecodable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             kind, metadata, why, ..
         } = self;
@@ -101,23 +139,86 @@ fn is_kind(kind: &str) -> bool {
     (1..=63).contains(&kind.len()) && kind.chars().all(|letter| letter.is_ascii_alphanumeric())
 }
 
+/// The fields that are looked into of any object.
+const NAMES: [&str; 15] = [
+    "kind",
+    "items",
+    "metadata",
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "labels",
+    "annotations",
+    "spec",
+    "topology",
+    "classRef",
+    "class",
+    "classNamespace",
+];
+
 /// The fields of an object, of which none has been looked into. Of two of one name the later one counts, as in Go.
-pub(super) type Fields = HashMap<String, Box<RawValue>>;
+pub(super) struct Fields<'a>([Option<&'a RawValue>; NAMES.len()]);
+
+impl<'a> Fields<'a> {
+    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
+        let at = NAMES.iter().position(|known| *known == name)?;
+        self.0[at]
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Fields([None; NAMES.len()]);
+                while let Some(name) = map.next_key::<String>()? {
+                    match NAMES.iter().position(|known| *known == name) {
+                        Some(at) => fields.0[at] = Some(map.next_value()?),
+                        None => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(Each)
+    }
+}
+
+/// Bytes of a name, or of the value of a label, that are kept.
+const LONGEST: usize = 1024;
+
+fn shortened(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(LONGEST));
+    text.shrink_to_fit();
+    text
+}
 
 /// The ClusterClass that a Cluster names, whatever else of its spec cannot be decoded.
-fn class(fields: &Fields) -> Option<ClassRef> {
-    let spec: Fields = field(fields, "spec")?;
-    let topology: Fields = field(&spec, "topology")?;
+fn class(fields: &Fields<'_>) -> Option<ClassRef> {
+    let spec: Fields<'_> = field(fields, "spec")?;
+    let topology: Fields<'_> = field(&spec, "topology")?;
     // Before v1beta2 name and namespace stood beside the version.
     let own = || {
         let name = field(&topology, "class")?;
         let namespace = field(&topology, "classNamespace");
         Some(ClassRef { name, namespace })
     };
-    let class = field::<ClassRef>(&topology, "classRef").or_else(own)?;
-    (!class.name.is_empty()).then_some(class)
+    let ClassRef { name, namespace } = field::<ClassRef>(&topology, "classRef").or_else(own)?;
+    (!name.is_empty()).then(|| ClassRef {
+        name: shortened(name),
+        namespace: namespace.map(shortened),
+    })
 }
 
-fn field<T: for<'a> Deserialize<'a>>(fields: &Fields, name: &str) -> Option<T> {
+fn field<'a, T: Deserialize<'a>>(fields: &Fields<'a>, name: &str) -> Option<T> {
     serde_json::from_str(fields.get(name)?.get()).ok()
 }

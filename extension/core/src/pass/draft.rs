@@ -1,18 +1,23 @@
 //! The ClusterBootstrap as it has to be, with the clones of values that it refers to.
 
 use kube::ResourceExt;
-use sluice_crds::{labels::annotation, run::ClusterBootstrap};
+use sluice_crds::{
+    FreeForm,
+    labels::annotation,
+    run::{ClusterBootstrap, ClusterBootstrapSpec},
+};
 
 use super::{
-    Known, Server, Step, Stop, clones,
+    Failure, Known, Server, Sight, Step, Stop, clones,
     failure::{owner_refused, webhook_in_the_way},
     known::typed,
     owners::is_current,
     validate::Validated,
+    values,
     write::Write,
 };
 use crate::{
-    bootstrap::{Draft, ResolvedRelease},
+    bootstrap::{Draft, ResolvedRelease, all_mut, packages},
     build,
     hold::Hold,
 };
@@ -56,6 +61,49 @@ fn is_as_it_was(known: &Known<'_>, release: &str, draft: &Draft) -> bool {
     })
 }
 
+/// `next`, which was made of `current`, with what is not kept in memory: a replacement takes away what it lacks.
+fn completed(
+    known: &Known<'_>,
+    current: &ClusterBootstrap,
+    next: ClusterBootstrap,
+) -> Step<ClusterBootstrap> {
+    let whole = values::whole_bootstrap(known, Sight::First)?;
+    let version = |bootstrap: &ClusterBootstrap| (bootstrap.uid(), bootstrap.metadata.generation);
+    if version(&whole) != version(current) {
+        let what = format!("{} was edited while it was read", of_owner(known));
+        return Err(Stop::Failed(Failure::overtaken(Server::Management, &what)));
+    }
+    let ClusterBootstrap {
+        mut spec, metadata, ..
+    } = next;
+    let texts: Vec<&FreeForm> = inlines(&whole.spec).collect();
+    for package in all_mut(&mut spec) {
+        let inline = package.values_from.as_mut().and_then(|from| from.inline.as_mut());
+        if let Some(inline) = inline
+            && let Some(text) = texts.iter().find(|text| inline.is_of(text))
+        {
+            *inline = (*text).clone();
+        }
+    }
+    let mark = metadata.annotations.unwrap_or_default();
+    let mark = mark
+        .into_iter()
+        .filter(|(key, _)| key == annotation::RESOLVED_TKR);
+    let mut completed = ClusterBootstrap {
+        spec,
+        ..whole.clone()
+    };
+    completed.annotations_mut().extend(mark);
+    completed.metadata.owner_references = metadata.owner_references;
+    Ok(completed)
+}
+
+/// The values that packages have in the ClusterBootstrap itself.
+fn inlines(spec: &ClusterBootstrapSpec) -> impl Iterator<Item = &FreeForm> {
+    let packages = packages(spec).into_iter();
+    packages.filter_map(|(_, package)| package.values_from.as_ref()?.inline.as_ref())
+}
+
 /// Writes a drafted ClusterBootstrap: its clones first, so that it never refers to what does not exist.
 fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
     const WHY: &str = "its packages shall be those of the release";
@@ -80,7 +128,7 @@ fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstr
             if next == *current {
                 return Ok(next);
             }
-            Write::replace(Server::Management, &next, WHY)
+            Write::replace(Server::Management, &completed(known, current, next)?, WHY)
         }
     })?;
     typed(Server::Management, written)

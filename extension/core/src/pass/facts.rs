@@ -101,7 +101,7 @@ impl Facts {
             namespace: cluster.namespace()?,
             uid: cluster.uid()?,
         };
-        let topology = cluster.spec.topology.clone()?;
+        let topology = cluster.spec.topology.as_ref()?;
         let label = cluster.labels().get(label::TKR).cloned().unwrap_or_default();
         let bootstrap: Found<ClusterBootstrap> = stores.found(Some(&owner.namespace), &owner.name);
         let release: Found<TanzuKubernetesRelease> = stores.found(None, &label);
@@ -114,6 +114,8 @@ impl Facts {
         if !is_managed && !is_kept_by_finalizer {
             return None;
         }
+        // Only now: any tenant may make a large one.
+        let topology = topology.clone();
         let referred = cluster.spec.control_plane_ref.as_ref();
         let (control_plane, unknown) = match referred.map(control_plane) {
             None => (None, None),

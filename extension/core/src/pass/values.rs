@@ -1,15 +1,20 @@
 //! The values of a package, from wherever the ClusterBootstrap says that they are.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use sluice_crds::{foreign::Cluster, labels::name, run::ClusterBootstrapPackage};
+use sluice_crds::{
+    FreeForm,
+    foreign::Cluster,
+    labels::name,
+    run::{ClusterBootstrap, ClusterBootstrapPackage},
+};
 
-use super::{Key, Known, Server, Sight, Step, known::typed, owners::Owners, provider};
+use super::{Failure, Key, Known, Server, Sight, Step, Stop, known::typed, owners::Owners, provider};
 use crate::{
-    bootstrap::{Provided, Role, Source, credential_of, credential_refused, is_credential, source},
-    build::{Values, inline_document},
+    bootstrap::{Provided, Role, Source, credential_of, credential_refused, is_credential, packages, source},
+    build::{Owner, Values, inline_document},
     hold::{GateReason, Hold},
     names,
 };
@@ -30,7 +35,7 @@ pub(super) fn values(
     let of = &package.ref_name;
     match source(package)? {
         Source::Defaults => Ok(empty()),
-        Source::Inline(inline) => Ok(inline_document(inline)),
+        Source::Inline(inline) => Ok(inline_document(&inline_text(known, inline, of, sight)?)),
         Source::Secret(secret) => {
             let found = secret_of(known, secret, of, "valuesFrom.secretRef", sight)?;
             Ok(content(&found))
@@ -60,6 +65,38 @@ pub(super) fn values(
             Ok(content(&found))
         }
     }
+}
+
+/// The text of values that are written in the ClusterBootstrap itself. One that is too long to be kept is read from the API server.
+pub(super) fn inline_text<'k>(
+    known: &'k Known<'_>,
+    inline: &'k FreeForm,
+    package: &str,
+    sight: Sight,
+) -> Step<Cow<'k, str>> {
+    if let Some(text) = inline.text() {
+        return Ok(Cow::Borrowed(text));
+    }
+    let whole = whole_bootstrap(known, sight)?;
+    let texts = packages(&whole.spec).into_iter().filter_map(|(_, package)| {
+        let found = package.values_from.as_ref()?.inline.as_ref()?;
+        inline.is_of(found).then(|| found.text().map(str::to_owned))?
+    });
+    let text = texts.into_iter().next();
+    text.map(Cow::Owned).ok_or_else(|| {
+        let what = format!("valuesFrom.inline of package {package} was edited while it was read");
+        Stop::Failed(Failure::overtaken(Server::Management, &what))
+    })
+}
+
+/// The ClusterBootstrap as the API server has it: in memory it lacks long values, and what nothing reads.
+pub(super) fn whole_bootstrap(known: &Known<'_>, sight: Sight) -> Step<ClusterBootstrap> {
+    let Owner { namespace, name, .. } = &known.facts.owner;
+    let whole: Option<ClusterBootstrap> = known.read(name, (Server::Management, Some(namespace)), sight)?;
+    whole.ok_or_else(|| {
+        let what = format!("ClusterBootstrap {namespace}/{name} was deleted while it was read");
+        Stop::Failed(Failure::overtaken(Server::Management, &what))
+    })
 }
 
 fn empty() -> Values {

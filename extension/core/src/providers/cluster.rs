@@ -6,7 +6,7 @@ use serde_json::Value;
 use sluice_crds::{
     ProxySettings,
     foreign::{Cluster, cluster::ObjectReference},
-    labels::annotation,
+    labels::{annotation, name},
 };
 
 use super::{
@@ -21,8 +21,8 @@ pub(super) fn named(cluster: &Cluster) -> String {
 }
 
 /// A variable of the topology.
-pub(super) fn variable<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a Value> {
-    cluster.spec.topology.as_ref()?.variable(name)
+pub(super) fn variable<'a>(cluster: &'a Cluster, named: &str) -> Option<&'a Value> {
+    cluster.spec.topology.as_ref()?.variable(named)
 }
 
 /// Name of the infrastructure as packages know it.
@@ -75,8 +75,8 @@ impl Proxies {
     pub(super) fn of(cluster: &Cluster) -> Self {
         let given = |key: &str| cluster.annotations().get(key).cloned().unwrap_or_default();
         let or = |derived: String, key: &str| if derived.is_empty() { given(key) } else { derived };
-        let proxy = variable(cluster, "proxy").unwrap_or(&Value::Null);
-        let authorities = variable(cluster, "trust").and_then(|trust| trust.get("additionalTrustedCAs"));
+        let proxy = variable(cluster, name::PROXY).unwrap_or(&Value::Null);
+        let authorities = variable(cluster, name::TRUST).and_then(|trust| trust.get("additionalTrustedCAs"));
         let from_variable = list(authorities)
             .map(|authority| decoded(text(authority, "/data")))
             .collect::<String>();
@@ -90,7 +90,7 @@ impl Proxies {
                 from_variable
             },
             skip_tls_verify: or(
-                joined(variable(cluster, "skipTLSVerify"), ", "),
+                joined(variable(cluster, name::SKIP_TLS_VERIFY), ", "),
                 annotation::SKIP_TLS_VERIFY,
             ),
         }

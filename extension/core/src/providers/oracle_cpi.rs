@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sluice_crds::{
     cpi::{OracleCPIConfig, OracleCPIConfigSpec, SecurityListManagementMode},
     foreign::Cluster,
+    labels::name,
 };
 
 use super::{
@@ -27,17 +28,17 @@ impl Provider for OracleCpi {
 
     fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
         let own = config.spec;
-        let derived = |name: &str| {
-            variable(cluster, name)
+        let derived = |variable_name: &str| {
+            variable(cluster, variable_name)
                 .and_then(Value::as_str)
                 .unwrap_or_default()
         };
         let balancer = own.load_balancer.clone().unwrap_or_default();
-        let subnet = derived("privateServiceSubnetId");
+        let subnet = derived(name::PRIVATE_SERVICE_SUBNET_ID);
         let mut values = json!({
             "auth": auth(sources)?,
-            "compartment": given(Some(&own.compartment), derived("compartmentId")),
-            "vcn": given(Some(&own.vcn), derived("externalVCNId")),
+            "compartment": given(Some(&own.compartment), derived(name::COMPARTMENT_ID)),
+            "vcn": given(Some(&own.vcn), derived(name::EXTERNAL_VCN_ID)),
             "loadBalancer": {
                 "subnet1": given(balancer.subnet1.as_ref(), subnet),
                 "subnet2": given(balancer.subnet2.as_ref(), subnet),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sluice_crds::{
     csi::{VSphereCSIConfig, VSphereCSIConfigSpec, VSphereCSIMode, VSphereCSISettings},
     foreign::Cluster,
+    labels::name,
 };
 
 use super::{
@@ -106,6 +107,6 @@ fn login(
         return named_login(sources, config.namespace, own, field);
     }
     let by_name = json!({"kind": "Secret", "name": cluster.name_any()});
-    let reference = variable(cluster, "identityRef").unwrap_or(&by_name);
+    let reference = variable(cluster, name::IDENTITY_REF).unwrap_or(&by_name);
     identity_login(sources, cluster, reference, "variable identityRef")
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use sluice_crds::{
-    foreign::cluster::{Topology, Variable},
+    foreign::cluster::{Topology, Variables},
     labels::{label, name},
     run::{ContainerImage, OSImage, TanzuKubernetesRelease},
 };
@@ -45,11 +45,8 @@ pub(super) fn label_of<'a>(entry: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 /// The value among these variables, if there is one.
-pub(super) fn value_in(variables: &[Variable]) -> Option<&Value> {
-    let mut named = variables
-        .iter()
-        .filter(|variable| variable.name == name::TKR_DATA);
-    named.next().map(|variable| &variable.value)
+pub(super) fn value_in(variables: &Variables) -> Option<&Value> {
+    variables.get(name::TKR_DATA).map(|variable| &variable.value)
 }
 
 /// Where all container images of a Cluster come from, if it says so.
@@ -105,7 +102,7 @@ pub(super) fn with_entry(before: &Entries, asked: Option<&Entries>, version: &st
 }
 
 /// The entries of an object among these variables, as far as it has the shape.
-pub(super) fn entries_in(variables: &[Variable]) -> Option<&Entries> {
+pub(super) fn entries_in(variables: &Variables) -> Option<&Entries> {
     value_in(variables)?.as_object()
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sluice_crds::{
     foreign::{
         Cluster,
-        cluster::{Topology, Variable},
+        cluster::{Topology, Variables},
     },
     labels::{label, name},
 };
@@ -50,7 +50,7 @@ pub(super) fn held_back(
         );
         places.push("the Cluster".to_owned());
     }
-    let part = |before: Option<&[Variable]>, asked: Option<&Entries>| {
+    let part = |before: Option<&Variables>, asked: Option<&Entries>| {
         let of_part = before.and_then(|before| held.entries(before));
         // Without entries of its own a part has those of the Cluster, also where it gets others now.
         let is_own = of_part.is_some() || asked.is_some();
@@ -101,7 +101,7 @@ struct Held<'a> {
 
 impl Held<'_> {
     /// The entries among these variables that machines may be made of; none where there are no entries.
-    fn entries(&self, variables: &[Variable]) -> Option<Entries> {
+    fn entries(&self, variables: &Variables) -> Option<Entries> {
         let entries = data::entries_in(variables)?;
         let held = entries
             .iter()

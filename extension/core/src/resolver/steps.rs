@@ -2,38 +2,36 @@
 
 use serde_json::{Value, json};
 use sluice_crds::{
-    foreign::cluster::{Topology, Variable, VariableOverrides, WorkerTopology},
+    foreign::cluster::{Topology, Variable, VariableOverrides, Variables, WorkerTopology},
     labels::name,
 };
 
 use super::data::Entries;
 
 /// The variables that differ for a part.
-pub(super) fn overrides(variables: Option<&VariableOverrides>) -> &[Variable] {
-    variables.map_or(&[], |variables| variables.overrides.as_slice())
+pub(super) fn overrides(variables: Option<&VariableOverrides>) -> &Variables {
+    static NONE: Variables = Variables::NONE;
+    variables.map_or(&NONE, |variables| &variables.overrides)
 }
 
 /// The variables that differ for the control plane.
-pub(super) fn control_plane_overrides(topology: &Topology) -> &[Variable] {
+pub(super) fn control_plane_overrides(topology: &Topology) -> &Variables {
     let part = topology.control_plane.as_ref();
     overrides(part.and_then(|part| part.variables.as_ref()))
 }
 
 /// Has `variables`, which are there if `present`, say this.
 pub(super) fn put(
-    variables: &[Variable],
+    variables: &Variables,
     present: bool,
     path: &str,
     entries: &Entries,
     steps: &mut Vec<Value>,
 ) {
     let value = Value::Object(entries.clone());
-    let at = variables
-        .iter()
-        .position(|variable| variable.name == name::TKR_DATA);
-    match at {
-        Some(at) if variables[at].value == value => {}
-        Some(at) => steps.push(replace(&format!("{path}/{at}/value"), value)),
+    match variables.get(name::TKR_DATA) {
+        Some(variable) if variable.value == value => {}
+        Some(Variable { at, .. }) => steps.push(replace(&format!("{path}/{at}/value"), value)),
         None if entries.is_empty() => {}
         None => {
             let variable = json!({"name": name::TKR_DATA, "value": value});
@@ -48,15 +46,13 @@ pub(super) fn put(
 
 /// The same of the overrides of a part, which are removed where there are no entries.
 pub(super) fn put_override(
-    overrides: &[Variable],
+    overrides: &Variables,
     present: bool,
     path: &str,
     entries: Option<&Entries>,
     steps: &mut Vec<Value>,
 ) {
-    let at = overrides
-        .iter()
-        .position(|variable| variable.name == name::TKR_DATA);
+    let at = overrides.get(name::TKR_DATA).map(|variable| variable.at);
     match (at, entries) {
         (None, None) => {}
         // No other one is left, and a list that is empty is none.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use kube::core::{ApiResource, DynamicObject};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sluice_crds::{
+    decode::{self, Limit},
     foreign::{Cluster, Package},
     run::ClusterBootstrapTemplate,
 };
 
 use super::{Contact, Failure, Resource, Server, Watched};
-use crate::decode::list;
+use crate::decode::{Body, Item, READ, list};
 
 /// An object as an API server has it. Its text is not shown: it may be a Secret.
 #[derive(Clone)]
@@ -74,10 +76,20 @@ impl Answer {
         number.map_or_else(|why| Self::NotConnected(why.to_string()), Self::Connected)
     }
 
+    /// The object in a text that an API server of `server` sends.
+    #[must_use]
+    pub fn of_object(server: Server, text: &str) -> Self {
+        match Item::<Body>::within(text, Limit::whole(limit(server))) {
+            Some(Item::Decoded(Body(object))) => Self::Found(Object(object)),
+            Some(Item::Undecodable(object)) => Self::Failed(Failure::undecodable(server, object.into())),
+            None => Self::Failed(Failure::other(server, "the answer is no object")),
+        }
+    }
+
     /// The objects of a list, as the API server of `server` sends it. What is no [list] is a failure.
     #[must_use]
     pub fn of_list(server: Server, text: &str) -> Self {
-        let failure = match list(text) {
+        let failure = match list(text, Limit::whole(ANSWERS)) {
             Some(Ok(objects)) => return Self::Listed(objects.into_iter().map(Object).collect()),
             Some(Err(object)) => Failure::undecodable(server, object.into()),
             None => Failure::other(server, "the answer is no list of objects"),
@@ -85,7 +97,7 @@ impl Answer {
         Self::Failed(failure)
     }
 
-    /// About how many bytes its objects take.
+    /// How many bytes its objects take.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Found(Object(found)) => size(found),
@@ -95,17 +107,74 @@ impl Answer {
     }
 }
 
-fn size(value: &Value) -> usize {
-    /// What a value takes beside its content, with its share of the list or the map that it is in.
-    const BESIDE: usize = 64;
-    let content = match value {
-        Value::String(text) => text.len(),
-        Value::Array(values) => values.iter().map(size).sum(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    };
-    BESIDE + content
+/// Bytes of memory that the answers of a workload may take that one reconcile knows, also those of one list.
+pub(super) const ANSWERS: usize = 16 * 1024 * 1024;
+
+/// Bytes of memory that one object of a workload may take.
+const OF_WORKLOAD: usize = 4 * 1024 * 1024;
+
+/// Bytes of memory that one object may take.
+const fn limit(server: Server) -> usize {
+    match server {
+        Server::Management => READ,
+        Server::Workload => OF_WORKLOAD,
+    }
 }
+
+/// How many bytes a value takes beside its own, which the list or the map has that it is in. See [`sluice_crds::decode`].
+fn size(value: &Value) -> usize {
+    const ELEMENT: usize = size_of::<Value>();
+    const ENTRY: usize = size_of::<String>() + size_of::<Value>();
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => {
+            let room = if values.is_empty() { 0 } else { 2 };
+            ELEMENT * (room + 2 * values.len()) + values.iter().map(size).sum::<usize>()
+        }
+        Value::Object(fields) => {
+            let nodes = if fields.is_empty() { 0 } else { 10 };
+            let content = fields.iter().map(|(name, value)| name.len() + size(value));
+            ENTRY * (nodes + 2 * fields.len()) + content.sum::<usize>()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+impl Object {
+    /// The object that a write was answered with, as far as a reconcile may need it. A workload is not trusted to answer with no more than
+    /// the object, so of its answer only what the next write has to name is kept.
+    ///
+    /// # Errors
+    /// It is no object that can be decoded.
+    pub fn written(server: Server, text: &str) -> Result<Self, Failure> {
+        #[derive(Deserialize)]
+        struct Written {
+            metadata: Option<Named>,
+        }
+        #[derive(Deserialize, Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Named {
+            name: Option<String>,
+            namespace: Option<String>,
+            uid: Option<String>,
+            resource_version: Option<String>,
+            generation: Option<i64>,
+        }
+        if server == Server::Management {
+            return match Answer::of_object(server, text) {
+                Answer::Found(object) => Ok(object),
+                Answer::Failed(failure) => Err(failure),
+                _ => Err(Failure::other(server, "the answer is no object")),
+            };
+        }
+        let written = decode::from_str::<Written>(text, Limit::whole(NAMED));
+        let (written, _) = written.map_err(|error| Failure::unreadable(server, &error))?;
+        Ok(Self(json!({"metadata": written.metadata})))
+    }
+}
+
+/// Bytes of memory that the names of an object take.
+const NAMED: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -199,6 +199,15 @@ impl Ask {
         }
     }
 
+    /// Whether a list of the workload is asked for, which may be long.
+    #[must_use]
+    pub const fn is_list(&self) -> bool {
+        matches!(
+            self,
+            Self::Installs | Self::Apps | Self::PackageNames | Self::LabelledSecrets
+        )
+    }
+
     /// The server that answers.
     #[must_use]
     pub const fn server(&self) -> Server {

@@ -37,6 +37,15 @@ impl Failure {
         }
     }
 
+    /// What was read is not what it was read for: another client wrote in between.
+    #[must_use]
+    pub fn overtaken(server: Server, text: &str) -> Self {
+        Self {
+            code: Some(409),
+            ..Self::other(server, text)
+        }
+    }
+
     /// An object that cannot be decoded.
     #[must_use]
     pub fn undecodable(server: Server, object: Arc<Undecodable>) -> Self {

@@ -9,19 +9,18 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_crds::{
+    decode::Limit,
     foreign::{Cluster, Package},
     run::ClusterBootstrapSpec,
 };
 
 use super::{
     Answer, Done, Error, Failure, Object, Source, Step, Stop,
+    answer::ANSWERS,
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
-use crate::{decode::Item, slots::Last};
-
-/// About how many bytes the answers of a workload may take that one pass knows: as many as a single one may.
-const LARGEST: usize = 32 * 1024 * 1024;
+use crate::{decode::Undecodable, slots::Last};
 
 /// What time it is.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +61,7 @@ pub struct Known<'a, S: Subject> {
     pub began: Clock,
     answers: HashMap<Ask, Answer>,
     outcomes: HashMap<(Key, Verb), Result<Object, Failure>>,
-    /// About how many bytes the answers of the workload take.
+    /// How many bytes the answers of the workload take.
     size: usize,
 }
 
@@ -104,7 +103,7 @@ impl<'a, S: Subject> Known<'a, S> {
         self.outcomes.contains_key(&(write.key.clone(), write.verb))
     }
 
-    /// Takes what was answered. Once the answers of the workload take more than [`LARGEST`] together, this one and all later ones
+    /// Takes what was answered. Once the answers of the workload take more than [`ANSWERS`] together, this one and all later ones
     /// of it that carry anything are failures.
     pub fn record_answer(&mut self, ask: Ask, answer: Answer) {
         let size = if ask.server() == Server::Workload {
@@ -113,7 +112,7 @@ impl<'a, S: Subject> Known<'a, S> {
             0
         };
         self.size += size;
-        let answer = if size > 0 && self.size > LARGEST {
+        let answer = if size > 0 && self.size > ANSWERS {
             Answer::Failed(Failure {
                 too_long: true,
                 ..Failure::other(Server::Workload, "all answers of a pass together are too large")
@@ -270,9 +269,9 @@ impl<'a, S: Subject> Known<'a, S> {
 /// An object of `server` as what it has to be.
 pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> Step<K, H> {
     K::deserialize(found).map_err(|error| {
-        let failure = match Item::<K>::of(&found.to_string()) {
-            Some(Item::Undecodable(object)) => Failure::undecodable(server, object.into()),
-            _ => Failure::unreadable(server, &error),
+        let failure = match Undecodable::of::<K>(&found.to_string(), Limit::whole(usize::MAX)) {
+            Some(object) => Failure::undecodable(server, object.into()),
+            None => Failure::unreadable(server, &error),
         };
         Stop::Failed(failure)
     })

@@ -44,7 +44,9 @@ pub(super) fn change(known: &Known<'_>, clone: &ValuesClone) -> Step<Option<Chan
 fn copied(known: &Known<'_>, clone: &ValuesClone) -> Step<Secret> {
     let owner = &known.facts.owner;
     let content = match clone {
-        ValuesClone::Inline { values, .. } => build::inline_document(values),
+        ValuesClone::Inline { values, package, .. } => {
+            build::inline_document(&values::inline_text(known, values, package, Sight::First)?)
+        }
         ValuesClone::Secret { from, package, .. } => {
             let system = &known.facts.settings.system_namespace;
             let found = known.read::<Secret>(from, (Server::Management, Some(system)), Sight::First)?;

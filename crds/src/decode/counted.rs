@@ -1,0 +1,311 @@
+//! Counts what is built from what a deserializer reads.
+
+use std::{fmt, mem::size_of};
+
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+
+use super::{give_back, metadata, take};
+
+/// A deserializer, seed, visitor or list of which is counted what is built with it.
+pub(super) struct Counted<T>(T);
+
+impl<T> Counted<T> {
+    pub(super) const fn new(inner: T) -> Self {
+        Self(inner)
+    }
+}
+
+/// A list has room for four elements at once.
+const FIRST: usize = 4;
+
+/// It doubles its room when it is full, so up to half of it is free.
+const ELEMENT: usize = 2;
+
+/// A map has room for eleven entries at once, and one more for what belongs to each node.
+const NODE: usize = 12;
+
+/// Nodes of a map are half full at least.
+const ENTRY: usize = 2;
+
+/// What a map is built to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Fields of a type, whose size its owner counts.
+    Fields,
+    /// The fields of metadata.
+    Metadata,
+    /// A map with any number of entries.
+    Map,
+}
+
+/// A visitor, and what a map is built to.
+struct Visit<V> {
+    visitor: V,
+    shape: Shape,
+}
+
+impl<V> Visit<V> {
+    const fn any(visitor: V) -> Self {
+        Self {
+            visitor,
+            shape: Shape::Map,
+        }
+    }
+}
+
+macro_rules! forward {
+    ($($method:ident),+ $(,)?) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+            self.0.$method(Visit::any(visitor))
+        })+
+    };
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
+    type Error = D::Error;
+
+    forward! {
+        deserialize_any, deserialize_bool, deserialize_i8, deserialize_i16, deserialize_i32, deserialize_i64, deserialize_i128,
+        deserialize_u8, deserialize_u16, deserialize_u32, deserialize_u64, deserialize_u128, deserialize_f32, deserialize_f64,
+        deserialize_char, deserialize_str, deserialize_string, deserialize_bytes, deserialize_byte_buf, deserialize_option,
+        deserialize_unit, deserialize_seq, deserialize_map,
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_unit_struct(name, Visit::any(visitor))
+    }
+
+    /// The text of a value comes so, too. Who keeps it counts it.
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_newtype_struct(name, Newtype(visitor))
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_tuple(length, Visit::any(visitor))
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_tuple_struct(name, length, Visit::any(visitor))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        let shape = if name == metadata::NAME {
+            Shape::Metadata
+        } else {
+            Shape::Fields
+        };
+        self.0.deserialize_struct(name, fields, Visit { visitor, shape })
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_enum(name, variants, visitor)
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_identifier(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_ignored_any(visitor)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.0.is_human_readable()
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Counted<S> {
+    type Value = S::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
+        self.0.deserialize(Counted(deserializer))
+    }
+}
+
+/// The visitor of a type that is another one, or of the text of a value.
+struct Newtype<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Newtype<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        self.0.visit_newtype_struct(Counted(deserializer))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
+        self.0.visit_map(map)
+    }
+}
+
+macro_rules! plain {
+    ($($method:ident: $Type:ty),+ $(,)?) => {
+        $(fn $method<E: Error>(self, value: $Type) -> Result<V::Value, E> {
+            self.visitor.$method(value)
+        })+
+    };
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Visit<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.visitor.expecting(f)
+    }
+
+    plain! {
+        visit_bool: bool, visit_i8: i8, visit_i16: i16, visit_i32: i32, visit_i64: i64, visit_i128: i128, visit_u8: u8,
+        visit_u16: u16, visit_u32: u32, visit_u64: u64, visit_u128: u128, visit_f32: f32, visit_f64: f64, visit_char: char,
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<V::Value, E> {
+        take(text.len())?;
+        self.visitor.visit_str(text)
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<V::Value, E> {
+        take(text.len())?;
+        self.visitor.visit_borrowed_str(text)
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<V::Value, E> {
+        take(text.capacity())?;
+        self.visitor.visit_string(text)
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<V::Value, E> {
+        take(bytes.len())?;
+        self.visitor.visit_bytes(bytes)
+    }
+
+    fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<V::Value, E> {
+        take(bytes.len())?;
+        self.visitor.visit_borrowed_bytes(bytes)
+    }
+
+    fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<V::Value, E> {
+        take(bytes.capacity())?;
+        self.visitor.visit_byte_buf(bytes)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<V::Value, E> {
+        self.visitor.visit_none()
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
+        self.visitor.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        self.visitor.visit_some(Counted(deserializer))
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        self.visitor.visit_newtype_struct(Counted(deserializer))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<V::Value, A::Error> {
+        self.visitor.visit_seq(Elements { list, each: FIRST })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
+        match self.shape {
+            Shape::Fields => self.visitor.visit_map(Fields(map)),
+            Shape::Metadata => self.visitor.visit_map(metadata::Fields::of(map)),
+            Shape::Map => self.visitor.visit_map(Entries { map, each: NODE }),
+        }
+    }
+}
+
+/// Elements of a list.
+struct Elements<A> {
+    list: A,
+    /// For so many elements the next one takes room.
+    each: usize,
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<A> {
+    type Error = A::Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, A::Error> {
+        let bytes = self.each * size_of::<T::Value>();
+        take(bytes)?;
+        let element = self.list.next_element_seed(Counted(seed))?;
+        if element.is_none() {
+            give_back(bytes);
+        }
+        self.each = ELEMENT;
+        Ok(element)
+    }
+}
+
+/// Fields of a type.
+struct Fields<A>(A);
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        self.0.next_key_seed(seed)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
+        self.0.next_value_seed(Counted(seed))
+    }
+}
+
+/// Entries of a map.
+struct Entries<A> {
+    map: A,
+    /// For so many entries the next one takes room.
+    each: usize,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        let bytes = self.each * size_of::<K::Value>();
+        take(bytes)?;
+        let key = self.map.next_key_seed(Counted(seed))?;
+        if key.is_none() {
+            give_back(bytes);
+        }
+        Ok(key)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
+        take(self.each * size_of::<T::Value>())?;
+        self.each = ENTRY;
+        self.map.next_value_seed(Counted(seed))
+    }
+}

@@ -1,0 +1,265 @@
+//! Values of any shape that Sluice hands on without looking into them.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use crate::decode::{self, Text};
+
+/// Bytes of all free-form values of one object that are kept in memory.
+pub const LONGEST: usize = 32 * 1024;
+
+/// The only field of what stands for a value of which the digest alone is kept.
+const LEFT_OUT: &str = "lifecycle.sluice.dev/left-out";
+
+/// An object of any shape, as text: its fields as they came, without white space.
+///
+/// Of an object in memory it may be the digest alone; the text is then read from the API server where it is used.
+#[derive(Clone, PartialEq, Eq)]
+pub enum FreeForm {
+    /// The text.
+    Text(Box<str>),
+    /// What is known of a text that is too long to be kept.
+    LeftOut(LeftOut),
+}
+
+/// What is known of a text that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// SHA-256 of the text.
+    digest: [u8; 32],
+    /// Bytes of it.
+    pub bytes: usize,
+}
+
+impl Default for FreeForm {
+    fn default() -> Self {
+        Self::Text("{}".into())
+    }
+}
+
+impl FreeForm {
+    /// The text; none where only its digest is kept.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::LeftOut(_) => None,
+        }
+    }
+
+    /// Whether `whole`, of which the text is known, is what this one was made of.
+    #[must_use]
+    pub fn is_of(&self, whole: &Self) -> bool {
+        match (self, whole) {
+            (Self::LeftOut(left_out), Self::Text(text)) => *left_out == LeftOut::of(text),
+            _ => self == whole,
+        }
+    }
+}
+
+impl LeftOut {
+    fn of(text: &str) -> Self {
+        Self {
+            digest: Sha256::digest(text).into(),
+            bytes: text.len(),
+        }
+    }
+}
+
+/// Its content may be secret.
+impl fmt::Debug for FreeForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "FreeForm({} bytes)", text.len()),
+            Self::LeftOut(LeftOut { bytes, .. }) => write!(f, "FreeForm({bytes} bytes, left out)"),
+        }
+    }
+}
+
+impl Serialize for FreeForm {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::{Error as _, SerializeMap as _};
+
+        match self {
+            Self::Text(text) => {
+                let text: &RawValue = serde_json::from_str(text).map_err(S::Error::custom)?;
+                text.serialize(serializer)
+            }
+            Self::LeftOut(left_out) => {
+                let mut map = serializer.serialize_map(Some(1))?;
+                map.serialize_entry(LEFT_OUT, left_out)?;
+                map.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for FreeForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // From its text, of which nothing is built while it is written to the sink.
+        let Text(json) = Text::deserialize(deserializer)?;
+        let mut sink = Sink::new(decode::free_form_left());
+        let mut reading = serde_json::Deserializer::from_str(&json);
+        reading
+            .deserialize_map(Rewrite(&mut sink))
+            .map_err(D::Error::custom)?;
+        let Sink {
+            text,
+            digest,
+            bytes,
+            most,
+        } = sink;
+        if bytes > most {
+            return Ok(Self::LeftOut(LeftOut {
+                digest: digest.finalize().into(),
+                bytes,
+            }));
+        }
+        let text = String::from_utf8(text).map_err(D::Error::custom)?;
+        // What a user writes so is taken for left out, and then found to be itself.
+        if text.starts_with("{\"lifecycle.sluice.dev/left-out\":") {
+            let map: serde_json::Map<String, serde_json::Value> =
+                serde_json::from_str(&text).map_err(D::Error::custom)?;
+            let left_out = map.get(LEFT_OUT).filter(|_| map.len() == 1);
+            if let Some(left_out) = left_out.and_then(|value| LeftOut::deserialize(value).ok()) {
+                return Ok(Self::LeftOut(left_out));
+            }
+        }
+        decode::keep_free_form(bytes);
+        decode::take(bytes)?;
+        Ok(Self::Text(text.into_boxed_str()))
+    }
+}
+
+/// Where JSON is written to: as text up to `most` bytes, and as a digest in any case.
+struct Sink {
+    text: Vec<u8>,
+    digest: Sha256,
+    bytes: usize,
+    most: usize,
+}
+
+impl Sink {
+    fn new(most: usize) -> Self {
+        Self {
+            text: Vec::new(),
+            digest: Sha256::new(),
+            bytes: 0,
+            most,
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        self.digest.update(bytes);
+        if self.bytes <= self.most {
+            self.text.extend_from_slice(bytes);
+        } else {
+            self.text = Vec::new();
+        }
+    }
+
+    fn write<E: serde::de::Error>(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), E> {
+        serde_json::to_writer(self, value).map_err(E::custom)
+    }
+}
+
+impl std::io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.put(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An element of a list, and whether it is the first one.
+struct Element<'a>(&'a mut Sink, bool);
+
+impl<'de> DeserializeSeed<'de> for Element<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if !self.1 {
+            self.0.put(b",");
+        }
+        Rewrite(self.0).deserialize(deserializer)
+    }
+}
+
+/// Writes what is read to a sink.
+struct Rewrite<'a>(&'a mut Sink);
+
+impl<'de> DeserializeSeed<'de> for Rewrite<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Rewrite<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        self.0.write(&())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
+        self.0.write(&value)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        self.0.write(&value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+        self.0.write(&value)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        self.0.write(&value)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<(), E> {
+        self.0.write(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        self.0.put(b"[");
+        let mut is_first = true;
+        while list.next_element_seed(Element(self.0, is_first))?.is_some() {
+            is_first = false;
+        }
+        self.0.put(b"]");
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.0.put(b"{");
+        let mut is_first = true;
+        while let Some(key) = map.next_key::<String>()? {
+            if !is_first {
+                self.0.put(b",");
+            }
+            is_first = false;
+            self.0.write(&key)?;
+            self.0.put(b":");
+            map.next_value_seed(Rewrite(self.0))?;
+        }
+        self.0.put(b"}");
+        Ok(())
+    }
+}
