@@ -1,19 +1,17 @@
 //! Builds components that are not in the cache yet.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Stdio;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::cache::Cache;
 use super::catalogue::{CLUSTER_API, Component, KAPP_CONTROLLER, MODULES};
-use super::cluster_api::{copy, copy_files};
-use super::go::{go, sources_of};
+use super::cluster_api::{ClusterApiFiles, copy, copy_files};
+use super::go::{build, sources_of};
+use super::once::once;
 use super::preflight;
 use super::progress::Progress;
-use crate::processes::notice;
 
 /// Builds into a [`Cache`].
 #[derive(Debug)]
@@ -45,9 +43,7 @@ impl Builder {
             return Ok(());
         }
         preflight::go()?;
-        let _lock = self
-            .cache
-            .lock(|| notice("another process is building the stack's programs; waiting for it"))?;
+        let _lock = self.cache.lock()?;
         // Again under the lock: the other process has probably built them.
         let missing = self.missing(wanted);
         self.write_modules()?;
@@ -61,10 +57,7 @@ impl Builder {
                 }
             }
         }
-        if !self.has_manifests() {
-            self.copy_manifests()?;
-        }
-        Ok(())
+        self.copy_manifests()
     }
 
     fn missing<'a>(&self, wanted: &'a [Component]) -> Vec<&'a Component> {
@@ -85,36 +78,17 @@ impl Builder {
     }
 
     fn build(&self, component: &Component, progress: &mut Progress) -> Result<()> {
-        let finished = self.programs().join(component.binary());
-        let unfinished = self.programs().join(format!(".{}", component.binary()));
-        let mut child = go(&self.module(component.module))
-            .args([
-                "build",
-                "-v",
-                "-trimpath",
-                "-ldflags",
-                &component.linker_flags,
-                "-o",
-            ])
-            .arg(&unfinished)
-            .arg(component.package)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("start go")?;
-        let output = child.stderr.take().context("go has no standard error")?;
-        let mut complaint = None;
-        for line in BufReader::new(output).lines() {
-            let line = line.context("read what go says")?;
-            progress.said(&line);
-            if !line.starts_with("go: downloading") && line.contains(' ') {
-                complaint = Some(line);
-            }
-        }
-        if !child.wait().context("wait for go")?.success() {
-            bail!("go says: {}", complaint.as_deref().unwrap_or("nothing").trim());
-        }
-        fs::rename(&unfinished, &finished).with_context(|| format!("move {} into place", finished.display()))
+        let Component {
+            package,
+            linker_flags,
+            ..
+        } = component;
+        let module = self.module(component.module);
+        once(&self.programs().join(component.binary()), |unfinished| {
+            build(&module, package, linker_flags, unfinished, |line| {
+                progress.said(line)
+            })
+        })
     }
 
     fn module(&self, name: &str) -> PathBuf {
@@ -122,20 +96,28 @@ impl Builder {
     }
 
     fn has_manifests(&self) -> bool {
-        self.manifests().join("complete").exists()
+        self.complete().exists()
+    }
+
+    /// The last file that is copied: nobody reads the others before it is there.
+    fn complete(&self) -> PathBuf {
+        self.manifests().join("complete")
     }
 
     /// Copies CRDs, webhooks and RBAC out of the module cache, so that a run needs no Go.
     fn copy_manifests(&self) -> Result<()> {
-        let manifests = self.manifests();
-        let capi = sources_of(&self.module(CLUSTER_API.name), "sigs.k8s.io/cluster-api")?;
-        let kapp = sources_of(&self.module(KAPP_CONTROLLER.name), "carvel.dev/kapp-controller")?;
-        copy_files(&capi.join("core/config"), &manifests.join("cluster-api"))?;
-        fs::create_dir_all(manifests.join("kapp-controller"))?;
-        for name in ["crds.yml", "rbac.yml"] {
-            let from = kapp.join("config/config").join(name);
-            copy(&from, &manifests.join("kapp-controller").join(name))?;
-        }
-        fs::write(manifests.join("complete"), "").context("mark the manifests complete")
+        once(&self.complete(), |complete| {
+            let manifests = self.manifests();
+            let capi = sources_of(&self.module(CLUSTER_API.name), "sigs.k8s.io/cluster-api")?;
+            let kapp = sources_of(&self.module(KAPP_CONTROLLER.name), "carvel.dev/kapp-controller")?;
+            let files = ClusterApiFiles::of(PathBuf::new(), &manifests.join("cluster-api"));
+            copy_files(&capi.join("core/config"), &files.definitions, &files.webhooks)?;
+            fs::create_dir_all(manifests.join("kapp-controller"))?;
+            for name in ["crds.yml", "rbac.yml"] {
+                let from = kapp.join("config/config").join(name);
+                copy(&from, &manifests.join("kapp-controller").join(name))?;
+            }
+            fs::write(complete, "").context("mark the manifests complete")
+        })
     }
 }

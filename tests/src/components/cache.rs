@@ -1,14 +1,14 @@
 //! Where built programs are kept: one directory per set of build inputs, guarded by a lock.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
 use super::catalogue::{self, MODULES};
-use crate::processes::lock_file;
+use super::once;
 
 /// The directory for the current inputs.
 #[derive(Debug, Clone)]
@@ -19,10 +19,6 @@ pub(super) struct Cache {
 impl Cache {
     pub(super) fn open() -> Result<Self> {
         let directory = user_cache()?.join("sluice").join("stack").join(inputs());
-        for name in ["bin", "go", "manifests"] {
-            let path = directory.join(name);
-            fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
-        }
         Ok(Self { directory })
     }
 
@@ -30,16 +26,9 @@ impl Cache {
         self.directory.join(name)
     }
 
-    /// Locks the directory against other processes for as long as the file lives; calls `waiting` first if
-    /// another has it.
-    pub(super) fn lock(&self, waiting: impl FnOnce()) -> Result<File> {
-        let path = self.join("lock");
-        let file = lock_file(&path)?;
-        if file.try_lock().is_err() {
-            waiting();
-            file.lock().with_context(|| format!("lock {}", path.display()))?;
-        }
-        Ok(file)
+    /// Locks the directory against other builds for as long as the file lives.
+    pub(super) fn lock(&self) -> Result<File> {
+        once::lock(&self.join("programs"))
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::catalogue::{CLUSTER_API_VERSION, module};
 use super::go::{Program, sources_of};
-use crate::processes::lock_file;
+use super::once::once;
 
 /// A release of Cluster API: the last one of each minor that has hooks as Sluice needs them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,34 +97,28 @@ impl ClusterApiFiles {
         let manager = program.build()?;
         let directory = manager.parent().context("a program in no directory")?;
         let files = Self::of(manager.clone(), directory);
-        let lock = lock_file(&directory.join("lock"))?;
-        lock.lock().context("wait for another process that copies")?;
-        // The last file that is copied.
-        if !files.webhooks.exists() {
+        // The last file that is copied: nobody reads the others before it is there.
+        once(&files.webhooks, |webhooks| {
             // The manager was part of the module's root before it got a directory of its own.
             let config = sources_of(directory, "sigs.k8s.io/cluster-api")?.join("config");
-            copy_files(&config, directory)?;
-        }
+            copy_files(&config, &files.definitions, webhooks)
+        })?;
         Ok(files)
     }
 }
 
 /// Copies definitions and webhooks out of a `config` directory of Cluster API's sources.
-pub(super) fn copy_files(config: &Path, to: &Path) -> Result<()> {
-    let definitions = to.join("crds");
-    fs::create_dir_all(&definitions)?;
+pub(super) fn copy_files(config: &Path, definitions: &Path, webhooks: &Path) -> Result<()> {
+    fs::create_dir_all(definitions)?;
     for entry in fs::read_dir(config.join("crd/bases")).context("list the CRDs of Cluster API")? {
         let entry = entry?;
         copy(&entry.path(), &definitions.join(entry.file_name()))?;
     }
-    // The last one, and under its name only when it is complete.
-    let unfinished = to.join(".webhooks.yaml");
-    copy(&config.join("webhook/manifests.yaml"), &unfinished)?;
-    fs::rename(&unfinished, to.join("webhooks.yaml")).context("move the webhooks into place")
+    copy(&config.join("webhook/manifests.yaml"), webhooks)
 }
 
 /// Copies content only: files of the module cache are read-only, and would stay so.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     let content = fs::read(from).with_context(|| format!("read {}", from.display()))?;
     fs::write(to, content).with_context(|| format!("write {}", to.display()))
 }

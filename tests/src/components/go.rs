@@ -2,59 +2,101 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
 use super::cache::{digest, user_cache};
 use super::catalogue::Module;
-use crate::processes::{lock_file, notice, out_of_memory};
+use super::once::{anew, once};
+use crate::processes::{notice, out_of_memory};
 
-/// `go` in a directory, with nothing of the machine in it that would change what is built: no other toolchain, no C, no go.work above the
-/// directory, no flags that are meant for other builds.
-pub(crate) fn go(directory: &Path) -> Command {
-    let mut go = Command::new("go");
-    go.current_dir(directory)
+/// Runs `go` with these words in a directory, hands each line of its standard error to `said`, and returns its standard output. Its
+/// environment has nothing of the machine that would change what is built: no other toolchain, no C, no `go.work` above the directory, no flags
+/// that are meant for other builds.
+///
+/// # Errors
+/// `go says: ` and the last line of its complaint, where it does not succeed.
+pub(crate) fn go<W: AsRef<OsStr>>(
+    directory: &Path,
+    words: &[W],
+    mut said: impl FnMut(&str),
+) -> Result<String> {
+    let mut running = Command::new("go")
+        .args(words)
+        .current_dir(directory)
         .env("GOTOOLCHAIN", "local")
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
         .env("GOFLAGS", "-buildvcs=false")
-        .stdin(Stdio::null());
-    go
-}
-
-/// Runs `go` with these words, and shows what it says.
-pub(crate) fn run_go<W: AsRef<OsStr>>(directory: &Path, words: &[W]) -> Result<()> {
-    let mut running = go(directory).args(words).spawn().context("start go")?;
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("start go")?;
     if let Err(error) = out_of_memory::take_first(running.id()) {
         notice(format_args!(
             "go is ended like other programs when memory runs out: {error}"
         ));
     }
-    let status = running.wait().context("wait for go")?;
-    let words: Vec<_> = words.iter().map(|word| word.as_ref().to_string_lossy()).collect();
-    ensure!(
-        status.success(),
-        "go {} in {} ended with {status}",
-        words.join(" "),
-        directory.display()
-    );
-    Ok(())
+    let outputs = running.stdout.take().zip(running.stderr.take());
+    let (mut printed, errors) = outputs.context("go has no output")?;
+    let printed = thread::spawn(move || {
+        let mut text = String::new();
+        printed.read_to_string(&mut text).map(|_| text)
+    });
+    let mut complaint = String::new();
+    for line in BufReader::new(errors).lines() {
+        let line = line.context("read what go says")?;
+        said(&line);
+        // With -v it names packages, which have no space in them.
+        if !line.starts_with("go: downloading") && line.contains(' ') {
+            complaint = line;
+        }
+    }
+    let printed = printed
+        .join()
+        .map_err(|_| anyhow!("the thread that reads what go prints panicked"))?;
+    let succeeded = running.wait().context("wait for go")?.success();
+    ensure!(succeeded, "go says: {}", complaint.trim());
+    printed.context("read what go prints")
 }
 
-/// Builds the program in this directory as `program`.
+/// Builds the program in this directory as `program`, which it replaces.
 pub(crate) fn build_here(directory: &Path, program: &Path) -> Result<()> {
-    let words: [&OsStr; 7] = [
+    // Not the packages that it names.
+    let said = |line: &str| {
+        if line.contains(' ') {
+            notice(line);
+        }
+    };
+    anew(program, |unfinished| {
+        build(directory, ".", "-s -w", unfinished, said)
+    })
+}
+
+/// Builds a main package, as the `go.mod` of this directory requires it, as `program`.
+pub(super) fn build(
+    directory: &Path,
+    package: &str,
+    linker_flags: &str,
+    program: &Path,
+    said: impl FnMut(&str),
+) -> Result<()> {
+    let words: [&OsStr; 8] = [
         "build".as_ref(),
+        "-v".as_ref(),
         "-trimpath".as_ref(),
         "-ldflags".as_ref(),
-        "-s -w".as_ref(),
+        linker_flags.as_ref(),
         "-o".as_ref(),
         program.as_ref(),
-        ".".as_ref(),
+        package.as_ref(),
     ];
-    run_go(directory, &words)
+    go(directory, &words, said).map(drop)
 }
 
 /// A program that no stack needs unless a test asks for it. It is kept by its own inputs: a change of it must not have the programs of every
@@ -81,49 +123,26 @@ impl Program {
         let directory = user_cache()?
             .join("sluice/tools")
             .join(format!("{}-{digest}", self.name));
-        fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
         let program = directory.join(self.name);
-        if program.exists() {
-            return Ok(program);
-        }
-        let lock = lock_file(&directory.join("lock"))?;
-        lock.lock().context("wait for another build")?;
-        if program.exists() {
-            return Ok(program);
-        }
-        notice(format_args!("building {} with go, once", self.name));
-        fs::write(directory.join("go.mod"), go_mod)?;
-        fs::write(directory.join("go.sum"), go_sum)?;
-        let unfinished = directory.join(format!(".{}", self.name));
-        let output = go(&directory)
-            .args(["build", "-trimpath", "-ldflags", &self.linker_flags, "-o"])
-            .arg(&unfinished)
-            .arg(self.package)
-            .output()
-            .context("start go")?;
-        ensure!(
-            output.status.success(),
-            "build {}: go says: {}",
-            self.name,
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        // Under its name only when it is complete.
-        fs::rename(&unfinished, &program)?;
+        once(&program, |unfinished| {
+            notice(format_args!("building {} with go, once", self.name));
+            fs::write(directory.join("go.mod"), go_mod)?;
+            fs::write(directory.join("go.sum"), go_sum)?;
+            build(&directory, self.package, &self.linker_flags, unfinished, |_| ())
+                .with_context(|| format!("build {}", self.name))
+        })?;
         Ok(program)
     }
 }
 
-/// Where Go keeps the sources of a module that the `go.mod` of this directory requires.
-pub(super) fn sources_of(directory: &Path, module: &str) -> Result<PathBuf> {
-    let output = go(directory)
-        .args(["list", "-m", "-f", "{{.Dir}}", module])
-        .output()
-        .context("start go")?;
-    let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+/// Where Go keeps the sources of a module that the `go.mod` of this directory requires, or of a `module@version` that was downloaded.
+pub(crate) fn sources_of(directory: &Path, module: &str) -> Result<PathBuf> {
+    let found = go(directory, &["list", "-m", "-f", "{{.Dir}}", module], |_| ())
+        .with_context(|| format!("find the sources of {module}"))?;
+    let found = found.trim();
     ensure!(
-        output.status.success() && !found.is_empty(),
-        "find the sources of {module}: go says: {}",
-        super::preflight::last_line(&output.stderr)
+        !found.is_empty(),
+        "the sources of {module} are not in the module cache"
     );
     Ok(PathBuf::from(found))
 }

@@ -6,6 +6,7 @@ mod cache;
 mod catalogue;
 mod cluster_api;
 mod go;
+mod once;
 mod preflight;
 mod progress;
 
@@ -21,7 +22,9 @@ pub use preflight::Isolation;
 
 pub(crate) use cache::user_cache;
 pub(crate) use catalogue::{Module, module};
-pub(crate) use go::{Program, build_here, go, run_go};
+pub(crate) use cluster_api::copy;
+pub(crate) use go::{Program, build_here, go, sources_of};
+pub(crate) use once::{lock, once};
 
 use builder::Builder;
 use catalogue::Component;

@@ -2,6 +2,7 @@
 //! failure minutes later.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -55,22 +56,17 @@ impl Isolation {
 
 /// Checks that there is a Go toolchain that is new enough.
 pub(super) fn go() -> Result<()> {
-    let output = match Command::new("go")
-        .args(["env", "GOVERSION"])
-        .env("GOTOOLCHAIN", "local")
-        .output()
-    {
-        Ok(output) => output,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+    let version = match super::go::go(Path::new("."), &["env", "GOVERSION"], |_| ()) {
+        Ok(version) => version.trim().to_owned(),
+        Err(error) if is_not_found(&error) => {
             bail!(
                 "missing: go (version {}.{} or newer), which builds the stack's programs",
                 GO.0,
                 GO.1
             )
         }
-        Err(error) => bail!("cannot run go: {error}"),
+        Err(error) => return Err(error.context("ask go for its version")),
     };
-    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     match parse(&version) {
         Some(found) if found >= GO => Ok(()),
         Some(_) => bail!(
@@ -78,11 +74,13 @@ pub(super) fn go() -> Result<()> {
             GO.0,
             GO.1
         ),
-        None => bail!(
-            "cannot tell the version of go: it says {version:?} {}",
-            last_line(&output.stderr)
-        ),
+        None => bail!("cannot tell the version of go: it says {version:?}"),
     }
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == ErrorKind::NotFound)
 }
 
 /// `go1.26.8` as (1, 26).
@@ -92,7 +90,7 @@ fn parse(version: &str) -> Option<(u32, u32)> {
 }
 
 /// The last line with text in it.
-pub(super) fn last_line(output: &[u8]) -> String {
+fn last_line(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     text.lines()
         .rev()

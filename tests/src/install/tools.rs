@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::components::{MANAGEMENT_VERSION, Program, go, module, user_cache};
+use crate::components::{MANAGEMENT_VERSION, Program, copy, go, module, once, sources_of, user_cache};
+use crate::processes::notice;
 
 /// A program that operators install with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +94,7 @@ const DEFINITIONS: [(&str, &str, &[&str]); 2] = [
 ];
 
 /// Texts of the definitions of cert-manager and of the Prometheus operator, from their modules. Later calls need no network.
-pub(super) async fn definitions() -> Result<Vec<String>> {
+pub async fn definitions() -> Result<Vec<String>> {
     tokio::task::spawn_blocking(read_definitions)
         .await
         .context("read definitions")?
@@ -105,38 +106,20 @@ fn read_definitions() -> Result<Vec<String>> {
     for (module, version, files) in DEFINITIONS {
         let directory = kept.join(module).join(version);
         for file in files {
-            let copy = directory.join(file);
-            if !copy.exists() {
-                let sources = sources(&kept, module, version)?;
-                fs::create_dir_all(copy.parent().context("a file below its directory")?)?;
-                let unfinished = copy.with_extension(format!("{}", std::process::id()));
-                fs::write(&unfinished, fs::read(sources.join(file))?)?;
-                fs::rename(&unfinished, &copy)?;
-            }
-            texts.push(fs::read_to_string(&copy).with_context(|| format!("read {}", copy.display()))?);
+            let path = directory.join(file);
+            once(&path, |unfinished| {
+                let sources = download(&directory, &format!("{module}@{version}"))?;
+                copy(&sources.join(file), unfinished)
+            })?;
+            texts.push(fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?);
         }
     }
     Ok(texts)
 }
 
-/// Where Go keeps the sources of a module, whose hash its checksum database has confirmed.
-fn sources(directory: &Path, module: &str, version: &str) -> Result<PathBuf> {
-    fs::create_dir_all(directory)?;
-    fs::write(
-        directory.join("go.mod"),
-        "module harness/definitions\n\ngo 1.26.0\n",
-    )?;
-    let output = go(directory)
-        .args(["mod", "download", "-json", &format!("{module}@{version}")])
-        .output()
-        .context("start go")?;
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let found = said["Dir"].as_str().map(PathBuf::from);
-    found.with_context(|| {
-        format!(
-            "download {module}@{version}: go says {} {}",
-            said["Error"],
-            String::from_utf8_lossy(&output.stderr).trim()
-        )
-    })
+/// Where Go keeps the sources of a `module@version`, whose hash its checksum database has confirmed. Nothing is written to the directory.
+fn download(directory: &Path, module: &str) -> Result<PathBuf> {
+    go(directory, &["mod", "download", module], |line| notice(line))
+        .with_context(|| format!("download {module}"))?;
+    sources_of(directory, module)
 }

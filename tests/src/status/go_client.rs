@@ -10,11 +10,11 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::{Caller, messages};
-use crate::components::{build_here, run_go};
+use crate::components::{build_here, go, lock};
 use crate::extension::Replica;
+use crate::processes::notice;
 use crate::processes::process::{Launch, Process};
 use crate::processes::run_directory::{RunDirectory, target_directory};
-use crate::processes::{lock_file, notice};
 
 /// How long a call may take that is answered once.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -90,19 +90,20 @@ fn build() -> Result<GoClient> {
     let target = target_directory().unwrap_or_else(|| PathBuf::from("target"));
     let target = fs::canonicalize(&target).with_context(|| format!("find {}", target.display()))?;
     let directory = target.join("status-client");
+    // Other processes that test write the same sources.
+    let _lock = lock(&directory.join("sources"))?;
     fs::create_dir_all(directory.join("generate"))?;
-    // Other processes that test may build it, too.
-    let lock = lock_file(&directory.join("lock"))?;
-    lock.lock().context("wait for another build of the client")?;
     notice("generating and building the client of the status service with go");
     for file in ["go.mod", "go.sum", "main.go", "generate/main.go"] {
         fs::copy(module.join(file), directory.join(file)).with_context(|| format!("copy {file}"))?;
     }
     let proto = fs::canonicalize(tests.join("../proto"))?;
-    run_go(&directory, &["run", "./generate", &proto.display().to_string()])?;
-    let program = directory.join(format!("client-{}", std::process::id()));
+    go(
+        &directory,
+        &["run", "./generate", &proto.display().to_string()],
+        |line| notice(line),
+    )?;
+    let program = directory.join("client");
     build_here(&directory, &program)?;
-    let built = directory.join("client");
-    fs::rename(&program, &built).context("move the client into place")?;
-    Ok(GoClient(built))
+    Ok(GoClient(program))
 }

@@ -1,6 +1,7 @@
 //! The harness itself: real components come up, and nothing stays behind. Nothing here judges the product.
 
 mod cleanup;
+mod cold_cache;
 mod missing;
 mod pause_flow;
 mod stack;

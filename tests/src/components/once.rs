@@ -1,0 +1,132 @@
+//! Files that several threads and processes want at once.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::processes::{lock_file, notice};
+
+/// Has `make` write the file at the path that it is given, unless `path` exists. It appears at `path` by rename, once it is complete; others that
+/// want it meanwhile wait.
+///
+/// # Errors
+/// Those of `make`, which leave nothing at `path`; and those of the file system.
+pub(crate) fn once(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let _lock = lock(path)?;
+    // Again under the lock: another process has probably made it.
+    if path.exists() {
+        return Ok(());
+    }
+    made(path, make)
+}
+
+/// The same, and what exists is replaced.
+pub(crate) fn anew(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let _lock = lock(path)?;
+    made(path, make)
+}
+
+/// Excludes all others, of this process too, that ask for the same path, for as long as the file lives. Makes the directory that it is in.
+pub(crate) fn lock(path: &Path) -> Result<File> {
+    let lock = beside(path, "lock")?;
+    if let Some(directory) = lock.parent() {
+        fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+    }
+    let file = lock_file(&lock)?;
+    if file.try_lock().is_err() {
+        notice(format_args!(
+            "waiting for another one that makes {}",
+            path.display()
+        ));
+        file.lock().with_context(|| format!("lock {}", lock.display()))?;
+    }
+    Ok(file)
+}
+
+fn made(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    // Only the owner of the lock writes there, over what one has left that was killed.
+    let unfinished = beside(path, "unfinished")?;
+    make(&unfinished)?;
+    fs::rename(&unfinished, path).with_context(|| format!("move {} into place", path.display()))
+}
+
+fn beside(path: &Path, what: &str) -> Result<PathBuf> {
+    let name = path
+        .file_name()
+        .with_context(|| format!("{} has no name", path.display()))?;
+    Ok(path.with_file_name(format!(".{}.{what}", name.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::{io::Write as _, thread};
+
+    use anyhow::bail;
+
+    use super::*;
+
+    /// Opened and written in parts, as a program does that others must not read meanwhile.
+    fn write(path: &Path) -> Result<()> {
+        let mut file = File::create(path)?;
+        for _ in 0..100 {
+            file.write_all(b"part")?;
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_read_only_when_it_is_complete() {
+        for _ in 0..20 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("in/a/directory/file");
+            let made = AtomicU32::new(0);
+            thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        let make = |unfinished: &Path| {
+                            made.fetch_add(1, Ordering::Relaxed);
+                            write(unfinished)
+                        };
+                        once(&path, make).unwrap();
+                        assert_eq!(fs::read(&path).unwrap().len(), 400);
+                    });
+                }
+            });
+            assert_eq!(made.into_inner(), 1);
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_by_a_complete_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        anew(&path, write).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    anew(&path, write).unwrap();
+                    assert_eq!(fs::read(&path).unwrap().len(), 400);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn what_fails_or_is_killed_leaves_nothing_that_others_take_for_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let failed = once(&path, |unfinished| {
+            fs::write(unfinished, "half")?;
+            bail!("killed")
+        });
+        assert!(failed.is_err() && !path.exists());
+        once(&path, write).unwrap();
+        assert_eq!(fs::read(&path).unwrap().len(), 400);
+    }
+}
