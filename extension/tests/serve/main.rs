@@ -16,6 +16,7 @@ mod drain;
 mod frames;
 mod hooks;
 mod limits;
+mod memory;
 mod peer;
 mod process;
 mod protocols;

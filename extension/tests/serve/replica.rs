@@ -40,6 +40,8 @@ pub(crate) enum Api {
     Silent,
     /// Has no objects.
     Empty,
+    /// Answers so.
+    Of(Router),
 }
 
 /// A running process.
@@ -56,6 +58,15 @@ pub(crate) struct Replica {
     peer: Peer,
     lines: Lines,
     _files: (Mount, TempDir),
+}
+
+/// Resident memory, in KiB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// Now.
+    pub(crate) resident: u64,
+    /// At most.
+    pub(crate) peak: u64,
 }
 
 /// What the API server was asked: on which connection, by its port, and the path.
@@ -250,6 +261,28 @@ impl Replica {
         ask(&mut self.connect().await, cluster).await
     }
 
+    /// What its process takes, as Linux says.
+    pub(crate) fn memory(&self) -> Memory {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
+        let kibibytes = |field: &str| {
+            let mut lines = status.lines().filter_map(|line| line.strip_prefix(field));
+            let value = lines.next().and_then(|value| value.trim().strip_suffix(" kB"));
+            value
+                .unwrap_or_else(|| panic!("{field} in {status}"))
+                .parse()
+                .unwrap()
+        };
+        Memory {
+            resident: kibibytes("VmRSS:"),
+            peak: kibibytes("VmHWM:"),
+        }
+    }
+
+    /// Has the peak counted from now on.
+    pub(crate) fn forget_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.process.0.id()), "5").unwrap();
+    }
+
     pub(crate) fn terminate(&self) {
         let process = i32::try_from(self.process.0.id()).unwrap();
         kill(Pid::from_raw(process), Signal::SIGTERM).unwrap();
@@ -311,6 +344,9 @@ async fn serve(api: Api, requests: &Requests) -> SocketAddr {
                 }
             });
         }
+        Api::Of(router) => {
+            tokio::spawn(async move { axum::serve(listener, router).await });
+        }
         Api::Empty => {
             let requests = Arc::clone(requests);
             let router = Router::new().fallback(
@@ -328,7 +364,7 @@ async fn serve(api: Api, requests: &Requests) -> SocketAddr {
 }
 
 /// Lists are empty and come in pages, watches bring nothing.
-fn empty(uri: &Uri) -> Response {
+pub(crate) fn empty(uri: &Uri) -> Response {
     if uri
         .query()
         .is_some_and(|query| query.contains("sendInitialEvents=true"))
