@@ -13,7 +13,6 @@ use super::catalogue::{SET, kubernetes, release_name};
 use super::cluster::release_data;
 use super::command::say;
 use super::copies::Store;
-use super::gauge::Gauge;
 use super::installer;
 use super::kinds::{CLUSTER, INSTALL};
 use super::measure::{Running, as_f64};
@@ -21,6 +20,7 @@ use super::objects::Objects;
 use super::seed::{Forms, WAITING, installed};
 use super::{MINORS, name};
 use crate::objects::TKR;
+use crate::processes::gauge::Gauge;
 use crate::wait;
 
 /// Number of the first cluster that is upgraded; those of the others begin with the same digit.

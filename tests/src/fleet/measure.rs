@@ -16,11 +16,11 @@ use super::audit::{Asked, Audit, What};
 use super::bed::Bed;
 use super::catalogue::{another_package, release_name};
 use super::command::say;
-use super::gauge::Gauge;
 use super::kinds::RELEASE;
 use super::peer::{self, Peer};
 use super::report::Entry;
 use crate::extension::Replica;
+use crate::processes::gauge::Gauge;
 use crate::wait;
 
 /// Longer than the requests of one look follow each other; shorter than the time between two looks at a cluster.

@@ -10,7 +10,6 @@ mod catalogue;
 mod cluster;
 mod command;
 mod copies;
-mod gauge;
 pub mod hooks;
 mod installer;
 mod kinds;

@@ -9,9 +9,9 @@ use tokio::time::sleep;
 
 use super::bed::Bed;
 use super::command::say;
-use super::gauge::Gauge;
 use super::report;
 use crate::components::build_here;
+use crate::processes::gauge::Gauge;
 use crate::processes::process::{Launch, Process};
 use crate::wait;
 

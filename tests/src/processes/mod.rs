@@ -1,6 +1,7 @@
 //! Processes and servers that the harness starts: their ports, directories and logs, and that they end.
 
 pub mod canary;
+pub mod gauge;
 pub(crate) mod go_crash;
 pub mod log_search;
 pub(crate) mod out_of_memory;

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::driver::{Load, Sample, load};
 use super::servers::{Server, Servers};
 use crate::fleet::command::say;
-use crate::fleet::gauge::Gauge;
+use crate::processes::gauge::Gauge;
 
 /// How long hooks are asked while clusters are upgraded.
 const DURING: u64 = 30;

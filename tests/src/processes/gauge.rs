@@ -9,37 +9,38 @@ const TICKS: f64 = 100.0;
 
 /// A running process.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Gauge(u32);
+pub struct Gauge(u32);
 
 impl Gauge {
     /// The process with this id.
-    pub(super) const fn of(id: u32) -> Self {
+    #[must_use]
+    pub const fn of(id: u32) -> Self {
         Self(id)
     }
 
     /// Resident memory in MB.
-    pub(super) fn resident(self) -> Result<f64> {
+    pub fn resident(self) -> Result<f64> {
         self.megabytes("status", "VmRSS:")
     }
 
     /// The same, pages that it shares with others counted in part.
-    pub(super) fn proportional(self) -> Result<f64> {
+    pub fn proportional(self) -> Result<f64> {
         self.megabytes("smaps_rollup", "Pss:")
     }
 
     /// The most that was resident since the last [`Self::forget_peak`], in MB.
-    pub(super) fn peak(self) -> Result<f64> {
+    pub fn peak(self) -> Result<f64> {
         self.megabytes("status", "VmHWM:")
     }
 
     /// Has the peak counted from now on.
-    pub(super) fn forget_peak(self) -> Result<()> {
+    pub fn forget_peak(self) -> Result<()> {
         let path = format!("/proc/{}/clear_refs", self.0);
         fs::write(&path, "5").with_context(|| format!("write {path}"))
     }
 
     /// Seconds of processors that it has taken so far.
-    pub(super) fn seconds(self) -> Result<f64> {
+    pub fn seconds(self) -> Result<f64> {
         let stat = self.read("stat")?;
         seconds(&stat).with_context(|| format!("read the times of process {}", self.0))
     }
