@@ -31,6 +31,12 @@ const PART: usize = 64 * 1024;
 /// What a list of a billion bytes says of its length.
 const BILLION: u64 = 1_000_000_000;
 
+/// Small maps in an answer: for each of 8 MiB there are four of so many that they may still be read.
+const SMALL_MAPS: [usize; 5] = [180_000, 180_000, 180_000, 180_000, 1_048_576];
+
+/// What stands for them while the rest is written.
+const PLACE: &str = "small maps of the fault server";
+
 /// Objects of one page of a list that never ends, and of one part of a watch that does not.
 const PAGE: u64 = 100;
 
@@ -99,6 +105,13 @@ async fn answer(State(real): State<Real>, request: Request<Body>) -> Answer {
         (Fault::HalfAnswers, ..) => {
             promised(4096, stream::iter([Bytes::from_static(b"{\"kind\":\"List\",")]))
         }
+        (Fault::Dense, _, false) => {
+            let answer = match pass_on(&real.client, request).await {
+                Ok(answer) => padded(answer, real.asked.load(Ordering::Relaxed)).await,
+                Err(error) => Err(error),
+            };
+            answer.unwrap_or_else(|error| failed(&error))
+        }
         (Fault::BillionBytes, Some(plural), false) => promised(
             BILLION,
             stream::unfold(0, move |page| async move {
@@ -159,6 +172,37 @@ async fn pass_on(client: &Client, request: Request<Body>) -> Result<Answer> {
     // This connection frames the answer in its own way.
     head.headers.remove(header::TRANSFER_ENCODING);
     Ok(Response::from_parts(head, Body::new(body)))
+}
+
+/// The same answer, with small maps in the object and in its spec; in place of the items, if it is a list.
+async fn padded(answer: Answer, number: u64) -> Result<Answer> {
+    let (mut head, body) = answer.into_parts();
+    let body = to_bytes(body, usize::MAX).await?;
+    let Ok(Value::Object(mut object)) = serde_json::from_slice(&body) else {
+        return Ok(Response::from_parts(head, Body::from(body)));
+    };
+    let places = if object.contains_key("items") {
+        object.insert("items".to_owned(), json!(PLACE));
+        1
+    } else {
+        object.insert("padding".to_owned(), json!(PLACE));
+        match object.get_mut("spec").and_then(Value::as_object_mut) {
+            Some(spec) => {
+                spec.insert("padding".to_owned(), json!(PLACE));
+                2
+            }
+            None => 1,
+        }
+    };
+    let turn = usize::try_from(number)? % SMALL_MAPS.len();
+    let maps = SMALL_MAPS[turn] / places;
+    let maps = format!("[{}]", vec![r#"{"a":0}"#; maps].join(","));
+    let text = Value::Object(object).to_string();
+    head.headers.remove(header::CONTENT_LENGTH);
+    Ok(Response::from_parts(
+        head,
+        Body::from(text.replace(&json!(PLACE).to_string(), &maps)),
+    ))
 }
 
 fn streamed(parts: impl Stream<Item = Bytes> + Send + 'static) -> Answer {

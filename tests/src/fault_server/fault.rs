@@ -19,6 +19,8 @@ pub enum Fault {
     Resets,
     /// An answer is cut off in its middle.
     HalfAnswers,
+    /// Every answer but those to watches is padded with small maps, those to writes as well: one of five with 8 MiB, the others with less.
+    Dense,
     /// A list of a billion bytes.
     BillionBytes,
     /// A list of which every page says that another one follows.
