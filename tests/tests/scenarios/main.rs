@@ -18,6 +18,7 @@ mod false_ready;
 mod frozen_leader;
 mod harness_installs;
 mod hostile_kind;
+mod hostile_memory;
 mod image;
 mod killed;
 mod leader_lost;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         false_ready::scenario(),
         harness_installs::scenario(),
         hostile_kind::scenario(),
+        hostile_memory::scenario(),
         image::scenario(),
         undecodable::scenario(),
         observer_catches::scenario(),
