@@ -11,8 +11,9 @@ use sluice_core::{
     hold::Hold,
     hook_call::HookCall,
     index::{self, Counting, Noted, Pace, Said, Uncounted},
+    stores::Stores as _,
     stuck::Standings,
-    unsynced::Unsynced,
+    unsynced::{StoredKind, Unsynced},
 };
 use sluice_hooks::Gate;
 use tokio::time::Instant;
@@ -36,7 +37,7 @@ struct Inner {
     deletion_limit: u32,
     /// From here on the time is measured for which Clusters make no progress.
     began: Instant,
-    /// Unset until all of them are filled.
+    /// Unset until they are being filled.
     stores: OnceLock<Stores>,
     /// Set where Clusters go on that should have been resolved to a release, and were not.
     unresolved_go: OnceLock<()>,
@@ -87,17 +88,22 @@ impl Index {
         self.0.unresolved_go.get_or_init(|| ());
     }
 
-    /// Follows the stores for as long as it is polled. Calls are answered from them once all are filled.
+    /// Follows the stores for as long as it is polled. A call is answered from them once those are filled that its answer needs.
     pub async fn follow(&self, stores: Stores) {
-        stores.synced().await;
         let stores = self.0.stores.get_or_init(|| stores);
+        // Before that nothing says which Clusters are held.
+        stores.tell_managed().await;
         let (mut standings, mut counting) = (Standings::default(), Counting::default());
         let mut tick = tokio::time::interval(COUNT_EVERY);
+        let mut unlisted = stores.unlisted();
         loop {
             tick.tick().await;
-            // Says that the age is over its limit also when no call asks.
-            self.unsynced(stores);
+            self.say_whether_stale(stores);
             self.is_leaderless();
+            let unlisted_before = std::mem::replace(&mut unlisted, stores.unlisted());
+            if unlisted != unlisted_before {
+                lock(&self.0.uncounted).all();
+            }
             let (uncounted, over) = (std::mem::take(&mut *lock(&self.0.uncounted)), self.over(stores));
             counting.count(
                 uncounted,
@@ -120,7 +126,8 @@ impl Index {
     /// are stale, and a Cluster API that restarts then does not start without an endpoint to discover.
     #[must_use]
     pub fn was_filled(&self) -> bool {
-        self.0.stores.get().is_some()
+        let stores = self.0.stores.get();
+        stores.is_some_and(|stores| stores.unlisted().is_none())
     }
 
     /// Notes for hooks what keeps a Cluster, which has this UID, from having a record.
@@ -130,12 +137,10 @@ impl Index {
         }
     }
 
-    /// Why the stores must not be used, if there is a reason; logged when it changes. Asked at each call: after a pause of the process
-    /// the first call must hold.
-    fn unsynced(&self, stores: &Stores) -> Option<Unsynced> {
+    /// Logs that a store has become too old to be used, or current again.
+    fn say_whether_stale(&self, stores: &Stores) {
         let ages = stores.ages();
-        let unsynced = Unsynced::of(ages.map(|(_, age)| age));
-        let news = self.0.stale.news(unsynced.is_some());
+        let news = self.0.stale.news(Unsynced::of(ages) == Some(Unsynced::Stale));
         match news {
             Some(true) => warn!(
                 ?ages,
@@ -144,7 +149,6 @@ impl Index {
             Some(false) => info!("Current again: the API server has confirmed what is remembered"),
             None => {}
         }
-        unsynced
     }
 
     /// Whether no replica leads; logged when it changes.
@@ -162,11 +166,11 @@ impl Index {
     fn judge(&self, call: &HookCall<'_>) -> Decision {
         let now = self.0.began.elapsed();
         let pace = Pace::of(call.uid, &lock(&self.0.noted).held, self.0.deletion_limit, now);
-        let stores = self.0.stores.get().ok_or(Unsynced::Starting);
-        match stores.and_then(|stores| self.unsynced(stores).map_or(Ok(stores), Err)) {
-            Ok(stores) => self.over(stores).decide(call, &pace, self.is_leaderless()),
-            Err(unsynced) => decide(call, &Knowledge::Unsynced(unsynced), &pace.policy),
-        }
+        let Some(stores) = self.0.stores.get() else {
+            let unsynced = Unsynced::Unlisted(StoredKind::ClusterBootstrap);
+            return decide(call, &Knowledge::Unsynced(unsynced), &pace.policy);
+        };
+        self.over(stores).decide(call, &pace, self.is_leaderless())
     }
 
     /// The stores, with what is noted.

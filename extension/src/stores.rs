@@ -18,6 +18,7 @@ use sluice_core::{
     decode::{Item, Undecodable},
     releases::{Change, Images},
     stores::{self, Found, OfCluster, Releases, Stored, Whole},
+    unsynced::StoredKind,
     walls::FollowedStore,
 };
 use sluice_crds::{
@@ -36,7 +37,7 @@ use crate::{
     watch::{Followed, Presence, Seen, follow, reporting},
 };
 
-/// The stores. All but that of OSImages are filled before the first reconcile; see [`Stores::synced`].
+/// The stores. The first reconcile waits for some of them, see [`Stores::tell_managed`]; what depends on another one waits for that.
 #[derive(Debug, Clone)]
 pub struct Stores {
     /// All Clusters.
@@ -73,7 +74,7 @@ pub struct Stores {
 
 /// The ages of the stores that hooks rest on, by kind. Templates, Packages, PackageInstalls and Apps are read again before a gate
 /// opens.
-type Ages = [(&'static str, Arc<Mutex<FollowedStore>>); 4];
+type Ages = [(StoredKind, Arc<Mutex<FollowedStore>>); 4];
 
 impl Stores {
     /// The stores and the future that keeps them up to date. What happens to their objects is passed on to `news`.
@@ -83,11 +84,11 @@ impl Stores {
     #[must_use]
     pub fn open(client: &Client, system_namespace: &str, news: &News) -> (Self, BoxFuture<'static, ()>) {
         let ages: Ages = [
-            "Cluster",
-            "ClusterBootstrap",
-            "TanzuKubernetesRelease",
+            StoredKind::Cluster,
+            StoredKind::ClusterBootstrap,
+            StoredKind::TanzuKubernetesRelease,
             // Whether one asks for a resolution decides over Clusters without a label.
-            "ClusterClass",
+            StoredKind::ClusterClass,
         ]
         .map(|kind| (kind, Arc::new(Mutex::new(FollowedStore::dated()))));
         let [
@@ -172,10 +173,9 @@ impl Stores {
         self.ended.get().map(String::as_str)
     }
 
-    /// The stores that decisions rest on, each with the time since it is known to have missed no change; none before it was
-    /// filled.
+    /// The stores that hooks rest on, each with the time since it is known to have missed no change; none before it was filled.
     #[must_use]
-    pub fn ages(&self) -> [(&'static str, Option<Duration>); 4] {
+    pub fn ages(&self) -> [(StoredKind, Option<Duration>); 4] {
         self.ages
             .each_ref()
             .map(|(kind, followed)| (*kind, lock(followed).age(now())))
@@ -197,11 +197,39 @@ impl Stores {
         self.releases.filled().await;
     }
 
-    /// Waits until those hold every object that is shown from, whatever APIs of other projects are missing.
-    pub async fn filled_for_status(&self) {
+    /// Waits until they tell which Clusters are managed, which the status service shows and the leader begins with, whatever other API
+    /// is missing.
+    pub async fn tell_managed(&self) {
         self.clusters.filled().await;
         self.bootstraps.filled().await;
         self.releases.filled().await;
+    }
+
+    fn is_filled(&self, kind: StoredKind) -> bool {
+        match kind {
+            StoredKind::Cluster => self.clusters.is_filled(),
+            StoredKind::ClusterBootstrap => self.bootstraps.is_filled(),
+            StoredKind::TanzuKubernetesRelease => self.releases.is_filled(),
+            StoredKind::ClusterBootstrapTemplate => self.templates.is_filled(),
+            StoredKind::ClusterClass => self.classes.is_filled(),
+            StoredKind::MachineDeployment => self.machine_deployments.is_filled(),
+            StoredKind::MachinePool => self.machine_pools.is_filled(),
+            StoredKind::Package => self.packages.is_filled(),
+            StoredKind::PackageInstall => self.installs.is_filled(),
+            StoredKind::App => self.apps.is_filled(),
+        }
+    }
+
+    /// Waits until Packages and PackageInstalls were listed.
+    pub async fn packages_listed(&self) {
+        self.packages.filled().await;
+        self.installs.filled().await;
+    }
+
+    /// Whether Packages and PackageInstalls were listed.
+    #[must_use]
+    pub fn are_packages_listed(&self) -> bool {
+        self.packages.is_filled() && self.installs.is_filled()
     }
 
     /// Waits until every store holds every object of the server.
@@ -274,6 +302,19 @@ impl stores::Stores for Stores {
 
     fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&lock(&self.whole).catalogue)
+    }
+
+    fn age(&self, kind: StoredKind) -> Option<Duration> {
+        if let Some((_, followed)) = self.ages.iter().find(|(dated, _)| *dated == kind) {
+            return lock(followed).age(now());
+        }
+        self.is_filled(kind).then_some(Duration::ZERO)
+    }
+
+    // As those who wait for stores are told: the age of one that was just filled is known a moment later.
+    fn unlisted(&self) -> Option<StoredKind> {
+        let mut kinds = StoredKind::ALL.into_iter();
+        kinds.find(|kind| !self.is_filled(*kind))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::hold::{CallReason, GateReason, Hold, HoldReason};
 use crate::hook_call::HookCall;
 use crate::retry::{RetryAfter, RetryPolicy};
 use crate::tkr::tkr_legacy;
-use crate::unsynced::Unsynced;
+use crate::unsynced::{StoredKind, Unsynced};
 
 /// What a hook answers for one cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Decision {
 /// What a replica knows about the Cluster of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Knowledge<'a> {
-    /// What the replica remembers is no knowledge, about any Cluster.
+    /// What the replica remembers is no knowledge about the Cluster.
     Unsynced(Unsynced),
     /// The Cluster is not ours.
     Unmanaged,
@@ -53,6 +53,8 @@ pub struct Known<'a> {
     pub bootstrap_undecodable: bool,
     /// What the Cluster rests on and cannot be decoded, if there is such an object.
     pub undecodable: Option<Hold>,
+    /// A kind that managed Clusters need and that was never listed, if there is one.
+    pub unlisted: Option<StoredKind>,
     /// Whether the release of the call's label is marked legacy.
     pub legacy: bool,
     /// Whether the Cluster waits for a ClusterBootstrap that a user makes.
@@ -66,7 +68,7 @@ pub struct Known<'a> {
 }
 
 impl<'a> Knowledge<'a> {
-    /// What a complete index knows about the Cluster of a call; see [`is_managed`].
+    /// What is known about the Cluster of a call, where it is known whether it is managed; see [`is_managed`].
     #[must_use]
     pub fn synced(label: Option<&str>, known: Known<'a>) -> Self {
         let has_bootstrap = known.bootstrap_generation.is_some() || known.bootstrap_undecodable;
@@ -98,7 +100,7 @@ fn decide_by(
         call.hook == Hook::AfterControlPlaneInitialized || deletion_overdue(call, policy);
     let hold = match knowledge {
         _ if needs_no_knowledge => None,
-        Knowledge::Unsynced(Unsynced::Starting) => Some(held(CallReason::Starting, "")),
+        Knowledge::Unsynced(Unsynced::Unlisted(kind)) => Some(held(CallReason::Starting, kind.waits())),
         Knowledge::Unsynced(Unsynced::Stale) => Some(stale()),
         Knowledge::Unmanaged => None,
         Knowledge::Unresolved(hold, _) => Some(hold.clone()),
@@ -163,12 +165,12 @@ struct Clause {
         expect(dead_code, reason = "names the clause whose absence a test looks for")
     )]
     name: &'static str,
-    /// Why the call cannot be released, if this condition is not met. Without a record all but the first four pass.
+    /// Why the call cannot be released, if this condition is not met. Without a record all but the first five pass.
     objection: fn(&HookCall<'_>, &Known<'_>) -> Option<Hold<HoldReason>>,
 }
 
 /// What a release needs, all of it.
-const CLAUSES: [Clause; 13] = [
+const CLAUSES: [Clause; 14] = [
     Clause {
         name: "all that the Cluster rests on can be decoded",
         objection: undecodable,
@@ -180,6 +182,10 @@ const CLAUSES: [Clause; 13] = [
     Clause {
         name: "the release is not legacy",
         objection: of_a_legacy_release,
+    },
+    Clause {
+        name: "all kinds that managed Clusters need were listed",
+        objection: unlisted,
     },
     Clause {
         name: "there is a record",
@@ -241,6 +247,14 @@ fn unlabelled(call: &HookCall<'_>, _: &Known<'_>) -> Option<Hold<HoldReason>> {
 fn of_a_legacy_release(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
     (known.legacy && call.hook != Hook::BeforeClusterDelete)
         .then(|| tkr_legacy(call.label.unwrap_or_default()).of_call())
+}
+
+// The record of a deletion says that packages were uninstalled, which needs none of them.
+fn unlisted(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+    let kind = known
+        .unlisted
+        .filter(|_| call.hook != Hook::BeforeClusterDelete)?;
+    Some(kind.unavailable().of_call())
 }
 
 fn unrecorded(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {

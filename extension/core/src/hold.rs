@@ -31,10 +31,14 @@ impl HoldReason {
         }
     }
 
-    /// Whether the reason is the replica that was asked, so that another one may answer otherwise.
+    /// Whether the reason may be the replica that was asked, so that another one may answer otherwise.
     #[must_use]
     pub const fn is_of_the_replica(self) -> bool {
-        matches!(self, Self::Call(CallReason::Starting | CallReason::ReplicaStale))
+        matches!(
+            self,
+            Self::Call(CallReason::Starting | CallReason::ReplicaStale)
+                | Self::Gate(GateReason::APIUnavailable)
+        )
     }
 
     /// Whether the reason is about to pass: what is known is behind the call, or Cluster API has not asked while it was the

@@ -30,6 +30,7 @@ use crate::{
     stores::{Found, Stores, is_legacy_release},
     stuck::{Counted, Held, Standing, Stuck},
     tkr::{template_not_found, tkr_not_found},
+    unsynced::{StoredKind, Unsynced},
 };
 
 /// What hooks are answered from.
@@ -77,7 +78,14 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     /// What a call is answered. `leaderless` says that no replica leads.
     #[must_use]
     pub fn decide(&self, call: &HookCall<'_>, pace: &Pace, leaderless: bool) -> Decision {
+        // Asked first: what is listed afterwards may be missing below.
+        let ages = StoredKind::ALL.map(|kind| (kind, self.stores.age(kind)));
         let bootstrap = self.bootstrap(call.namespace, call.name);
+        let needed = self.needed_to_decide(call, &bootstrap);
+        let unsynced = Unsynced::of(ages.into_iter().filter(|(kind, _)| needed.contains(kind)));
+        if let Some(unsynced) = unsynced {
+            return decide(call, &Knowledge::Unsynced(unsynced), &pace.policy);
+        }
         let cluster = self.cluster(call.namespace, call.name);
         if asks_before(call.hook)
             && let Some(hold) = self.unresolved(call.label, (call.uid, call.generation), &cluster, &bootstrap)
@@ -109,18 +117,49 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             };
             Some(stuck.still(standing, pace.now))
         });
+        let unsynced = Unsynced::of(ages);
         let known = Known {
             record,
             bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
             bootstrap_undecodable,
             undecodable,
+            unlisted: match unsynced {
+                Some(Unsynced::Unlisted(kind)) => Some(kind),
+                Some(Unsynced::Stale) | None => None,
+            },
             legacy: is_legacy_release(&release),
             custom: cluster.as_deref().is_some_and(is_custom),
             missing,
             leaderless,
             still: still.unwrap_or_default(),
         };
-        decide(call, &Knowledge::synced(call.label, known), &pace.policy)
+        let knowledge = match (Knowledge::synced(call.label, known), unsynced) {
+            (Knowledge::Managed(_), Some(stale @ Unsynced::Stale)) => Knowledge::Unsynced(stale),
+            (knowledge, _) => knowledge,
+        };
+        decide(call, &knowledge, &pace.policy)
+    }
+
+    /// The kinds that tell whether the Cluster of a call is managed, and whether one that is not is let go.
+    fn needed_to_decide(
+        &self,
+        call: &HookCall<'_>,
+        bootstrap: &Found<ClusterBootstrap>,
+    ) -> &'static [StoredKind] {
+        use StoredKind::{Cluster, ClusterBootstrap, ClusterClass, TanzuKubernetesRelease};
+        let has_bootstrap = !matches!(bootstrap, Ok(None));
+        let is_labelled = call.label.is_some_and(|label| !label.is_empty());
+        match (has_bootstrap, is_labelled) {
+            // The release may be legacy. A deletion without a ClusterBootstrap is let go in any case.
+            (false, true) if call.hook != Hook::BeforeClusterDelete => {
+                &[ClusterBootstrap, TanzuKubernetesRelease]
+            }
+            // It may ask for a release.
+            (false, false) if self.hold_unresolved && asks_before(call.hook) => {
+                &[ClusterBootstrap, Cluster, ClusterClass]
+            }
+            _ => &[ClusterBootstrap],
+        }
     }
 
     /// What is to be counted of a Cluster; `None` where nothing holds it.
@@ -217,6 +256,9 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
     /// What keeps a record from being made at all.
     fn missing(&self, label: Option<&str>, uid: &str, released: bool) -> Option<Hold> {
         let label = label.filter(|label| !label.is_empty())?;
+        if let Some(kind) = self.stores.unlisted() {
+            return Some(kind.unavailable());
+        }
         if !released {
             return Some(tkr_not_found(label));
         }

@@ -1,6 +1,6 @@
 //! What is in memory of the management cluster, as it is looked up: without waiting, and shared.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 use sluice_crds::{
@@ -15,6 +15,7 @@ use crate::{
     decode::Undecodable,
     hop::ControlPlane,
     releases::Images,
+    unsynced::StoredKind,
 };
 
 /// What there is of one name, at one moment: an object, none, or one that cannot be decoded.
@@ -75,6 +76,17 @@ pub trait Stores:
 
     /// What the Packages of the system namespace say of themselves.
     fn catalogue(&self) -> Arc<Catalogue>;
+
+    /// The time since the store of a kind is known to have missed no change, zero where nothing depends on that; none before it was
+    /// filled.
+    fn age(&self, kind: StoredKind) -> Option<Duration>;
+
+    /// The first kind that managed Clusters need and that was never listed, if there is one. It is asked for before anything is looked
+    /// up, because what is listed afterwards may be missing in what was.
+    fn unlisted(&self) -> Option<StoredKind> {
+        let mut kinds = StoredKind::ALL.into_iter();
+        kinds.find(|kind| self.age(*kind).is_none())
+    }
 }
 
 /// What is kept whole, because every pass needs all of it. A pass goes on with what it has taken when something changes.
@@ -189,6 +201,8 @@ impl OfCluster for App {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::cell::Cell;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -207,6 +221,8 @@ pub(crate) mod tests {
         pub(crate) packages: Vec<Arc<Package>>,
         /// Objects of any kind that cannot be decoded.
         pub(crate) undecodable: Vec<Arc<Undecodable>>,
+        /// Kinds whose stores were never filled, or are of this age.
+        pub(crate) ages: Vec<(StoredKind, Option<Duration>)>,
     }
 
     impl Given {
@@ -274,6 +290,71 @@ pub(crate) mod tests {
 
         fn catalogue(&self) -> Arc<Catalogue> {
             Arc::default()
+        }
+
+        fn age(&self, kind: StoredKind) -> Option<Duration> {
+            let mut known = self.ages.iter();
+            let known = known.find(|(known, _)| *known == kind);
+            known.map_or(Some(Duration::ZERO), |(_, age)| *age)
+        }
+    }
+
+    /// Stores that are empty, and filled with what they are given right after something was looked up first.
+    #[derive(Debug, Default)]
+    pub(crate) struct Filling {
+        pub(crate) given: Given,
+        is_filled: Cell<bool>,
+    }
+
+    impl Filling {
+        pub(crate) fn with(given: Given) -> Self {
+            Self {
+                given,
+                is_filled: Cell::new(false),
+            }
+        }
+    }
+
+    impl<K> Stored<K> for Filling
+    where
+        Given: Stored<K>,
+    {
+        fn found(&self, namespace: Option<&str>, name: &str) -> Found<K> {
+            if self.is_filled.replace(true) {
+                self.given.found(namespace, name)
+            } else {
+                Ok(None)
+            }
+        }
+
+        fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<K> {
+            self.given.of_cluster(namespace, cluster)
+        }
+
+        fn undecodable(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Undecodable>> {
+            Stored::<K>::undecodable(&self.given, namespace, name)
+        }
+
+        fn undecodable_of(&self, namespace: &str, cluster: &str) -> Option<Arc<Undecodable>> {
+            Stored::<K>::undecodable_of(&self.given, namespace, cluster)
+        }
+    }
+
+    impl Stores for Filling {
+        fn releases(&self) -> Arc<Releases> {
+            self.given.releases()
+        }
+
+        fn undecodable_release(&self) -> Option<Arc<Undecodable>> {
+            self.given.undecodable_release()
+        }
+
+        fn catalogue(&self) -> Arc<Catalogue> {
+            self.given.catalogue()
+        }
+
+        fn age(&self, _: StoredKind) -> Option<Duration> {
+            self.is_filled.get().then_some(Duration::ZERO)
         }
     }
 

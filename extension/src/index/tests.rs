@@ -358,3 +358,106 @@ async fn the_more_clusters_are_held_the_later_each_is_asked() {
     );
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
+
+/// [`items`] with a Cluster that has neither a label nor a ClusterBootstrap.
+fn with_unmanaged(path: &str) -> Vec<Value> {
+    let mut items = items(path);
+    if path.ends_with("/clusters") {
+        let mut free = items[0].clone();
+        free["metadata"]["name"] = json!("free");
+        free["metadata"]["labels"] = json!({});
+        items.push(free);
+    }
+    items
+}
+
+fn message(index: &Index, call: &HookCall<'_>) -> Option<String> {
+    match index.decide(call) {
+        Decision::Release => None,
+        Decision::Hold { message, .. } => Some(message),
+    }
+}
+
+/// kapp-controller is not installed, for example.
+#[rstest]
+#[case("clusterbootstraptemplates", "clusterbootstraptemplates.run.tanzu.vmware.com")]
+#[case("machinedeployments", "machinedeployments.cluster.x-k8s.io")]
+#[case("machinepools", "machinepools.cluster.x-k8s.io")]
+#[case("packages", "packages.data.packaging.carvel.dev")]
+#[case("packageinstalls", "packageinstalls.packaging.carvel.dev")]
+#[case("apps", "apps.kappctrl.k14s.io")]
+#[tokio::test(start_paused = true)]
+async fn an_api_that_only_managed_clusters_need_holds_no_other_one(
+    #[case] plural: &'static str,
+    #[case] api: &str,
+) {
+    let frozen = Frozen::of(plural);
+    frozen.set(true);
+    let (index, tasks) = followed_with(&frozen, with_unmanaged).await;
+    for hook in Hook::ALL {
+        let of = |name, label| HookCall {
+            hook,
+            name,
+            label,
+            ..call()
+        };
+        for call in [of("free", None), of("another", Some(LEGACY))] {
+            assert_eq!(message(&index, &call), None, "{hook} of {}", call.name);
+        }
+    }
+    let held = format!("APIUnavailable: waiting for {api} to be listed");
+    assert_eq!(message(&index, &call()), Some(held.clone()));
+    let legacy = HookCall {
+        label: Some(LEGACY),
+        ..call()
+    };
+    let legacy = message(&index, &legacy).unwrap_or_default();
+    assert!(
+        legacy.starts_with("TKRLegacy"),
+        "it has a ClusterBootstrap: {legacy}"
+    );
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(message(&index, &call()), Some(held), "the message is constant");
+
+    frozen.set(false);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(message(&index, &call()), None, "without a restart");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Without one of these nothing tells whether a Cluster is managed, or whether it asks for a release.
+#[rstest]
+#[case::without_bootstraps("clusterbootstraps", "clusterbootstraps.run.tanzu.vmware.com", |_, _| true)]
+#[case::without_releases("tanzukubernetesreleases", "tanzukubernetesreleases.run.tanzu.vmware.com", |_, labelled| labelled)]
+#[case::without_clusters("clusters", "clusters.cluster.x-k8s.io", |asks: bool, labelled: bool| asks && !labelled)]
+#[case::without_classes("clusterclasses", "clusterclasses.cluster.x-k8s.io", |asks: bool, labelled: bool| asks && !labelled)]
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_held_while_it_may_be_managed(
+    #[case] plural: &'static str,
+    #[case] api: &str,
+    #[case] held: fn(bool, bool) -> bool,
+) {
+    let frozen = Frozen::of(plural);
+    frozen.set(true);
+    let (index, tasks) = followed_with(&frozen, with_unmanaged).await;
+    let starting = format!("Starting: waiting for {api} to be listed");
+    for hook in Hook::ALL {
+        let asks = matches!(hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade);
+        for (name, label) in [("free", None), ("another", Some(LEGACY))] {
+            let call = HookCall {
+                hook,
+                name,
+                label,
+                ..call()
+            };
+            // Neither a deletion without a ClusterBootstrap nor what is released at once waits for a release.
+            let waits = hook != Hook::AfterControlPlaneInitialized
+                && held(asks, label.is_some())
+                && (hook != Hook::BeforeClusterDelete || plural == "clusterbootstraps");
+            let expected = waits.then(|| starting.clone());
+            assert_eq!(message(&index, &call), expected, "{hook} of {name}");
+        }
+    }
+    assert_ne!(message(&index, &call()), None, "a managed one");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}

@@ -70,7 +70,7 @@ impl Follower {
         let mut leaving = pin!(leaves.cancelled().fuse());
         let filled = async {
             let world = self.status.0.world.wait().await;
-            world.stores.filled_for_status().await;
+            world.stores.tell_managed().await;
             world
         };
         let mut filled = pin!(filled);

@@ -16,7 +16,10 @@ use std::{fmt, sync::Arc, sync::Mutex};
 
 use bytes::Bytes;
 use kube::Client;
-use sluice_core::{status::Board, unsynced::Unsynced};
+use sluice_core::{
+    status::Board,
+    unsynced::{StoredKind, Unsynced},
+};
 use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
@@ -74,8 +77,8 @@ impl Status {
     /// Why nothing may be answered from memory, if there is a reason.
     fn unsynced(&self) -> Option<Unsynced> {
         match self.0.world.get().filter(|_| self.0.filled.get().is_some()) {
-            Some(world) => Unsynced::of(world.stores.ages().map(|(_, age)| age)),
-            None => Some(Unsynced::Starting),
+            Some(world) => Unsynced::of(world.stores.ages()),
+            None => Some(Unsynced::Unlisted(StoredKind::Cluster)),
         }
     }
 }

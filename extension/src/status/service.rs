@@ -223,7 +223,7 @@ impl Status {
     fn current(&self) -> Result<(), tonic::Status> {
         match self.unsynced() {
             None => Ok(()),
-            Some(Unsynced::Starting) => Err(tonic::Status::unavailable(
+            Some(Unsynced::Unlisted(_)) => Err(tonic::Status::unavailable(
                 "this replica has not read all Clusters yet; try again",
             )),
             Some(Unsynced::Stale) => Err(tonic::Status::unavailable(

@@ -14,6 +14,7 @@ use wrong::WRONG;
 
 const POLICY: RetryPolicy = RetryPolicy::with_held(1);
 const DELETED_AT: i64 = 1_000_000;
+const UNLISTED: Unsynced = Unsynced::Unlisted(StoredKind::ClusterBootstrap);
 
 fn gate(hook: Hook, version: &str, open: bool) -> Gate {
     let (reason, message) = if open {
@@ -73,6 +74,7 @@ struct Scene {
     bootstrap_generation: Option<i64>,
     bootstrap_undecodable: bool,
     undecodable: Option<Hold>,
+    unlisted: Option<StoredKind>,
     legacy: bool,
     custom: bool,
     missing: Option<Hold>,
@@ -95,6 +97,7 @@ impl Scene {
             bootstrap_generation: Some(12),
             bootstrap_undecodable: false,
             undecodable: None,
+            unlisted: None,
             legacy: false,
             custom: false,
             missing: None,
@@ -113,6 +116,7 @@ impl Scene {
             bootstrap_generation: self.bootstrap_generation,
             bootstrap_undecodable: self.bootstrap_undecodable,
             undecodable: self.undecodable.clone(),
+            unlisted: self.unlisted,
             legacy: self.legacy,
             custom: self.custom,
             missing: self.missing.clone(),
@@ -242,6 +246,46 @@ fn an_index_that_misses_the_release_says_so_before_any_record_exists() {
     );
 }
 
+/// An answer that needs no record needs none of these kinds either, and what was uninstalled stays so.
+#[test]
+fn a_kind_that_was_never_listed_is_named() {
+    let with = |hook| Scene {
+        unlisted: Some(StoredKind::PackageInstall),
+        ..Scene::released(hook)
+    };
+    for hook in Hook::ALL {
+        let expected = match hook {
+            Hook::AfterControlPlaneInitialized | Hook::BeforeClusterDelete => None,
+            _ => Some("APIUnavailable: waiting for packageinstalls.packaging.carvel.dev to be listed"),
+        };
+        let message = match with(hook).decide_by(&CLAUSES) {
+            Decision::Release => None,
+            Decision::Hold { message, .. } => Some(message),
+        };
+        assert_eq!(message.as_deref(), expected, "{hook}");
+    }
+    let custom = Scene {
+        custom: true,
+        record: None,
+        ..with(Hook::BeforeClusterCreate)
+    };
+    assert_eq!(custom.decide_by(&CLAUSES), Decision::Release);
+    let mut uninstalling = with(Hook::BeforeClusterDelete);
+    uninstalling.record().gates = vec![gate(Hook::BeforeClusterDelete, "v1.35.4", false)];
+    assert_eq!(
+        reason(&uninstalling.decide_by(&CLAUSES)),
+        Some(HoldReason::Gate(GateReason::PackagesNotReady))
+    );
+    let unrecorded = Scene {
+        record: None,
+        ..with(Hook::BeforeClusterUpgrade)
+    };
+    assert_eq!(
+        reason(&unrecorded.decide_by(&CLAUSES)),
+        Some(HoldReason::Gate(GateReason::APIUnavailable))
+    );
+}
+
 #[rstest]
 fn a_cluster_without_label_and_bootstrap_is_let_go(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] hook: usize) {
     let call = HookCall {
@@ -279,7 +323,7 @@ fn what_is_ours(
 #[rstest]
 fn without_knowledge_every_hook_holds_but_the_one_that_cannot(
     #[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] hook: usize,
-    #[values((Unsynced::Starting, HoldReason::Call(CallReason::Starting)), (Unsynced::Stale, HoldReason::Call(CallReason::ReplicaStale)))]
+    #[values((UNLISTED, HoldReason::Call(CallReason::Starting)), (Unsynced::Stale, HoldReason::Call(CallReason::ReplicaStale)))]
     because: (Unsynced, HoldReason),
     #[values(None, Some("v1.36.3---sluice.1"))] label: Option<&'static str>,
 ) {
@@ -296,8 +340,8 @@ fn without_knowledge_every_hook_holds_but_the_one_that_cannot(
 }
 
 #[rstest]
-#[case::starting_in_time(Unsynced::Starting, 600, Some(HoldReason::Call(CallReason::Starting)))]
-#[case::starting_too_late(Unsynced::Starting, 601, None)]
+#[case::starting_in_time(UNLISTED, 600, Some(HoldReason::Call(CallReason::Starting)))]
+#[case::starting_too_late(UNLISTED, 601, None)]
 #[case::stale_in_time(Unsynced::Stale, 600, Some(HoldReason::Call(CallReason::ReplicaStale)))]
 #[case::stale_too_late(Unsynced::Stale, 601, None)]
 fn a_deletion_is_let_go_by_any_replica_after_the_limit(

@@ -6,8 +6,10 @@ held! {
     /// Why a call is held whatever its gate says.
     CallReason:
     "The call, or what the replica that answers knows" {
-        /// This replica has not read everything yet.
-        Starting("hook message"): "nothing; if it lasts, look at `/readyz?verbose` and at the roles in `manifests/base`",
+        /// This replica has not read yet what tells whether Sluice manages the Cluster, and whether it asks for a release to be
+        /// resolved. The message names the API that it has not listed. Only Clusters whose answer depends on that API are held.
+        Starting("hook message"):
+            "nothing; if it lasts, look at the definition of that API, at the roles in `manifests/base`, and at the API server",
         /// For more than 45 s this replica has had no proof from the API server that it has missed no change of a Cluster,
         /// ClusterBootstrap or TanzuKubernetesRelease. It stays ready and ends the connection with its answer, so that the next call
         /// may reach another replica.

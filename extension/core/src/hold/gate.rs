@@ -6,6 +6,13 @@ held! {
     /// Why a gate is closed.
     GateReason:
     "Inputs that are missing, or contradict each other" {
+        /// The replica that answers, or the leader, has never listed the API that the message names since it started: kapp-controller is
+        /// not installed or does not serve its package API, a definition of Cluster API or Sluice is missing, or Sluice may not list it.
+        /// Clusters that Sluice does not manage, and deletions, are not held.
+        APIUnavailable("gate, hook message, event"):
+            "where the name ends in `carvel.dev` or `k14s.io`, install kapp-controller in the management cluster, or look at its \
+             APIService `v1alpha1.data.packaging.carvel.dev`; otherwise apply the missing definition (that of MachinePool as well) or \
+             the roles in `manifests/base`. No restart is needed",
         /// The label `run.tanzu.vmware.com/tkr` is gone, the ClusterBootstrap is not.
         TKRLabelRemoved("gate, event"):
             "set the label again; to take the Cluster out of Sluice see [below](#taking-a-cluster-out-of-sluice)",

@@ -13,9 +13,10 @@ use crate::{
     hook_call::Hook,
     stores::{
         Stored,
-        tests::{Given, object, undecodable},
+        tests::{Filling, Given, object, undecodable},
     },
     stuck::{STUCK_AFTER, Standings},
+    unsynced::CURRENT_FOR,
 };
 
 const LABEL: &str = "v1.35.4---sluice.1";
@@ -222,6 +223,123 @@ fn clusters_that_are_left_alone_are_released() {
     assert_eq!(reason(&custom(given()), &created, false), None);
 }
 
+const STARTING: Option<HoldReason> = Some(HoldReason::Call(CallReason::Starting));
+const STALE: Option<HoldReason> = Some(HoldReason::Call(CallReason::ReplicaStale));
+const UNAVAILABLE: Option<HoldReason> = Some(HoldReason::Gate(GateReason::APIUnavailable));
+
+/// What the call is answered where one kind was never listed, and where one is too old, by kind.
+fn without_each_kind(
+    given: impl Fn() -> Given,
+    call: &HookCall<'_>,
+) -> impl Iterator<Item = (StoredKind, [Option<HoldReason>; 2])> {
+    let too_old = Some(CURRENT_FOR + Duration::from_millis(1));
+    StoredKind::ALL.into_iter().map(move |kind| {
+        let answers = [None, too_old].map(|age| {
+            let ages = vec![(kind, age)];
+            reason(&Given { ages, ..given() }, call, false)
+        });
+        (kind, answers)
+    })
+}
+
+#[rstest]
+#[case::unlabelled(None, Hook::BeforeWorkersUpgrade, &[])]
+#[case::unlabelled_that_may_ask(None, Hook::BeforeClusterUpgrade, &[StoredKind::Cluster, StoredKind::ClusterClass])]
+#[case::of_a_legacy_release(Some(LABEL), Hook::BeforeClusterUpgrade, &[StoredKind::TanzuKubernetesRelease])]
+#[case::that_is_deleted(None, Hook::BeforeClusterDelete, &[])]
+#[case::labelled_that_is_deleted(Some(LABEL), Hook::BeforeClusterDelete, &[])]
+fn a_cluster_that_is_not_managed_waits_only_for_what_says_so(
+    #[case] label: Option<&'static str>,
+    #[case] hook: Hook,
+    #[case] needs: &[StoredKind],
+) {
+    let call = HookCall {
+        hook,
+        label,
+        ..call()
+    };
+    let given = || Given {
+        releases: vec![legacy()],
+        ..changed(given(), |cluster| cluster.metadata.labels = None)
+    };
+    assert_eq!(reason(&given(), &call, false), None);
+    for (kind, answers) in without_each_kind(given, &call) {
+        let is_needed = kind == StoredKind::ClusterBootstrap || needs.contains(&kind);
+        let expected = if is_needed {
+            [STARTING, STALE]
+        } else {
+            [None, None]
+        };
+        assert_eq!(answers, expected, "{kind:?}");
+    }
+}
+
+#[rstest]
+#[case::in_an_upgrade(Hook::BeforeClusterUpgrade, UNAVAILABLE)]
+#[case::that_was_uninstalled(Hook::BeforeClusterDelete, None)]
+fn a_managed_cluster_waits_for_every_kind(#[case] hook: Hook, #[case] unlisted: Option<HoldReason>) {
+    let mut recorded = bootstrap(&Value::Null);
+    let status = Arc::make_mut(&mut recorded).status.as_mut().unwrap();
+    status.upgrade.as_mut().unwrap().gates[0].hook = hook;
+    let with_record = || Given {
+        bootstraps: vec![Arc::clone(&recorded)],
+        ..given()
+    };
+    let call = HookCall { hook, ..call() };
+    assert_eq!(reason(&with_record(), &call, false), None);
+    for (kind, answers) in without_each_kind(with_record, &call) {
+        let unlisted = if kind == StoredKind::ClusterBootstrap {
+            STARTING
+        } else {
+            unlisted
+        };
+        assert_eq!(answers, [unlisted, STALE], "{kind:?}");
+    }
+}
+
+/// Of a managed Cluster that looks as one that is not.
+#[test]
+fn what_was_looked_up_before_it_was_listed_releases_nothing() {
+    let filling = Filling::with(Given {
+        bootstraps: vec![bootstrap(&Value::Null)],
+        ..given()
+    });
+    let index = Index {
+        stores: &filling,
+        system_namespace: SYSTEM,
+        hold_unresolved: true,
+        note: |_: &str| None,
+    };
+    let call = HookCall {
+        hook: Hook::BeforeWorkersUpgrade,
+        label: None,
+        ..call()
+    };
+    let pace = Pace::of(call.uid, &Counted::default(), 600, Duration::ZERO);
+    let decision = index.decide(&call, &pace, false);
+    assert!(
+        matches!(decision, Decision::Hold { reason, .. } if Some(reason) == STARTING),
+        "{decision:?}"
+    );
+}
+
+#[test]
+fn a_deletion_is_not_let_go_by_an_old_store_because_another_one_was_never_filled() {
+    let deleted = HookCall {
+        hook: Hook::BeforeClusterDelete,
+        ..call()
+    };
+    let too_old = Some(CURRENT_FOR * 2);
+    let given = Given {
+        ages: vec![
+            (StoredKind::Cluster, None),
+            (StoredKind::TanzuKubernetesRelease, too_old),
+        ],
+        ..given()
+    };
+    assert_eq!(reason(&given, &deleted, false), STALE);
+}
+
 /// Whether each Cluster that is held has a record.
 fn held(given: &Given) -> Vec<bool> {
     let held = given
@@ -245,6 +363,12 @@ fn clusters_are_held_by_records_and_by_what_is_missing() {
     assert_eq!(held(&with(json!("Completed"))), [false; 0], "its upgrade is over");
     assert_eq!(held(&given()), [false; 0], "the first look is about to come");
     assert_eq!(held(&without_release()), [false]);
+    let unlisted = |given| Given {
+        ages: vec![(StoredKind::App, None)],
+        ..given
+    };
+    assert_eq!(held(&unlisted(given())), [false]);
+    assert_eq!(held(&unlisted(with(Value::Null))), [true]);
     assert_eq!(held(&custom(without_release())), [false; 0]);
     let of_legacy = Given {
         releases: vec![legacy()],

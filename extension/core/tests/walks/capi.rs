@@ -10,7 +10,7 @@ use sluice_core::{
     hook_call::HookCall,
     pass::Server,
     retry::RetryPolicy,
-    unsynced::Unsynced,
+    unsynced::{StoredKind, Unsynced},
 };
 use sluice_crds::{
     labels::label,
@@ -263,7 +263,7 @@ impl ClusterApi {
         let knowledge = if now - self.confirmed > CURRENT_FOR {
             Knowledge::Unsynced(Unsynced::Stale)
         } else if self.seen.of(Server::Management, "clusters").next().is_none() {
-            Knowledge::Unsynced(Unsynced::Starting)
+            Knowledge::Unsynced(Unsynced::Unlisted(StoredKind::Cluster))
         } else {
             Knowledge::synced(label, known)
         };

@@ -1,6 +1,6 @@
 //! Objects that an API server takes and that cannot be decoded.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kube::core::{DynamicObject, ObjectMeta, WatchEvent};
 use serde::de::DeserializeOwned;
@@ -10,6 +10,7 @@ use sluice_core::{
     decode::{Item, Undecodable},
     pass::Server,
     stores::{Found, Releases, Stored, Stores},
+    unsynced::StoredKind,
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 
@@ -140,6 +141,10 @@ impl Stores for Shown<'_> {
                 .map(|(place, package)| (place.3.clone(), facts_of(package)))
                 .collect(),
         )
+    }
+
+    fn age(&self, _: StoredKind) -> Option<Duration> {
+        Some(Duration::ZERO)
     }
 }
 

@@ -156,6 +156,7 @@ async fn an_older_cluster_api_takes_one_minor_at_a_time(
 #[rstest]
 #[case::stale(HoldReason::Call(CallReason::ReplicaStale), true)]
 #[case::starting(HoldReason::Call(CallReason::Starting), true)]
+#[case::without_an_api(HoldReason::Gate(GateReason::APIUnavailable), true)]
 #[case::of_the_cluster(HoldReason::Gate(GateReason::PackagesNotReady), false)]
 #[tokio::test]
 async fn a_hold_that_is_the_replicas_own_ends_the_connection(

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What is wrong, the hook that asks, the edit that makes it so, and the reason that must be given.
-pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 21] = [
+pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 22] = [
     (
         "an object that it rests on cannot be decoded",
         Hook::BeforeControlPlaneUpgrade,
@@ -33,6 +33,12 @@ pub(super) const WRONG: [(&str, Hook, Edit, HoldReason); 21] = [
             s.record().label.clear();
         },
         HoldReason::Gate(GateReason::TKRLabelRemoved),
+    ),
+    (
+        "a kind was never listed",
+        Hook::BeforeControlPlaneUpgrade,
+        |s| s.unlisted = Some(StoredKind::PackageInstall),
+        HoldReason::Gate(GateReason::APIUnavailable),
     ),
     (
         "no record",
