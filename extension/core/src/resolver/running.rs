@@ -11,6 +11,7 @@ use super::Unknown;
 use crate::{
     hop::{ControlPlaneFacts, Worker, WorkerFacts},
     stores::{Stored, Stores},
+    unsynced::StoredKind,
 };
 
 /// The versions that machines of a Cluster may run, or are made with next without that a hook is asked again.
@@ -21,7 +22,7 @@ impl Running {
     /// They are not known, so it may be any.
     pub const UNKNOWN: Self = Self(None);
 
-    /// What is in memory of the Cluster of this name, with its control plane.
+    /// What is in memory of the Cluster of this name, with its control plane. Nothing is known before its workers were listed.
     ///
     /// A version whose gate is open counts: Cluster API may be writing it.
     #[must_use]
@@ -31,6 +32,14 @@ impl Running {
         control_plane: Option<ControlPlaneFacts>,
         stores: &impl Stores,
     ) -> Self {
+        let kinds = [
+            StoredKind::MachineDeployment,
+            StoredKind::MachinePool,
+            StoredKind::ClusterBootstrap,
+        ];
+        if kinds.into_iter().any(|kind| stores.age(kind).is_none()) {
+            return Self::UNKNOWN;
+        }
         let Some(ControlPlaneFacts {
             spec_version: Some(spec),
             status_version,
@@ -168,6 +177,23 @@ mod tests {
     ) {
         let running = Running::of("ns", "one", control_plane, &given());
         assert_eq!(running.may_run(version), may_run);
+    }
+
+    #[test]
+    fn what_was_never_listed_may_be_of_any_version() {
+        for (kind, is_needed) in [
+            (StoredKind::MachineDeployment, true),
+            (StoredKind::MachinePool, true),
+            (StoredKind::ClusterBootstrap, true),
+            (StoredKind::Package, false),
+        ] {
+            let given = Given {
+                ages: vec![(kind, None)],
+                ..given()
+            };
+            let running = Running::of("ns", "one", Some(at("v1.35.4", "v1.35.4")), &given);
+            assert_eq!(running == Running::UNKNOWN, is_needed, "{kind:?}");
+        }
     }
 
     #[test]
