@@ -33,8 +33,8 @@ pub struct Facts<'a> {
     pub releases: &'a Releases,
     /// All OSImages; `None` before they were read.
     pub images: Option<&'a Images>,
-    /// The Packages of the system namespace.
-    pub packages: &'a Catalogue,
+    /// The Packages of the system namespace; `None` before they were read.
+    pub packages: Option<&'a Catalogue>,
     /// What says which releases are compatible; `None` before it was read.
     pub compatibility: Option<&'a Compatibility>,
 }
@@ -71,9 +71,9 @@ impl Survey {
         let owners = owners(known.releases);
         let judged = known.releases.iter().map(|(name, release)| {
             let version = Ordered::of(&release.spec.version);
-            let valid = known.images.map(|images| {
+            let valid = known.images.zip(known.packages).map(|(images, packages)| {
                 let owner = owners.get(&version_label(&release.spec.version)).copied();
-                valid(release, version.is_some(), owner, images, known.packages)
+                valid(release, version.is_some(), owner, images, packages)
             });
             let compatible = known
                 .compatibility

@@ -101,7 +101,7 @@ impl World {
         Survey::of(Facts {
             releases: &self.releases,
             images: Some(&self.images),
-            packages: &self.packages,
+            packages: Some(&self.packages),
             compatibility: Some(&self.compatibility),
         })
     }

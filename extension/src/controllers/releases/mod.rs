@@ -9,6 +9,7 @@ mod turn;
 use std::{
     collections::HashSet,
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -176,8 +177,13 @@ async fn look(
     changes: &mut (impl Stream<Item = Change> + Unpin),
     due: &mpsc::UnboundedSender<Named>,
 ) {
-    all_packages(shared, due).await;
-    let mut seen = HashSet::from([Change::All]);
+    let stores = &shared.context.stores;
+    // An empty store of Packages is not an empty list. kapp-controller may be away, and what else is said of releases waits for nothing.
+    let mut packages_listed = pin!(stores.packages_listed().fuse());
+    let mut seen = HashSet::new();
+    if !stores.are_packages_listed() {
+        seen.insert(Change::All);
+    }
     // When Clusters are looked at for releases, if they are to be: releases changed for the first time, and for the last.
     let mut pending: Option<(Instant, Instant)> = None;
     let mut left = Vec::new();
@@ -206,6 +212,10 @@ async fn look(
         }
         let look_at = pending.map(|(since, last)| (last + QUIET).min(since + AT_LAST));
         tokio::select! {
+            () = &mut packages_listed => {
+                all_packages(shared, due).await;
+                seen.insert(Change::All);
+            }
             first = changes.next() => match first {
                 Some(first) => seen = together(first, changes).await,
                 None => return,
@@ -278,11 +288,12 @@ async fn survey(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
     let images = stores.images();
     let management = lock(&shared.context.management).version();
     let compatibility = shared.sources.compatibility(management);
-    let (releases, packages) = (stores.releases(), stores.catalogue());
+    let releases = stores.releases();
+    let packages = stores.packages.is_filled().then(|| stores.catalogue());
     let survey = Arc::new(Survey::of(Facts {
         releases: &releases,
         images: images.as_deref(),
-        packages: &packages,
+        packages: packages.as_deref(),
         compatibility: compatibility.as_ref(),
     }));
     shared.context.metrics.surveyed(&survey);
@@ -317,3 +328,6 @@ async fn survey(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
     }
     before.is_none_or(|before| !survey.is_same_for_clusters(&before))
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,6 +106,10 @@ async fn said_of(shared: &Shared, named: &Named) -> Result<(), Error> {
 async fn package(shared: &Shared, name: &str) -> Result<Option<Duration>, Error> {
     let context = &shared.context;
     let (stores, namespace) = (&context.stores, context.system_namespace.as_str());
+    if !stores.are_packages_listed() {
+        // All Packages have a turn once they are.
+        return Ok(None);
+    }
     let install = TkrPackage::install_name(name);
     let package = stores.packages.found(Some(namespace), name);
     let found = stores.installs.found(Some(namespace), &install);

@@ -84,10 +84,24 @@ fn what_is_not_known_yet_stays_as_it_was() {
         images: None,
         compatibility: None,
         releases: &world.releases,
-        packages: &world.packages,
+        packages: Some(&world.packages),
     });
     assert!(blind.of_release(&world.releases["v1.35.4"], now()).is_none());
     assert_eq!(blind.updates, Updates::default(), "it is still excluded");
+}
+
+#[test]
+fn a_release_stays_valid_before_its_packages_are_known() {
+    let mut world = World::of([release("v1.35.4", &json!({}))]);
+    world.settle(then());
+    let blind = Survey::of(Facts {
+        images: Some(&world.images),
+        compatibility: None,
+        releases: &world.releases,
+        packages: None,
+    });
+    assert!(blind.of_release(&world.releases["v1.35.4"], now()).is_none());
+    assert_eq!(blind.updates, world.survey().updates);
 }
 
 fn config_map(name: &str, data: &Value) -> ConfigMap {
