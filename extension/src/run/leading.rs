@@ -6,9 +6,10 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::{pass::Settings, providers::kinds, retry::SyncPeriod};
+use sluice_core::{pass::Settings, providers::kinds, retry::SyncPeriod, stores::Stores as _};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::Parts;
 use crate::{
@@ -31,6 +32,10 @@ use crate::{
 
 /// When the reconciler is taken for stuck: no pass takes as long, with the closing of its gates.
 pub(super) const SILENT_RECONCILER: Duration = Duration::from_mins(5);
+
+/// How long the first lists of the stores may take that only managed Clusters need. Then a replica leads without those that were not
+/// filled, and holds these Clusters.
+const FIRST_LISTS: Duration = Duration::from_secs(30);
 
 /// For reconciles in flight to finish once the process is asked to stop.
 const RECONCILE_GRACE: Duration = Duration::from_secs(5);
@@ -153,13 +158,20 @@ pub(super) async fn lead(
     Box::pin(while_leading(elector, reconciling)).await
 }
 
-/// Ends when this replica may reconcile, or is asked to stop.
-async fn leads(elector: Option<&mut Elector>, stores: &Stores, stop: &CancellationToken) -> bool {
+/// Ends when this replica may reconcile, or is asked to stop. Says which.
+pub(super) async fn leads(elector: Option<&mut Elector>, stores: &Stores, stop: &CancellationToken) -> bool {
     // The lease is renewed from the moment it is held, so that the memory of a leader is filled before.
+    let filled = async {
+        stores.tell_managed().await;
+        let _some_are_not = timeout(FIRST_LISTS, stores.synced()).await;
+    };
     tokio::select! {
         biased;
         () = stop.cancelled() => return false,
-        () = stores.synced() => {}
+        () = filled => {}
+    }
+    if let Some(kind) = stores.unlisted() {
+        warn!(api = kind.api(), "Not listed yet, holding managed Clusters");
     }
     match elector {
         Some(elector) => elector.acquire(stop).await.is_some(),

@@ -9,9 +9,10 @@ use std::{
 };
 
 use clap::Parser as _;
-use tokio::time::sleep;
+use rstest::rstest;
+use tokio::time::{sleep, timeout};
 
-use super::leading::{SILENT_RECONCILER, settings};
+use super::leading::{SILENT_RECONCILER, leads, settings};
 use super::*;
 use crate::{
     controllers::bootstrap::{self, world::CONCURRENCY},
@@ -50,6 +51,31 @@ async fn alive(health: &Health, check: &str) -> bool {
         503 => false,
         other => panic!("{check} is answered with {other}"),
     }
+}
+
+/// kapp-controller is not installed, for example. What tells which Clusters are managed is waited for.
+#[rstest]
+#[case::without_packages("packages", true)]
+#[case::without_pools("machinepools", true)]
+#[case::without_bootstraps("clusterbootstraps", false)]
+#[tokio::test(start_paused = true)]
+async fn a_replica_leads_without_an_api_that_only_managed_clusters_need(
+    #[case] plural: &'static str,
+    #[case] expected: bool,
+) {
+    let frozen = Frozen::of(plural);
+    frozen.set(true);
+    let (stores, following) = Stores::open(&frozen.client(|_| Vec::new()), "tkg-system", &News::default());
+    let _following = AbortOnDrop(tokio::spawn(following));
+    let stop = CancellationToken::new();
+    let within = async |time| timeout(time, leads(None, &stores, &stop)).await == Ok(true);
+    assert!(
+        !within(Duration::from_secs(10)).await,
+        "the first lists may take long"
+    );
+    assert_eq!(within(Duration::from_mins(1)).await, expected);
+    frozen.set(false);
+    assert!(within(Duration::from_mins(1)).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,6 +23,7 @@ use crate::{
     retry::SyncPeriod,
     stores::{Found, Releases, Stored, Stores, is_legacy_release},
     takeover::without_finalizer,
+    unsynced::StoredKind,
 };
 
 /// What an operator has set.
@@ -41,7 +42,7 @@ pub struct Settings {
 pub enum Unknown {
     /// Its kind is being read for the first time.
     Reading,
-    /// Its kind cannot be read; or an object that the Cluster rests on cannot be decoded.
+    /// Its kind cannot be read; or an object that the Cluster rests on cannot be decoded, or a kind that it needs was never listed.
     Unreadable(Hold),
 }
 
@@ -90,12 +91,15 @@ pub struct Facts {
 
 impl Facts {
     /// What is in memory of `cluster`; `None` when it is none of ours, unless the addons-manager keeps it from being deleted. `control_plane` looks up the object that is referred to.
+    ///
+    /// ClusterBootstraps and TanzuKubernetesReleases must have been listed before. Any other kind that was not makes too little known.
     pub fn of(
         cluster: &Arc<Cluster>,
         stores: &impl Stores,
         settings: &Settings,
         control_plane: impl FnOnce(&ObjectReference) -> Result<Option<ControlPlaneFacts>, Unknown>,
     ) -> Option<Self> {
+        let unlisted = stores.unlisted();
         let owner = Owner {
             name: cluster.name_any(),
             namespace: cluster.namespace()?,
@@ -137,8 +141,10 @@ impl Facts {
             .or_else(|| Stored::<MachineDeployment>::undecodable_of(stores, &owner.namespace, &owner.name))
             .or_else(|| Stored::<MachinePool>::undecodable_of(stores, &owner.namespace, &owner.name))
             .or_else(|| of_catalogue(stores, &settings.system_namespace, &label, bootstrap.as_deref()));
-        let unknown = undecodable
-            .map(|object| Unknown::Unreadable(object.hold()))
+        let unknown = unlisted
+            .map(StoredKind::unavailable)
+            .or_else(|| undecodable.map(|object| object.hold()))
+            .map(Unknown::Unreadable)
             .or(unknown);
         Some(Self {
             settings: settings.clone(),
@@ -256,7 +262,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::stores::tests::{Given, object, undecodable};
+    use crate::stores::tests::{Filling, Given, object, undecodable};
 
     const LABEL: &str = "v1.36.3---sluice.1";
 
@@ -354,6 +360,35 @@ mod tests {
             Unknown::Reading => (GateReason::ControlPlaneCreating, false),
         });
         assert_eq!(held, holds.then_some((GateReason::ObjectUndecodable, true)));
+    }
+
+    /// Whatever the empty store seems to say.
+    #[test]
+    fn a_kind_that_was_never_listed_holds_managed_clusters() {
+        for kind in StoredKind::ALL {
+            let given = Given {
+                ages: vec![(kind, None)],
+                ..Given::default()
+            };
+            let found = Facts::of(&cluster(LABEL), &given, &settings(), |_| Ok(None)).unwrap();
+            assert_eq!(
+                found.unknown,
+                Some(Unknown::Unreadable(kind.unavailable())),
+                "{kind:?}"
+            );
+            assert!(facts(&cluster(""), &given).is_none(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_is_filled_meanwhile_says_nothing() {
+        let filling = Filling::with(Given::default());
+        let found = Facts::of(&cluster(LABEL), &filling, &settings(), |_| Ok(None)).unwrap();
+        assert!(
+            matches!(found.unknown, Some(Unknown::Unreadable(_))),
+            "{:?}",
+            found.unknown
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use sluice_core::{
     hold::Hold,
     pass::{Close, Count, Done, Effects, Facts, Memories, Settings, close},
     slots::SLOW,
-    stores::Stored as _,
+    stores::{Stored as _, Stores as _},
     walls::Again,
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
@@ -104,8 +104,8 @@ impl Context {
     }
 }
 
-/// Reconciles until `stop`, so many Clusters at once, beginning with all. The stores must be filled. `heart` beats with each pass that
-/// ends.
+/// Reconciles until `stop`, so many Clusters at once, beginning with all. The stores must tell which Clusters are managed; all others
+/// are reconciled again once the rest is filled. `heart` beats with each pass that ends.
 pub async fn run(
     ctx: Arc<Context>,
     triggers: impl Stream<Item = Trigger>,
@@ -125,7 +125,7 @@ pub async fn run(
         cluster
     });
     let all = stream::iter(ctx.stores.clusters.names());
-    let woken = stream::select(all.chain(triggers), probes);
+    let woken = stream::select(all.chain(triggers), stream::select(probes, once_filled(&ctx)));
     let heart = Arc::new(heart);
     queue::run(woken, concurrency, &stop, |cluster| {
         let (ctx, heart) = (Arc::clone(&ctx), Arc::clone(&heart));
@@ -136,6 +136,16 @@ pub async fn run(
         }
     })
     .await;
+}
+
+/// All Clusters, once those stores are filled that were not yet: managed Clusters are held until then.
+fn once_filled(ctx: &Arc<Context>) -> impl Stream<Item = ClusterRef> + use<> {
+    let unlisted = ctx.stores.unlisted().map(|_| Arc::clone(ctx));
+    let filled = stream::iter(unlisted).then(|ctx| async move {
+        ctx.stores.synced().await;
+        stream::iter(ctx.stores.clusters.names())
+    });
+    filled.flatten()
 }
 
 /// A Cluster has its turn. Returns when it has the next one, if nothing wakes it before.

@@ -12,6 +12,7 @@ mod requests;
 mod settled;
 mod silence;
 mod takeover;
+mod unlisted;
 mod unseen;
 mod values;
 mod waiting;
@@ -64,8 +65,8 @@ enum Way {
 }
 
 /// An API server of [`items`].
-fn client(events: &Events, way: fn(&str) -> Way) -> Client {
-    let (events, server) = (Arc::clone(events), Frozen::new().client(items));
+fn client(frozen: &Frozen, events: &Events, way: fn(&str) -> Way) -> Client {
+    let (events, server) = (Arc::clone(events), frozen.client(items));
     let service = service_fn(move |request: Request<Body>| {
         let (events, server) = (Arc::clone(&events), server.clone());
         async move {
@@ -98,7 +99,7 @@ fn client(events: &Events, way: fn(&str) -> Way) -> Client {
 /// Reconciles for `time`, two Clusters at once. Returns the events and one of the counters.
 async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec<(String, String)>, u32) {
     let (events, triggers) = (Events::default(), Triggers::default());
-    let client = client(&events, way);
+    let client = client(&Frozen::new(), &events, way);
     let (context, following) = world::context(&client, &Fence::open(), &triggers);
     let _following = tokio::spawn(following);
     context.stores.synced().await;

@@ -20,7 +20,7 @@ use sluice_crds::{
     labels::annotation,
     run::{Hook, UpgradeRecord},
 };
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
 use super::{Context, Slots, object_server::ObjectServer, one_pass};
 use crate::{
@@ -163,6 +163,17 @@ impl World {
         one_pass(&cluster(&context), &context).await.unwrap();
         sleep(Duration::from_secs(1)).await;
         context
+    }
+
+    /// A leader that has read everything but a kind, whose list is at this path, and what has that listed once it is sent `true`.
+    pub(crate) async fn leader_without(&self, list: &'static str) -> (Context, watch::Sender<bool>) {
+        let answers = self.management.wait_at(list);
+        let (context, following) = context(&self.management.client(), &Fence::open(), &Triggers::default());
+        tokio::spawn(following);
+        context.stores.tell_managed().await;
+        sleep(Duration::from_secs(1)).await;
+        self.connect(&context);
+        (context, answers)
     }
 
     /// Another connection to the workload, which has read nothing yet.
