@@ -1,9 +1,9 @@
-//! Everything starts again while an API that Sluice reads is missing.
+//! Everything starts again while APIs that Sluice reads are missing.
 
 use anyhow::{Context as _, Result};
 use sluice_tests::observer::Revision;
 use sluice_tests::requests::deletion;
-use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene};
+use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::wait;
 
 use crate::common::{MidHold, is_held, released};
@@ -12,10 +12,13 @@ use crate::common::{MidHold, is_held, released};
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tanzukubernetesreleases.run.tanzu.vmware.com";
 
+/// What holds a managed Cluster without kapp-controller's API.
+const WITHOUT_PACKAGES: &str = "waiting for packages.data.packaging.carvel.dev to be listed";
+
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
         "started-without",
-        "all replicas and Cluster API start again while kapp-controller's API and a definition of ours are missing: Cluster API stays up, the upgrade is held, and goes on by itself",
+        "all replicas and Cluster API start again while kapp-controller's API and a definition of ours are missing: Cluster API stays up, the upgrade of a managed Cluster is held and goes on by itself, another Cluster is upgraded and deleted meanwhile",
         |scene| Box::pin(run(scene)),
     )
     .own_stack()
@@ -28,6 +31,9 @@ async fn run(scene: Scene) -> Result<()> {
         new,
         before,
     } = MidHold::of(&scene).await?;
+    let unmanaged = scene.cluster("free").unmanaged(VERSIONS[1]).create().await?;
+    unmanaged.is_available(PATIENCE).await?;
+    unmanaged.is_settled(PATIENCE).await?;
     let stack = scene.world().stack();
     let extension = scene.world().extension()?;
     let definition = scene.objects().get(DEFINITION).await?;
@@ -36,12 +42,19 @@ async fn run(scene: Scene) -> Result<()> {
     extension.kill().await?;
     stack.kapp_controller().kill().await?;
     scene.objects().delete(DEFINITION).await?;
-    let held_without = without(&scene, &cluster, before).await;
+    let held_without = without(&scene, &cluster, &unmanaged, before).await;
     // Other scenarios need it, however this one goes on.
     scene.objects().restore(DEFINITION, &definition).await?;
     held_without?;
     // kapp-controller's API alone is still missing.
-    cluster.says("BeforeClusterUpgrade: Starting", PATIENCE).await?;
+    let held = format!("BeforeClusterUpgrade: APIUnavailable: {WITHOUT_PACKAGES}");
+    cluster.says(&held, PATIENCE).await?;
+    cluster
+        .has_event("APIUnavailable", WITHOUT_PACKAGES, PATIENCE)
+        .await?;
+    gates_say(&cluster, "APIUnavailable").await?;
+    unmanaged.delete().await?;
+    cluster.control_plane_is_untouched(before).await?;
     stack.kapp_controller().restart().await?;
     // Packages are written by way of its API.
     for release in [&old, &new] {
@@ -53,7 +66,7 @@ async fn run(scene: Scene) -> Result<()> {
 }
 
 /// Starts Sluice and Cluster API; both wait until what is started is ready.
-async fn without(scene: &Scene, cluster: &Cluster, before: Revision) -> Result<()> {
+async fn without(scene: &Scene, managed: &Cluster, unmanaged: &Cluster, before: Revision) -> Result<()> {
     let world = scene.world();
     // While it is being deleted it is still served, and nothing would be missing.
     wait::until("the definition to be gone", PATIENCE, || async {
@@ -66,6 +79,26 @@ async fn without(scene: &Scene, cluster: &Cluster, before: Revision) -> Result<(
     .await?;
     world.extension()?.restart().await?;
     world.stack().cluster_api().restart().await?;
-    cluster.says("BeforeClusterUpgrade: Starting", PATIENCE).await?;
-    cluster.control_plane_is_untouched(before).await
+    let releases = "BeforeClusterUpgrade: APIUnavailable: waiting for tanzukubernetesreleases.run.tanzu.vmware.com to be listed";
+    managed.says(releases, PATIENCE).await?;
+    let begun = unmanaged.upgrade_unmanaged(VERSIONS[2]).await?;
+    unmanaged
+        .control_plane_written(VERSIONS[2], begun, PATIENCE)
+        .await?;
+    unmanaged.is_settled(PATIENCE).await?;
+    managed.control_plane_is_untouched(before).await
+}
+
+/// Waits until the record says that BeforeClusterUpgrade is held for `reason`.
+async fn gates_say(cluster: &Cluster, reason: &str) -> Result<()> {
+    let what = format!("the record of {} to be held for {reason}", cluster.name());
+    cluster
+        .bootstrap_until(what, PATIENCE, |bootstrap| {
+            let gates = &bootstrap["status"]["upgrade"]["gates"];
+            let mut gates_of_hook = gates.as_array().into_iter().flatten();
+            let is_held =
+                gates_of_hook.any(|gate| gate["hook"] == "BeforeClusterUpgrade" && gate["reason"] == reason);
+            if is_held { Ok(()) } else { wait::not_yet(gates) }
+        })
+        .await
 }
