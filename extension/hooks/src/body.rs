@@ -8,8 +8,8 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::Version;
 use http_body_util::BodyExt;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// As much as the reference server of the Runtime SDK takes.
 pub(crate) const MAX_BODY: usize = 20 * 1024 * 1024;
@@ -34,13 +34,40 @@ const LARGE_KIB: usize = 24 * 1024;
 /// What large bodies of one peer may take together: as much as the largest one.
 const LARGE_KIB_OF_PEER: usize = MAX_BODY / 1024;
 
-/// The memory for bodies, counted from the head of their request.
+/// How many bodies of one peer [`in_turn`] reads at once.
+const TURNS: usize = 4;
+
+/// How long a body waits for its turn. A caller that has waited for this, and for its body, still has time for an answer.
+const TURN: Duration = Duration::from_secs(1);
+
+/// The memory for bodies, counted from the head of their request. All clones are one.
 #[derive(Clone, Debug)]
-pub struct Budget(Parts);
+pub struct Budget {
+    parts: Parts,
+    largest: usize,
+    /// Whether a peer leaves as much as its large bodies take. Without that, one takes the largest of 20 MiB.
+    is_fair: bool,
+}
+
+impl Budget {
+    /// So many KiB for bodies up to 128 KiB, and so many for larger ones, of which a peer leaves as much as it takes. A body has `largest`
+    /// bytes at most.
+    #[must_use]
+    pub fn of(small_kib: usize, large_kib: usize, largest: usize) -> Self {
+        Self {
+            parts: Parts::of(small_kib, large_kib),
+            largest,
+            is_fair: true,
+        }
+    }
+}
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(Parts::of(SMALL_KIB, LARGE_KIB))
+        Self {
+            is_fair: false,
+            ..Self::of(SMALL_KIB, LARGE_KIB, MAX_BODY)
+        }
     }
 }
 
@@ -50,6 +77,7 @@ impl Default for Budget {
 pub struct Peer {
     address: IpAddr,
     bodies: Parts,
+    turns: Arc<Semaphore>,
 }
 
 impl Peer {
@@ -59,12 +87,18 @@ impl Peer {
         Self {
             address,
             bodies: Parts::of(SMALL_KIB_OF_PEER, LARGE_KIB_OF_PEER),
+            turns: Arc::new(Semaphore::new(TURNS)),
         }
     }
 
-    /// What its small bodies have taken.
-    fn small_kib(&self) -> usize {
-        SMALL_KIB_OF_PEER - self.bodies.small.available_permits()
+    /// What its small, or its large, bodies have taken.
+    fn taken_kib(&self, large: bool) -> usize {
+        let most = if large {
+            LARGE_KIB_OF_PEER
+        } else {
+            SMALL_KIB_OF_PEER
+        };
+        most - self.bodies.part(large).available_permits()
     }
 
     /// Where it is; unspecified if that is not known.
@@ -95,11 +129,15 @@ impl Parts {
         }
     }
 
+    const fn part(&self, large: bool) -> &Arc<Semaphore> {
+        if large { &self.large } else { &self.small }
+    }
+
     /// Does not wait: bodies that wait for memory, and are not read meanwhile, would keep others of their connection from arriving.
-    fn take(&self, large: bool, kib: usize) -> Result<SemaphorePermit<'_>, Unread> {
-        let part = if large { &self.large } else { &self.small };
+    fn take(&self, large: bool, kib: usize) -> Result<OwnedSemaphorePermit, Unread> {
         let permits = u32::try_from(kib).unwrap_or(u32::MAX);
-        part.try_acquire_many(permits).map_err(|_| Unread::Busy)
+        let part = Arc::clone(self.part(large));
+        part.try_acquire_many_owned(permits).map_err(|_| Unread::Busy)
     }
 }
 
@@ -111,14 +149,14 @@ struct Budgets<'a> {
 }
 
 /// What one body has taken of one budget.
-#[derive(Default)]
-struct Taken<'a> {
+#[derive(Debug, Default)]
+struct Taken {
     kib: usize,
-    permit: Option<SemaphorePermit<'a>>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
-impl<'a> Taken<'a> {
-    fn reach(&mut self, bytes: usize, of: &'a Parts, large: bool) -> Result<(), Unread> {
+impl Taken {
+    fn reach(&mut self, bytes: usize, of: &Parts, large: bool) -> Result<(), Unread> {
         let more = bytes.div_ceil(1024).saturating_sub(self.kib);
         if more == 0 {
             return Ok(());
@@ -133,20 +171,20 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// What one body has taken of both budgets.
-#[derive(Default)]
-struct Share<'a> {
+/// What one body has taken of the memory for all, and of that of its peer. Dropping it gives it back.
+#[derive(Debug, Default)]
+pub struct Share {
     large: bool,
-    of_peer: Taken<'a>,
-    of_all: Taken<'a>,
+    of_peer: Taken,
+    of_all: Taken,
 }
 
-impl<'a> Share<'a> {
+impl Share {
     /// Takes the memory of a body of `total` bytes so far that will have `announced` ones. One that turns out to be large gives back
     /// what it had as a small one.
     ///
     /// The peer's part is taken whole, so that it is refused before much of it has come.
-    fn cover(&mut self, total: usize, announced: usize, budgets: Budgets<'a>) -> Result<(), Unread> {
+    fn cover(&mut self, total: usize, announced: usize, budgets: Budgets<'_>) -> Result<(), Unread> {
         let whole = total.max(announced);
         if whole > SMALL && !self.large {
             *self = Self {
@@ -157,11 +195,14 @@ impl<'a> Share<'a> {
         // One KiB stands for the request itself.
         self.of_peer
             .reach(whole.max(1), &budgets.peer.bodies, self.large)?;
-        if !self.large && budgets.peer.small_kib() > budgets.all.0.small.available_permits() + self.of_all.kib
-        {
+        let Budget { parts, is_fair, .. } = budgets.all;
+        // A small body is next to nothing of what is left, a large one is not.
+        let own = if self.large { whole.div_ceil(1024) } else { 0 };
+        let left = parts.part(self.large).available_permits() + self.of_all.kib;
+        if (*is_fair || !self.large) && budgets.peer.taken_kib(self.large) + own > left {
             return Err(Unread::Busy);
         }
-        self.of_all.reach(total.max(1), &budgets.all.0, self.large)
+        self.of_all.reach(total.max(1), parts, self.large)
     }
 }
 
@@ -182,6 +223,9 @@ pub enum Unread {
 ///
 /// In HTTP/1.1 a peer that is still sending hears of a closed connection before it hears an answer, so that what follows of a refused body
 /// is read first. In HTTP/2 a refusal ends its stream only.
+///
+/// # Errors
+/// The body was not read.
 pub async fn with_body<T>(
     body: Body,
     version: Version,
@@ -189,20 +233,49 @@ pub async fn with_body<T>(
     peer: &Peer,
     answer: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, Unread> {
-    let mut body = body;
+    let (bytes, _share) = whole(body, version, Budgets { all, peer }).await?;
+    Ok(answer(&bytes))
+}
+
+/// The same for callers that may be anybody: four bodies of a peer are read, and handed to `parse`, at once, and others of it wait for a
+/// second at most. What `parse` has made of the body takes memory until it is answered, so that the share of the budget is returned.
+///
+/// # Errors
+/// The body was not read.
+pub async fn in_turn<T>(
+    body: Body,
+    version: Version,
+    all: &Budget,
+    peer: &Peer,
+    parse: impl FnOnce(&[u8]) -> T,
+) -> Result<(T, Share), Unread> {
+    let Ok(Ok(_turn)) = timeout(TURN, peer.turns.acquire()).await else {
+        return Err(refused(body, version, Unread::Busy, Instant::now() + DEADLINE).await);
+    };
+    let (bytes, share) = whole(body, version, Budgets { all, peer }).await?;
+    Ok((parse(&bytes), share))
+}
+
+async fn whole(mut body: Body, version: Version, budgets: Budgets<'_>) -> Result<(Bytes, Share), Unread> {
     let mut share = Share::default();
     let until = Instant::now() + DEADLINE;
-    let read = timeout_at(until, read(&mut body, Budgets { all, peer }, &mut share)).await;
-    match read {
-        Ok(Ok(bytes)) => Ok(answer(&bytes)),
-        Ok(Err(unread @ (Unread::TooLarge | Unread::Busy))) if version < Version::HTTP_2 => {
+    match timeout_at(until, read(&mut body, budgets, &mut share)).await {
+        Ok(Ok(bytes)) => Ok((bytes, share)),
+        Ok(Err(unread @ (Unread::TooLarge | Unread::Busy))) => {
             drop(share);
-            let _ = timeout_at(until, discard(&mut body)).await;
-            Err(unread)
+            Err(refused(body, version, unread, until).await)
         }
         Ok(Err(unread)) => Err(unread),
         Err(_) => Err(Unread::Late),
     }
+}
+
+/// `unread`, once what follows of the body was read where that has to be.
+async fn refused(mut body: Body, version: Version, unread: Unread, until: Instant) -> Unread {
+    if version < Version::HTTP_2 {
+        let _ = timeout_at(until, discard(&mut body)).await;
+    }
+    unread
 }
 
 /// Reads what follows, as much again as is taken of a good request.
@@ -216,10 +289,11 @@ async fn discard(body: &mut Body) {
     }
 }
 
-async fn read<'a>(body: &mut Body, budgets: Budgets<'a>, share: &mut Share<'a>) -> Result<Bytes, Unread> {
+async fn read(body: &mut Body, budgets: Budgets<'_>, share: &mut Share) -> Result<Bytes, Unread> {
     let announced = http_body::Body::size_hint(body).lower();
     let announced = usize::try_from(announced).unwrap_or(usize::MAX);
-    if announced > MAX_BODY {
+    let largest = budgets.all.largest;
+    if announced > largest {
         return Err(Unread::TooLarge);
     }
     share.cover(0, announced, budgets)?;
@@ -230,7 +304,7 @@ async fn read<'a>(body: &mut Body, budgets: Budgets<'a>, share: &mut Share<'a>) 
         let frame = frame.map_err(|error| Unread::Broken(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
         total += data.len();
-        if total > MAX_BODY {
+        if total > largest {
             return Err(Unread::TooLarge);
         }
         share.cover(total, announced, budgets)?;

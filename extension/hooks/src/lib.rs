@@ -13,7 +13,7 @@ mod reply;
 mod request;
 mod router;
 
-pub use self::body::{Budget, Peer, Unread, with_body};
+pub use self::body::{Budget, Peer, Share, Unread, in_turn, with_body};
 pub use self::discovery::{DiscoveryResponse, TIMEOUT_SECONDS};
 pub use self::gate::{Answer, Endpoint, Gate, Observer, Outcome};
 pub use self::profile::Profile;
