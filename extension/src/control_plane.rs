@@ -1,7 +1,6 @@
 //! Watches of control planes of any provider.
 
 use std::{
-    collections::HashSet,
     fmt,
     sync::{Arc, Mutex},
     time::Duration,
@@ -11,7 +10,7 @@ use kube::{Client, core::ObjectMeta};
 use sluice_core::{
     hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
-    walls::{NamedKind, NamedKinds, Standing},
+    walls::{Asker, Attempts, Discoveries, NamedKind, NamedKinds, Standing, Turn, Waiting},
 };
 use sluice_crds::foreign::cluster::ObjectReference;
 
@@ -36,6 +35,10 @@ pub struct ControlPlanes {
     /// Reviews ask, too, and have a thread of their own, on which nothing of others is to run.
     runtime: Handle,
     kinds: Mutex<NamedKinds<NamedKind, Kind>>,
+    /// Clusters that are woken when more is known of their kind.
+    waiting: Arc<Mutex<Waiting>>,
+    /// What reviews have caused.
+    discoveries: Mutex<Discoveries<()>>,
 }
 
 impl fmt::Debug for ControlPlanes {
@@ -45,9 +48,8 @@ impl fmt::Debug for ControlPlanes {
 }
 
 struct Kind {
+    named: Arc<NamedKind>,
     watch: KindWatch<ControlPlane>,
-    /// Clusters that are woken when more is known of it.
-    waiting: Arc<Mutex<HashSet<ClusterRef>>>,
 }
 
 impl ControlPlanes {
@@ -62,10 +64,13 @@ impl ControlPlanes {
             triggers,
             runtime: Handle::current(),
             kinds: Mutex::default(),
+            waiting: Arc::default(),
+            discoveries: Mutex::default(),
         }
     }
 
-    /// The control plane that a Cluster refers to, from memory; `None` while it does not exist.
+    /// The control plane that a Cluster in memory refers to, from memory; `None` while it does not exist. The Cluster is woken when more
+    /// is known of the kind.
     ///
     /// # Errors
     /// Its kind is not in memory.
@@ -74,60 +79,116 @@ impl ControlPlanes {
         cluster: &ClusterRef,
         reference: &ObjectReference,
     ) -> Result<Option<ControlPlaneFacts>, Unknown> {
-        let named = NamedKind::given(reference.group(), &reference.kind);
+        let named = named(reference)?;
+        let (asker, now) = (Asker::Reconcile, now());
         let mut kinds = lock(&self.kinds);
-        if !kinds.knows(&named) {
-            kinds.forget_unasked(KEPT, now());
+        if !kinds.knows(&named, asker, now, standing) {
+            kinds.forget_unasked(KEPT, now);
         }
-        let kind = kinds.ask(named, now(), standing, |named| self.watch(named));
+        let watch = |named: &_| self.watch(named, Attempts::default());
+        let kind = kinds.ask(named, asker, now, standing, watch);
         let mut state = kind.watch.state();
         if !matches!(state, State::Readable { .. }) {
-            lock(&kind.waiting).insert(cluster.clone());
+            lock(&self.waiting).add(cluster, &kind.named);
             // It may have changed before the Cluster was among those that are woken.
             state = kind.watch.state();
         }
-        match state {
-            State::Readable { store, .. } => {
-                let found = store.found(Some(cluster.namespace()), &reference.name);
-                let found = found.map_err(|object| Unknown::Unreadable(object.hold()))?;
-                Ok(found.map(|found| ControlPlaneFacts::of(&found)))
-            }
-            State::Reading => Err(Unknown::Reading),
-            State::Unserved => Err(Unknown::unreadable(reference, "the API server does not serve it")),
-            State::Unreadable(why) => Err(Unknown::unreadable(reference, &why)),
-        }
+        drop(kinds);
+        found(state, cluster, reference)
     }
 
-    /// Ends when the control planes of the kind that is referred to were read, or cannot be.
-    pub async fn read(&self, reference: &ObjectReference) {
-        let named = NamedKind::given(reference.group(), &reference.kind);
+    /// The same for a review. No Cluster is woken, and no kind is read.
+    ///
+    /// # Errors
+    /// Its kind is not in memory.
+    pub fn known(
+        &self,
+        cluster: &ClusterRef,
+        reference: &ObjectReference,
+    ) -> Result<Option<ControlPlaneFacts>, Unknown> {
+        let named = named(reference)?;
+        let mut kinds = lock(&self.kinds);
+        let kind = kinds.known(&named, Asker::Review, now(), standing);
+        let state = kind.ok_or(Unknown::Reading)?.watch.state();
+        drop(kinds);
+        found(state, cluster, reference)
+    }
+
+    /// Ends when the control planes of the kind that a Cluster refers to were read for a review, cannot be, or are not read now because
+    /// reviews have had too many kinds discovered.
+    pub async fn read(&self, cluster: &ClusterRef, reference: &ObjectReference) {
+        let Ok(named) = named(reference) else { return };
+        let (asker, now) = (Asker::Review, now());
         let read = {
             let mut kinds = lock(&self.kinds);
-            let kind = kinds.ask(named, now(), standing, |named| self.watch(named));
-            kind.watch.read()
+            if !kinds.knows(&named, asker, now, standing) {
+                kinds.forget_unasked(KEPT, now);
+                let turn = lock(&self.discoveries).turn(&named, cluster.namespace(), now);
+                if turn != Turn::Now(()) {
+                    return;
+                }
+            }
+            let watch = |named: &_| self.watch(named, Attempts::once());
+            kinds.ask(named, asker, now, standing, watch).watch.read()
         };
         read.await;
     }
 
-    fn watch(&self, named: &NamedKind) -> Kind {
-        let waiting = Arc::<Mutex<HashSet<ClusterRef>>>::default();
+    /// Forgets Clusters that wait and are gone: those of a namespace and a name that `is_there` says no of.
+    pub fn forget_gone(&self, is_there: impl Fn(&str, &str) -> bool) {
+        lock(&self.waiting).forget_gone(is_there);
+    }
+
+    fn watch(&self, named: &NamedKind, attempts: Attempts) -> Kind {
+        let named = Arc::new(named.clone());
         let on = {
             let triggers = self.triggers.clone();
             let touched = move |meta: &ObjectMeta, _| triggers.wake_of::<ControlPlane>(meta);
             reporting(named.kind.clone(), "Watching control planes", touched)
         };
         let changed = {
-            let (triggers, waiting) = (self.triggers.clone(), Arc::clone(&waiting));
+            let (triggers, waiting) = (self.triggers.clone(), Arc::clone(&self.waiting));
+            let named = Arc::clone(&named);
             move || {
-                let woken = std::mem::take(&mut *lock(&waiting));
+                let woken = lock(&waiting).take(&named);
                 for cluster in woken {
                     triggers.wake(cluster);
                 }
             }
         };
         let _entered = self.runtime.enter();
-        let watch = KindWatch::open(self.contract.clone(), named.clone(), on, changed);
-        Kind { watch, waiting }
+        let watch = KindWatch::open(
+            self.contract.clone(),
+            NamedKind::clone(&named),
+            attempts,
+            on,
+            changed,
+        );
+        Kind { named, watch }
+    }
+}
+
+/// The kind of the control plane that is referred to.
+fn named(reference: &ObjectReference) -> Result<NamedKind, Unknown> {
+    let too_long = || Unknown::unreadable(reference, "its name is longer than that of any kind");
+    NamedKind::referred(reference).ok_or_else(too_long)
+}
+
+/// What a kind in this state has of the control plane of a Cluster.
+fn found(
+    state: State<ControlPlane>,
+    cluster: &ClusterRef,
+    reference: &ObjectReference,
+) -> Result<Option<ControlPlaneFacts>, Unknown> {
+    match state {
+        State::Readable { store, .. } => {
+            let found = store.found(Some(cluster.namespace()), &reference.name);
+            let found = found.map_err(|object| Unknown::Unreadable(object.hold()))?;
+            Ok(found.map(|found| ControlPlaneFacts::of(&found)))
+        }
+        State::Reading => Err(Unknown::Reading),
+        State::Unserved => Err(Unknown::unreadable(reference, "the API server does not serve it")),
+        State::Unreadable(why) => Err(Unknown::unreadable(reference, &why)),
     }
 }
 

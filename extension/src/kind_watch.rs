@@ -52,11 +52,12 @@ impl<K> KindWatch<K>
 where
     K: Followed + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    /// Watches what `contract` finds of a kind that is `named`, for as long as the answer lives. `on` is called for each event, and
-    /// `changed` when the state has changed.
+    /// Watches what `contract` finds of a kind that is `named`, for as long as the answer lives, in `attempts`. `on` is called for each
+    /// event, and `changed` when the state has changed.
     pub fn open(
         contract: Contract,
         named: NamedKind,
+        attempts: Attempts,
         on: impl Fn(&Seen<'_, K>) + Send + Sync + 'static,
         changed: impl Fn() + Send + Sync + 'static,
     ) -> Self {
@@ -66,8 +67,8 @@ where
                 changed();
             }
         };
+        let mut attempts = attempts;
         let task = async move {
-            let mut attempts = Attempts::default();
             loop {
                 let attempt = async {
                     match timeout(FINDING, contract.find(&named)).await {

@@ -1,15 +1,18 @@
 //! Reviews of Clusters: which release and which images they are made of, see [`sluice_core::resolver`].
 
+use std::sync::Arc;
+
 use kube::core::ObjectMeta;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use sluice_core::{
     cluster::ClusterRef,
+    decode::Undecodable,
     pass,
     resolver::{Asked, Known, Resolution, Running, Unknown, class_of, resolve},
     stores::Stores as _,
 };
-use sluice_crds::foreign::Cluster;
+use sluice_crds::foreign::{Cluster, cluster::ObjectReference};
 
 use super::{
     kept::{Chosen, OfClusters, Text},
@@ -127,14 +130,28 @@ pub(super) fn resolved(
 
 /// The versions that machines of the Cluster may run.
 fn running(asked: &Asked, stores: &Stores, control_planes: &ControlPlanes) -> Result<Running, Unknown> {
-    let cluster = asked.old.as_ref().unwrap_or(&asked.new);
-    let Some(reference) = &cluster.spec.control_plane_ref else {
+    let Ok(referred) = control_plane_of(asked, stores) else {
         return Ok(Running::UNKNOWN);
     };
-    let of = ClusterRef::of(cluster);
-    match control_planes.get(&of, reference) {
+    let (of, reference) = referred.ok_or(Unknown::Running)?;
+    match control_planes.known(&of, &reference) {
         Ok(control_plane) => Ok(Running::of(of.namespace(), of.name(), control_plane, stores)),
         Err(pass::Unknown::Reading) => Err(Unknown::Running),
         Err(pass::Unknown::Unreadable(_)) => Ok(Running::UNKNOWN),
     }
+}
+
+/// The Cluster that a review is about, and the control plane that it refers to in memory; none where it is not there yet. Any Pod may name
+/// any kind in a review, and only what is stored makes Sluice read one.
+///
+/// # Errors
+/// The Cluster cannot be decoded.
+pub(super) fn control_plane_of(
+    asked: &Asked,
+    stores: &Stores,
+) -> Result<Option<(ClusterRef, ObjectReference)>, Arc<Undecodable>> {
+    let of = ClusterRef::of(asked.old.as_ref().unwrap_or(&asked.new));
+    let stored = stores.clusters.found(Some(of.namespace()), of.name())?;
+    let reference = stored.and_then(|stored| stored.spec.control_plane_ref.clone());
+    Ok(reference.map(|reference| (of, reference)))
 }

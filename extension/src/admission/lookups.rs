@@ -143,11 +143,10 @@ impl World {
         clusters::resolved(asked, &self.stores, &self.control_planes)
     }
 
-    /// Ends when the control planes of the kind that the Cluster uses were read, or cannot be.
+    /// Ends when the control planes of the kind that the Cluster in memory uses were read, or are not.
     pub(super) async fn read_control_planes(&self, asked: &resolver::Asked) {
-        let cluster = asked.old.as_ref().unwrap_or(&asked.new);
-        if let Some(reference) = &cluster.spec.control_plane_ref {
-            self.control_planes.read(reference).await;
+        if let Ok(Some((cluster, reference))) = clusters::control_plane_of(asked, &self.stores) {
+            self.control_planes.read(&cluster, &reference).await;
         }
     }
 

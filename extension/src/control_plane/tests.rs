@@ -38,7 +38,7 @@ pub(crate) struct Server(Arc<Mutex<State>>);
 
 pub(crate) struct State {
     good: Way,
-    bad: Way,
+    pub(crate) bad: Way,
     /// What it does with a watch of a kind whose list is answered.
     watch: Way,
     /// What it does with the second page of a list, if there is one.
@@ -194,8 +194,14 @@ impl Server {
         }
     }
 
-    fn times_asked(&self) -> usize {
+    pub(crate) fn times_asked(&self) -> usize {
         self.0.lock().unwrap().asked.len()
+    }
+
+    /// How often a path was asked for.
+    pub(crate) fn count_of(&self, path: &str) -> usize {
+        let state = self.0.lock().unwrap();
+        state.asked.iter().filter(|asked| *asked == path).count()
     }
 
     pub(crate) fn asked_for(&self, path: &str) -> bool {

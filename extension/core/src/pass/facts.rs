@@ -50,10 +50,11 @@ impl Unknown {
     /// The kind of the control plane that a Cluster refers to cannot be read.
     #[must_use]
     pub fn unreadable(reference: &ObjectReference, why: &str) -> Self {
-        let (group, kind) = (reference.group(), &reference.kind);
+        // A definition of v1beta1 does not bound these names.
+        let (group, kind) = (format!("{:.253}", reference.group()), &reference.kind);
         Self::Unreadable(Hold::new(
             GateReason::ControlPlaneKindUnreadable,
-            format!("control plane kind {kind} in group {group:?} of spec.controlPlaneRef: {why}"),
+            format!("control plane kind {kind:.63} in group {group:?} of spec.controlPlaneRef: {why}"),
         ))
     }
 }

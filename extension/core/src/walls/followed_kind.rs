@@ -23,6 +23,9 @@ const MIN_DELAY: Duration = Duration::from_secs(1);
 /// The longest one.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
+/// After this time a kind is tried again that is tried once: whoever asks for it has it opened anew before.
+const NOT_AGAIN: Duration = Duration::from_hours(24);
+
 /// A watch that has lasted for so long did not begin with an error.
 const STEADY: Duration = Duration::from_secs(5);
 
@@ -79,6 +82,7 @@ pub enum Ended {
 pub struct Attempts {
     backoff: Backoff,
     needs_watch: bool,
+    is_once: bool,
 }
 
 impl Default for Attempts {
@@ -86,11 +90,21 @@ impl Default for Attempts {
         Self {
             backoff: FollowedKind::delays(),
             needs_watch: false,
+            is_once: false,
         }
     }
 }
 
 impl Attempts {
+    /// One, unless it makes the kind readable.
+    #[must_use]
+    pub fn once() -> Self {
+        Self {
+            is_once: true,
+            ..Self::default()
+        }
+    }
+
     /// The kind is followed, from now on, as it is served.
     #[must_use]
     pub fn begin(&self, resource: &ApiResource, now: Instant) -> FollowedKind {
@@ -101,13 +115,15 @@ impl Attempts {
     pub fn ended(&mut self, ended: Ended, now: Instant) -> Duration {
         if matches!(ended, Ended::Lost | Ended::Unproven) {
             self.backoff.reset();
+            self.is_once = false;
         }
         self.needs_watch = match ended {
             Ended::Lost | Ended::Panicked => true,
             Ended::Unproven => false,
             Ended::NeverReadable => self.needs_watch,
         };
-        self.backoff.failed(now)
+        let delay = self.backoff.failed(now);
+        if self.is_once { NOT_AGAIN } else { delay }
     }
 }
 
@@ -392,6 +408,17 @@ mod tests {
         }
         assert_eq!(needs_watch(Ended::Panicked), (true, false));
         assert_eq!(needs_watch(Ended::Lost), (true, true));
+    }
+
+    #[test]
+    fn a_kind_that_is_tried_once_is_tried_again_once_it_was_readable() {
+        let (mut attempts, now) = (Attempts::once(), Instant::now());
+        for ended in [Ended::NeverReadable, Ended::Panicked] {
+            assert_eq!(attempts.ended(ended, now), NOT_AGAIN);
+        }
+        for ended in [Ended::Lost, Ended::NeverReadable] {
+            assert!(attempts.ended(ended, now) <= MAX_DELAY);
+        }
     }
 
     /// It is readable only once a watch of it is answered, too: in the attempt before, lists alone were answered.

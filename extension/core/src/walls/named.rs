@@ -7,8 +7,13 @@ use std::{
 };
 
 use kube::core::ObjectMeta;
+use sluice_crds::foreign::cluster::ObjectReference;
 
-use crate::step::{Single, Source};
+use super::discoveries::PERIOD;
+use crate::{
+    names::{LONGEST_LABEL, LONGEST_NAME},
+    step::{Single, Source},
+};
 
 /// Kinds that cannot be read are not more than this: there are few by mistake.
 const MOST_UNREADABLE: usize = 64;
@@ -40,6 +45,13 @@ impl NamedKind {
             is_given: true,
             single: None,
         }
+    }
+
+    /// The kind that a Cluster refers to; none where group or kind are longer than Kubernetes takes, so that none can be served.
+    #[must_use]
+    pub fn referred(reference: &ObjectReference) -> Option<Self> {
+        let (group, kind) = (reference.group(), &reference.kind);
+        (group.len() <= LONGEST_NAME && kind.len() <= LONGEST_LABEL).then(|| Self::given(group, kind))
     }
 
     /// Every object of the kind.
@@ -88,6 +100,15 @@ pub enum Standing {
     Unreadable,
 }
 
+/// Who asks for a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// A reconcile, of an object that is in memory. A kind that cannot be read is tried again and again.
+    Reconcile,
+    /// A review, which anybody may send. A kind that cannot be read is tried once, and that counts for a minute.
+    Review,
+}
+
 /// What is known of each kind, by what names it.
 #[derive(Debug)]
 pub struct NamedKinds<K, V>(HashMap<K, Named<V>>);
@@ -95,7 +116,23 @@ pub struct NamedKinds<K, V>(HashMap<K, Named<V>>);
 #[derive(Debug)]
 struct Named<V> {
     kind: V,
+    opened_for: Asker,
+    opened_at: Instant,
     asked_at: Instant,
+}
+
+impl<V> Named<V> {
+    /// Whether it is to be opened once more for this asker.
+    fn is_stale(&self, asker: Asker, standing: Standing, now: Instant) -> bool {
+        match (self.opened_for, asker, standing) {
+            (Asker::Reconcile, ..) | (Asker::Review, _, Standing::Readable) => false,
+            (Asker::Review, Asker::Reconcile, _) => true,
+            (Asker::Review, Asker::Review, Standing::Reading) => false,
+            (Asker::Review, Asker::Review, Standing::Unreadable) => {
+                now.duration_since(self.opened_at) >= PERIOD
+            }
+        }
+    }
 }
 
 impl<K, V> Default for NamedKinds<K, V> {
@@ -110,24 +147,45 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
     pub fn ask(
         &mut self,
         key: K,
+        asker: Asker,
         now: Instant,
         standing: impl Fn(&V) -> Standing,
         open: impl FnOnce(&K) -> V,
     ) -> &V {
-        if !self.knows(&key) {
+        if !self.knows(&key, asker, now, &standing) {
+            self.0.remove(&key);
             self.make_room(standing);
         }
         let named = self.0.entry(key).or_insert_with_key(|key| Named {
             kind: open(key),
+            opened_for: asker,
+            opened_at: now,
             asked_at: now,
         });
         named.asked_at = now;
         &named.kind
     }
 
-    /// Whether a kind was asked for before.
-    pub fn knows(&self, key: &K) -> bool {
-        self.0.contains_key(key)
+    /// What is known of a kind for this asker. None is opened.
+    pub fn known(
+        &mut self,
+        key: &K,
+        asker: Asker,
+        now: Instant,
+        standing: impl Fn(&V) -> Standing,
+    ) -> Option<&V> {
+        let named = self.0.get_mut(key)?;
+        if named.is_stale(asker, standing(&named.kind), now) {
+            return None;
+        }
+        named.asked_at = now;
+        Some(&named.kind)
+    }
+
+    /// Whether a kind was asked for before, so that it need not be opened for this asker.
+    pub fn knows(&self, key: &K, asker: Asker, now: Instant, standing: impl Fn(&V) -> Standing) -> bool {
+        let named = self.0.get(key);
+        named.is_some_and(|named| !named.is_stale(asker, standing(&named.kind), now))
     }
 
     /// Forgets kinds that nothing has asked for in this time.
@@ -162,6 +220,7 @@ impl<K: Clone + Eq + Hash, V> NamedKinds<K, V> {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::ObjectMeta;
+    use rstest::rstest;
     use sluice_crds::foreign::cluster::ObjectReference;
 
     use super::*;
@@ -232,6 +291,7 @@ mod tests {
         let now = began + Duration::from_millis(at);
         kinds.ask(
             name,
+            Asker::Reconcile,
             now,
             |standing| *standing,
             |_| {
@@ -240,6 +300,53 @@ mod tests {
             },
         );
         opened
+    }
+
+    fn knows(kinds: &NamedKinds<u64, Standing>, now: Instant, name: u64) -> bool {
+        kinds.knows(&name, Asker::Reconcile, now, |standing| *standing)
+    }
+
+    #[rstest]
+    #[case::of_a_reconcile(Asker::Reconcile, Standing::Unreadable, Asker::Reconcile, 3600, false)]
+    #[case::of_a_reconcile_for_a_review(Asker::Reconcile, Standing::Unreadable, Asker::Review, 3600, false)]
+    #[case::readable(Asker::Review, Standing::Readable, Asker::Review, 3600, false)]
+    #[case::readable_for_a_reconcile(Asker::Review, Standing::Readable, Asker::Reconcile, 3600, false)]
+    #[case::being_read(Asker::Review, Standing::Reading, Asker::Review, 3600, false)]
+    #[case::being_read_for_a_reconcile(Asker::Review, Standing::Reading, Asker::Reconcile, 0, true)]
+    #[case::unreadable_for_a_reconcile(Asker::Review, Standing::Unreadable, Asker::Reconcile, 0, true)]
+    #[case::unreadable_for_a_minute(Asker::Review, Standing::Unreadable, Asker::Review, 59, false)]
+    #[case::unreadable_after_a_minute(Asker::Review, Standing::Unreadable, Asker::Review, 60, true)]
+    fn what_reviews_have_opened_is_opened_again(
+        #[case] first: Asker,
+        #[case] standing: Standing,
+        #[case] second: Asker,
+        #[case] after: u64,
+        #[case] again: bool,
+    ) {
+        let (mut kinds, began) = (NamedKinds::default(), Instant::now());
+        let now = began + Duration::from_secs(after);
+        kinds.ask(0, first, began, |standing| *standing, |_| standing);
+        let known = kinds.known(&0, second, now, |standing| *standing);
+        assert_eq!(known.is_none(), again);
+        let mut opened = false;
+        let open = |_: &u64| {
+            opened = true;
+            Standing::Reading
+        };
+        kinds.ask(0, second, now, |standing| *standing, open);
+        assert_eq!(opened, again);
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_no_kind() {
+        let reference = |group: usize, kind: usize| ObjectReference {
+            api_group: Some("g".repeat(group)),
+            kind: "k".repeat(kind),
+            ..ObjectReference::default()
+        };
+        assert!(NamedKind::referred(&reference(253, 63)).is_some());
+        assert!(NamedKind::referred(&reference(254, 1)).is_none());
+        assert!(NamedKind::referred(&reference(1, 64)).is_none());
     }
 
     #[test]
@@ -277,13 +384,13 @@ mod tests {
             ask(&mut kinds, began, name, Standing::Unreadable, name);
         }
         assert_eq!(kinds.0.len(), 1 + MOST_UNREADABLE);
-        assert!(kinds.knows(&0), "those that cannot be read go");
+        assert!(knows(&kinds, began, 0), "those that cannot be read go");
         for name in 201..=1000 {
             ask(&mut kinds, began, name, Standing::Reading, name);
         }
         assert_eq!(kinds.0.len(), MOST);
         assert!(
-            kinds.knows(&0),
+            knows(&kinds, began, 0),
             "it is read before those that were asked for later"
         );
     }

@@ -86,7 +86,9 @@ impl Context {
     /// Forgets Clusters that are gone. The last pass over one may have been before that, when it was still to be deleted.
     fn forget_gone(&self) {
         let (clusters, mut memories) = (&self.stores.clusters, self.memories());
-        memories.forget_wakes(|namespace, name| clusters.get(Some(namespace), name).is_some());
+        let is_there = |namespace: &str, name: &str| clusters.get(Some(namespace), name).is_some();
+        memories.forget_wakes(is_there);
+        self.control_planes.forget_gone(is_there);
         let gone = clusters.missing(memories.managed());
         drop(memories);
         for uid in gone {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use kube::core::{DynamicObject, ObjectMeta};
 use sluice_core::{
     step::{Answer, Failure, Object, Server, Source},
-    walls::{NamedKind, NamedKinds},
+    walls::{Asker, Attempts, NamedKind, NamedKinds},
 };
 
 use super::dependents::Dependents;
@@ -54,7 +54,7 @@ impl Watches {
     fn watch(&self, source: &Source) -> Arc<KindWatch<DynamicObject>> {
         let standing = |watch: &Arc<_>| KindWatch::state(watch).standing();
         let mut watched = lock(&self.watched);
-        let watch = watched.ask(source.into(), now(), standing, |named| {
+        let watch = watched.ask(source.into(), Asker::Reconcile, now(), standing, |named| {
             Arc::new(self.open(source, named))
         });
         Arc::clone(watch)
@@ -71,7 +71,13 @@ impl Watches {
             let (dependents, sources) = (self.dependents.clone(), [named.every(), source.clone()]);
             move || dependents.changed(&sources)
         };
-        KindWatch::open(self.contract.clone(), named.clone(), on, changed)
+        KindWatch::open(
+            self.contract.clone(),
+            named.clone(),
+            Attempts::default(),
+            on,
+            changed,
+        )
     }
 }
 
