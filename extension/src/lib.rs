@@ -37,5 +37,6 @@ mod clock;
 mod layer;
 mod lock;
 mod pool;
+mod shares;
 mod streamed;
 mod undecodable;

@@ -1,10 +1,15 @@
 //! Looks up what a judgement needs: in memory, and otherwise by one GET of an object that the review names.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
+use kube::{Client, core::ApiResource};
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
@@ -17,22 +22,26 @@ use sluice_core::{
     resolver::{self, Resolution},
     step::{Failure, Key, Resource, Server},
     stores::Stores as _,
+    walls::{Discoveries, NamedKind, Turn},
 };
 use sluice_crds::{
     foreign::{Cluster, Package},
     run::ClusterBootstrapTemplate,
 };
 use tokio::{
-    sync::Semaphore,
+    sync::{OnceCell, Semaphore},
     time::{Instant, timeout_at},
 };
 
 use super::clusters;
 use crate::{
     bounded::{Bounds, bounded},
+    clock::now,
     control_plane::ControlPlanes,
+    lock::lock,
     run::REQUEST,
     runner::reads::{failure, served},
+    shares::Shares,
     stores::Stores,
 };
 
@@ -49,7 +58,11 @@ pub struct World {
     control_planes: Arc<ControlPlanes>,
     client: Client,
     gets: Arc<Semaphore>,
+    discoveries: Arc<Mutex<Discoveries<Arc<OnceCell<Served>>>>>,
 }
+
+/// How a kind is served, none if it is not; or why that is not known.
+type Served = Result<Option<ApiResource>, String>;
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,7 +78,8 @@ struct SecretType {
 }
 
 impl World {
-    /// Memory, and the management API server, which `client` asks without bounds.
+    /// Memory, and the management API server, which `client` asks without bounds. Callers decide how much is asked, so nothing that Sluice
+    /// rests on uses its connections.
     #[must_use]
     pub fn new(stores: Stores, control_planes: Arc<ControlPlanes>, client: Client) -> Self {
         let bounds = Bounds {
@@ -77,15 +91,16 @@ impl World {
             control_planes,
             client: bounded(client, bounds),
             gets: Arc::new(Semaphore::new(GETS)),
+            discoveries: Arc::default(),
         }
     }
 
-    /// Judges `review`. What is not looked up within `patience`, or while `slots` are taken, is unknown.
+    /// Judges `review`, sent by `peer`. What is not looked up within `patience`, or while the peer has its share of `slots`, is unknown.
     pub(super) async fn judge(
         &self,
         review: &Review,
         system_namespace: &str,
-        slots: &Semaphore,
+        (slots, peer): (&Shares<IpAddr>, IpAddr),
         patience: Duration,
     ) -> Verdict {
         let until = Instant::now() + patience;
@@ -110,7 +125,7 @@ impl World {
                 continue;
             }
             // Reviews that wait for others would pile up when there are many.
-            let Ok(_slot) = slots.try_acquire() else {
+            let Some(_slot) = slots.take(&peer) else {
                 let busy = || Seen::Unknown("too many reviews at once".to_owned());
                 looked.extend(asked.into_iter().map(|look| (look, busy())));
                 continue;
@@ -152,7 +167,7 @@ impl World {
 
     /// Asks the API server for all of `asked`.
     async fn ask(&self, asked: Vec<Look>, places: Places<'_>, until: Instant, looked: &mut Looked) {
-        let late = || Seen::Unknown("the API server did not answer in time".to_owned());
+        let late = || Seen::Unknown(LATE.to_owned());
         let mut waiting = asked.into_iter();
         let mut asking = FuturesUnordered::new();
         loop {
@@ -160,7 +175,7 @@ impl World {
                 && let Some(look) = waiting.next()
             {
                 asking.push(async move {
-                    let seen = timeout_at(until, self.get(&look, places)).await;
+                    let seen = timeout_at(until, self.get(&look, places, until)).await;
                     (look, seen.unwrap_or_else(|_elapsed| late()))
                 });
             }
@@ -218,7 +233,7 @@ impl World {
         }
     }
 
-    async fn get(&self, look: &Look, places: Places<'_>) -> Seen {
+    async fn get(&self, look: &Look, places: Places<'_>, until: Instant) -> Seen {
         let _one_of_all = self.gets.acquire().await;
         let own = Some(places.own);
         match look {
@@ -240,10 +255,10 @@ impl World {
             Look::Provider { group, kind, name } => {
                 let resource = match own_resource(group, kind) {
                     Some(ours) => ours,
-                    None => match served(&self.client, group, kind).await {
+                    None => match self.served(group, kind, places, until).await {
                         Ok(Some(served)) => served,
                         Ok(None) => return Seen::NotServed,
-                        Err(error) => return unknown(&failure(Server::Management, &error)),
+                        Err(why) => return Seen::Unknown(why),
                     },
                 };
                 let key = Key {
@@ -255,6 +270,20 @@ impl World {
                 self.object::<IgnoredAny>(&key, |_content| Seen::Provider).await
             }
         }
+    }
+
+    /// How a kind is served that a caller names. It is discovered once in a minute, for all that ask for it meanwhile.
+    async fn served(&self, group: &str, kind: &str, places: Places<'_>, until: Instant) -> Served {
+        let named = NamedKind::given(group, kind);
+        let turn = lock(&self.discoveries).turn(&named, places.own, now());
+        let (Turn::Now(found) | Turn::Before(found)) = turn else {
+            return Err("too many kinds are asked about; try again in a minute".to_owned());
+        };
+        let discover = async || match timeout_at(until, served(&self.client, group, kind)).await {
+            Ok(found) => found.map_err(|error| reason(&failure(Server::Management, &error))),
+            Err(_elapsed) => Err(LATE.to_owned()),
+        };
+        found.get_or_init(discover).await.clone()
     }
 
     async fn object<T: DeserializeOwned>(&self, key: &Key, seen: impl FnOnce(T) -> Seen) -> Seen {
@@ -291,10 +320,17 @@ fn not_kept() -> Seen {
     Seen::Unknown("it is not kept in memory".to_owned())
 }
 
+/// Why something is not known that had to be looked up within a time.
+const LATE: &str = "the API server did not answer in time";
+
 fn unknown(failure: &Failure) -> Seen {
-    Seen::Unknown(match failure.code {
+    Seen::Unknown(reason(failure))
+}
+
+fn reason(failure: &Failure) -> String {
+    match failure.code {
         Some(403) => "Sluice may not read it".to_owned(),
         Some(code) => format!("the API server answers with {code}"),
         None => "the API server does not answer".to_owned(),
-    })
+    }
 }

@@ -12,6 +12,7 @@ mod patch;
 mod wire;
 
 use std::{
+    net::IpAddr,
     panic::AssertUnwindSafe,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
@@ -29,8 +30,7 @@ use sluice_core::{
     admission::{Kind, Looked, Review, Verdict, complete, judge},
     resolver::{Resolution, Unknown},
 };
-use sluice_hooks::{Budget, Peer, Repeats, Unread, with_body};
-use tokio::sync::Semaphore;
+use sluice_hooks::{Budget, Peer, Repeats, Unread, in_turn};
 use tracing::{debug, error, info};
 
 use self::{
@@ -41,15 +41,28 @@ pub use self::{
     lookups::World,
     metrics::{AdmissionMetrics, Outcome},
 };
+use crate::{
+    serve::{PIECE, read_within},
+    shares::Shares,
+};
 
 /// The largest body of a review: an object of etcd's 1.5 MiB, new and old, and the JSON around them.
-const MAX_BODY: u64 = 8 * 1024 * 1024;
+const MAX_BODY: usize = 8 * 1024 * 1024;
 
-/// Reviews for which something is looked up at once. Those beyond are answered without.
-const LOOKUPS: usize = 32;
+/// What reviews up to 128 KiB may take together, in KiB, until they are answered.
+const SMALL_KIB: usize = 8 * 1024;
+
+/// What larger ones may take: three of the largest. A peer leaves as much to others as it takes.
+const LARGE_KIB: usize = 24 * 1024;
+
+/// Reviews for which something is looked up at once. Those beyond are answered without. A peer leaves as many to others as it takes.
+const LOOKUPS: usize = 64;
 
 /// Within this time everything is looked up, or not at all.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Within this time an answer is read, or given up.
+const READ: Duration = Duration::from_secs(10);
 
 /// Answers reviews. Cheap to clone; all clones are one.
 #[derive(Debug, Clone)]
@@ -61,7 +74,7 @@ struct Inner {
     /// Unset until all Clusters are in memory.
     world: OnceLock<World>,
     bodies: Budget,
-    lookups: Semaphore,
+    lookups: Shares<IpAddr>,
     refused: Repeats<&'static str>,
     metrics: AdmissionMetrics,
 }
@@ -73,8 +86,8 @@ impl Admission {
         Self(Arc::new(Inner {
             system_namespace,
             world: OnceLock::new(),
-            bodies: Budget::default(),
-            lookups: Semaphore::new(LOOKUPS),
+            bodies: Budget::of(SMALL_KIB, LARGE_KIB, MAX_BODY),
+            lookups: Shares::of(LOOKUPS),
             refused: Repeats::default(),
             metrics,
         }))
@@ -126,44 +139,57 @@ impl Admission {
         let (head, body) = request.into_parts();
         let version = head.version;
         drop(head);
-        if hyper::body::Body::size_hint(&body).lower() > MAX_BODY {
+        if hyper::body::Body::size_hint(&body).lower() > MAX_BODY as u64 {
             return unread(&Unread::TooLarge);
         }
-        let bodies = &self.0.bodies;
-        let answered = match webhook {
-            Webhook::Default => with_body(body, version, bodies, &peer, |bytes| self.completed(bytes)).await,
-            Webhook::Resolve => {
-                match with_body(body, version, bodies, &peer, |bytes| self.resolved(bytes)).await {
-                    Ok(Ok(Resolved::Answered(answer))) => Ok(Ok(answer)),
-                    Ok(Ok(Resolved::Waits(review))) => Ok(Ok(self.resolved_later(&review).await)),
-                    Ok(Err(malformed)) => Ok(Err(malformed)),
-                    Err(why) => Err(why),
-                }
-            }
-            Webhook::Validate(kind) => {
-                let asked = |bytes: &[u8]| {
-                    let Asked { uid, review, .. } = wire::parse(kind, bytes)?;
-                    Ok((uid, review))
-                };
-                match with_body(body, version, bodies, &peer, asked).await {
-                    Ok(Ok((uid, review))) => Ok(Ok(self.judged(kind, &uid, review).await)),
-                    Ok(Err(malformed)) => Ok(Err(malformed)),
-                    Err(why) => Err(why),
-                }
-            }
+        let parse = |bytes: &[u8]| self.parsed(webhook, bytes);
+        let (parsed, share) = match in_turn(body, version, &self.0.bodies, &peer, parse).await {
+            Ok(read) => read,
+            Err(why) => return unread(&why),
         };
-        match answered {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(Malformed(why))) => {
+        let (outcome, answer) = match parsed {
+            Ok(Parsed::Answered(answered)) => answered,
+            Ok(Parsed::Waits(review)) => self.resolved_later(*review, peer.address()).await,
+            Ok(Parsed::Judged { kind, uid, review }) => {
+                self.judged(kind, &uid, *review, peer.address()).await
+            }
+            Err(Malformed(why)) => {
                 let kind = webhook.kind();
-                let text = format!("the body is no AdmissionReview of a {kind}: {why}");
+                // It may repeat a text of the body.
+                let text = format!("the body is no AdmissionReview of a {kind}: {why:.1024}");
                 (Outcome::Malformed, plain(StatusCode::BAD_REQUEST, &text))
             }
-            Err(why) => unread(&why),
+        };
+        // A patch repeats what a user has written.
+        let is_short = hyper::body::Body::size_hint(answer.body())
+            .upper()
+            .is_some_and(|bytes| bytes <= PIECE as u64);
+        if is_short {
+            return (outcome, answer);
+        }
+        (outcome, read_within(answer, READ, share).await)
+    }
+
+    /// What a body says, and the answer where memory alone has it.
+    fn parsed(&self, webhook: Webhook, bytes: &[u8]) -> Result<Parsed, Malformed> {
+        match webhook {
+            Webhook::Default => self.completed(bytes).map(Parsed::Answered),
+            Webhook::Resolve => self.resolved(bytes),
+            Webhook::Validate(kind) => {
+                let Asked { uid, review, .. } = wire::parse(kind, bytes)?;
+                let review = Box::new(review);
+                Ok(Parsed::Judged { kind, uid, review })
+            }
         }
     }
 
-    async fn judged(&self, kind: Kind, uid: &str, review: Option<Review>) -> (Outcome, Response) {
+    async fn judged(
+        &self,
+        kind: Kind,
+        uid: &str,
+        review: Option<Review>,
+        peer: IpAddr,
+    ) -> (Outcome, Response) {
         // No rule is about another operation, a subresource or an object that goes.
         let Some(review) = review else {
             return (
@@ -173,7 +199,10 @@ impl Admission {
         };
         let system = &self.0.system_namespace;
         let verdict = match self.0.world.get() {
-            Some(world) => world.judge(&review, system, &self.0.lookups, PATIENCE).await,
+            Some(world) => {
+                let slots = (&self.0.lookups, peer);
+                world.judge(&review, system, slots, PATIENCE).await
+            }
             None => match judge(&review, system, &Looked::new()) {
                 Ok(verdict) => verdict,
                 Err(_) => return starting(),
@@ -185,7 +214,7 @@ impl Admission {
         (outcome, reviewed(uid, of, &verdict, None))
     }
 
-    /// Answers from memory alone, while the body is still counted: a part of it stands in the answer.
+    /// Answers from memory alone.
     fn completed(&self, bytes: &[u8]) -> Result<(Outcome, Response), Malformed> {
         let kind = Kind::Bootstrap;
         let Asked { uid, review, spec } = wire::parse(kind, bytes)?;
@@ -217,25 +246,25 @@ impl Admission {
         Ok((outcome, reviewed(&uid, of, &verdict, patch.as_deref())))
     }
 
-    /// Answers from memory alone, while the body is still counted, unless control planes have to be read first.
-    fn resolved(&self, bytes: &[u8]) -> Result<Resolved, Malformed> {
+    /// Answers from memory alone, unless control planes have to be read first.
+    fn resolved(&self, bytes: &[u8]) -> Result<Parsed, Malformed> {
         let review = clusters::parse(bytes)?;
         Ok(match self.resolution(&review) {
-            Ok(answer) => Resolved::Answered(answer),
-            Err(_) => Resolved::Waits(Box::new(review)),
+            Ok(answer) => Parsed::Answered(answer),
+            Err(_) => Parsed::Waits(Box::new(review)),
         })
     }
 
     /// Answers once control planes were read, which takes a part of a second for the first Cluster of a kind.
-    async fn resolved_later(&self, review: &clusters::Review) -> (Outcome, Response) {
+    async fn resolved_later(&self, review: clusters::Review, peer: IpAddr) -> (Outcome, Response) {
         // Reviews that wait for others would pile up when there are many.
-        if let (Ok(_slot), Some(world), Some(asked)) =
-            (self.0.lookups.try_acquire(), self.0.world.get(), &review.asked)
+        if let (Some(_slot), Some(world), Some(asked)) =
+            (self.0.lookups.take(&peer), self.0.world.get(), &review.asked)
         {
             let read = tokio::time::timeout(PATIENCE, world.read_control_planes(asked));
             let _either_way = read.await.is_ok();
         }
-        self.resolution(review)
+        self.resolution(&review)
             .unwrap_or_else(|unknown| unavailable(&unknown))
     }
 
@@ -274,11 +303,18 @@ impl Admission {
     }
 }
 
-/// A review of a Cluster as far as it is answered from memory.
-enum Resolved {
+/// A review whose body was read.
+enum Parsed {
+    /// Memory alone had the answer.
     Answered((Outcome, Response)),
-    /// It depends on which versions machines run.
+    /// It depends on which versions machines of a Cluster run.
     Waits(Box<clusters::Review>),
+    /// It is judged by what is looked up.
+    Judged {
+        kind: Kind,
+        uid: String,
+        review: Box<Option<Review>>,
+    },
 }
 
 fn unavailable(unknown: &Unknown) -> (Outcome, Response) {

@@ -14,6 +14,7 @@ mod reload;
 mod server;
 mod shares;
 mod tls;
+mod unread;
 
 pub use activity::Leaving;
 pub use certificate::CertificateHealth;
@@ -21,3 +22,4 @@ pub use config::{CertificateFiles, Config, Limits, TlsConfig, TlsVersion};
 pub use error::Error;
 pub use metrics::Metrics;
 pub use server::{Drained, Server};
+pub(crate) use unread::{PIECE, read_within};

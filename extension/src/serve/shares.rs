@@ -9,6 +9,7 @@ use std::{
 use sluice_hooks::Peer;
 
 use super::Limits;
+use crate::shares::may_have_more;
 
 /// Peers by address; addresses without a connection take no memory.
 #[derive(Clone, Debug, Default)]
@@ -61,13 +62,6 @@ impl Share {
     pub(super) const fn peer(&self) -> &Peer {
         &self.peer
     }
-}
-
-/// Whether an address with `own` of what is taken may take one more: the first one, and then no more than it leaves. So some remain
-/// after any few addresses have taken all they may.
-const fn may_have_more(own: usize, taken: usize, limit: usize) -> bool {
-    let left = limit.saturating_sub(taken);
-    left > 0 && (own == 0 || own < left)
 }
 
 impl Drop for Share {
