@@ -24,7 +24,10 @@ use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
 pub use self::{follow::Changed, metrics::StatusMetrics, routes::Life};
-use crate::stores::Stores;
+use crate::{shares::Shares, stores::Stores};
+
+/// Answers with a page, or with one Cluster, that wait to be read. A user leaves as many to others as it takes.
+const ANSWERS: usize = 16;
 
 /// What the service answers from. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -40,6 +43,8 @@ struct Inner {
     /// Changes after the board did.
     changes: watch::Sender<u64>,
     streams: Streams,
+    /// Answers by the names of users.
+    answers: Shares<String>,
 }
 
 /// What is in memory, and who may see it.
@@ -64,6 +69,7 @@ impl Status {
             board: Mutex::default(),
             changes: watch::Sender::new(0),
             streams: Streams::new(metrics),
+            answers: Shares::of(ANSWERS),
         }))
     }
 

@@ -21,8 +21,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tower_http::timeout::TimeoutBody;
 
-use super::{Changed, Status, follow::Follower, service::Service};
-use crate::health::Heartbeat;
+use super::{
+    Changed, Status,
+    follow::Follower,
+    service::{Answering, Service},
+};
+use crate::{health::Heartbeat, serve::read_within};
 
 /// The largest request, in bytes: two names and a token of a page.
 const REQUEST: usize = 16 * 1024;
@@ -37,8 +41,8 @@ const ANONYMOUS: usize = 64;
 /// part of it.
 const ARRIVES: Duration = Duration::from_secs(10);
 
-/// Calls at once that are answered with a page or with one Cluster: each answer is in memory until it is read.
-const ANSWERS: usize = 16;
+/// Within this time an answer with a page, or with one Cluster, is read, or given up.
+const READ: Duration = Duration::from_secs(30);
 
 /// From when to when a service is there.
 #[derive(Debug, Clone)]
@@ -76,14 +80,11 @@ impl Status {
             .add_service(health_service)
             .add_service(reflection().build_v1().context(what)?)
             .add_service(reflection().build_v1alpha().context(what)?);
-        let slots = Slots {
-            anonymous: Arc::new(Semaphore::new(ANONYMOUS)),
-            answers: Arc::new(Semaphore::new(ANSWERS)),
-        };
+        let anonymous = Arc::new(Semaphore::new(ANONYMOUS));
         let layered = routes
             .prepare()
             .into_axum_router()
-            .layer(from_fn_with_state(slots, bounded));
+            .layer(from_fn_with_state(anonymous, bounded));
         let follower = Follower {
             status: self.clone(),
             health,
@@ -93,41 +94,29 @@ impl Status {
     }
 }
 
-/// What bounds the memory that calls take.
-#[derive(Clone)]
-struct Slots {
-    anonymous: Arc<Semaphore>,
-    answers: Arc<Semaphore>,
-}
-
-/// Bounds what a call sends before its caller is known, and how many answers wait to be read. Streams of the status service are counted
-/// by themselves.
-async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Response {
+/// Bounds what a call sends before its caller is known, and for how long its answer waits to be read. Streams of the status service are
+/// counted by themselves.
+async fn bounded(State(anonymous): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
     let path = request.uri().path().trim_start_matches('/');
-    let method = path
+    if path
         .strip_prefix(SERVICE_NAME)
-        .map(|rest| rest.trim_start_matches('/'));
-    let (is_stream, is_ours) = (method == Some("WatchClusters"), method.is_some());
-    if is_stream {
-        return match arrived(request).await {
+        .is_some_and(|rest| rest.starts_with('/'))
+    {
+        let mut answer = match arrived(request).await {
             Ok(request) => next.run(request).await,
-            Err(refused) => refused,
+            Err(refused) => return refused,
+        };
+        return match answer.extensions_mut().remove::<Answering>() {
+            Some(share) => read_within(answer, READ, share).await,
+            None => answer,
         };
     }
-    let (slots, request) = if is_ours {
-        match arrived(request).await {
-            Ok(request) => (slots.answers, request),
-            Err(refused) => return refused,
-        }
-    } else {
-        // Reflection takes many messages, so it is the time between two of them that is bounded.
-        let limited = request.map(|body| {
-            let limited = Limited::new(body, ANONYMOUS_REQUEST);
-            Body::new(TimeoutBody::new(ARRIVES, limited))
-        });
-        (slots.anonymous, limited)
-    };
-    let Ok(permit) = slots.try_acquire_owned() else {
+    // Reflection takes many messages, so it is the time between two of them that is bounded.
+    let request = request.map(|body| {
+        let limited = Limited::new(body, ANONYMOUS_REQUEST);
+        Body::new(TimeoutBody::new(ARRIVES, limited))
+    });
+    let Ok(permit) = anonymous.try_acquire_owned() else {
         let line = "too many calls at once at this replica; try again";
         return tonic::Status::resource_exhausted(line).into_http();
     };

@@ -1,6 +1,6 @@
 //! The calls of the service.
 
-use std::pin::Pin;
+use std::{pin::Pin, sync::Arc};
 
 use futures::{Stream, stream};
 use prost::Message as _;
@@ -20,8 +20,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, metadata::MetadataMap};
 
-use super::{Status, page, streams::Permit};
-use crate::{lock::lock, serve::Leaving};
+use super::{ANSWERS, Status, page, streams::Permit};
+use crate::{lock::lock, serve::Leaving, shares::Share};
 
 /// The longest name of an object, and of a namespace.
 const LONGEST_NAME: usize = 253;
@@ -36,6 +36,9 @@ pub(super) struct Service {
 
 type Answer<T> = Result<Response<T>, tonic::Status>;
 
+/// One answer of a user, which is in memory until it is read: among the extensions of the response, which have to be cloned.
+pub(super) type Answering = Arc<Share<String>>;
+
 #[tonic::async_trait]
 impl StatusService for Service {
     type WatchClustersStream =
@@ -47,7 +50,8 @@ impl StatusService for Service {
         let size = page::size(asked.page_size).map_err(tonic::Status::invalid_argument)?;
         let after = page::behind(&asked.page_token, &selection).map_err(tonic::Status::invalid_argument)?;
         let namespace = selection.namespace();
-        self.status.admit(&metadata, &extensions, namespace).await?;
+        let user = self.status.admit(&metadata, &extensions, namespace).await?;
+        let share = self.status.answering(&user)?;
         let (mut clusters, mut last, mut bytes) = (Vec::new(), None, 0);
         let mut more = false;
         let board = lock(&self.status.0.board);
@@ -70,10 +74,11 @@ impl StatusService for Service {
             .as_ref()
             .map(page::token)
             .unwrap_or_default();
-        Ok(Response::new(ListClustersResponse {
+        let page = ListClustersResponse {
             clusters,
             next_page_token,
-        }))
+        };
+        Ok(counted(page, share))
     }
 
     async fn get_cluster(&self, request: Request<GetClusterRequest>) -> Answer<GetClusterResponse> {
@@ -82,14 +87,15 @@ impl StatusService for Service {
             let line = "namespace and name of a Cluster are needed";
             return Err(tonic::Status::invalid_argument(line));
         };
-        self.status.admit(&metadata, &extensions, &namespace).await?;
+        let user = self.status.admit(&metadata, &extensions, &namespace).await?;
+        let share = self.status.answering(&user)?;
         let found = lock(&self.status.0.board)
             .get(&cluster)
             .map(|encoded| decoded(encoded));
         let missing =
             || tonic::Status::not_found(format!("there is no Cluster {name:?} in namespace {namespace:?}"));
         let found = found.ok_or_else(missing)??;
-        Ok(Response::new(GetClusterResponse { cluster: Some(found) }))
+        Ok(counted(GetClusterResponse { cluster: Some(found) }, share))
     }
 
     async fn watch_clusters(
@@ -219,6 +225,17 @@ impl Status {
         Ok(user)
     }
 
+    /// One more answer of a user.
+    fn answering(&self, user: &User) -> Result<Answering, tonic::Status> {
+        let full = || {
+            tonic::Status::resource_exhausted(format!(
+                "user {:?} has its share of the {ANSWERS} answers that wait to be read at this replica; read them, or try again",
+                user.name
+            ))
+        };
+        self.0.answers.take(&user.name).map(Arc::new).ok_or_else(full)
+    }
+
     /// Whether anything may be answered from memory.
     fn current(&self) -> Result<(), tonic::Status> {
         match self.unsynced() {
@@ -231,6 +248,12 @@ impl Status {
             )),
         }
     }
+}
+
+fn counted<T>(message: T, share: Answering) -> Response<T> {
+    let mut response = Response::new(message);
+    response.extensions_mut().insert(share);
+    response
 }
 
 fn starting() -> tonic::Status {

@@ -6,11 +6,12 @@ use axum::{Router, body::Body};
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::ServiceExt as _;
 
-use super::rig::Rig;
+use super::rig::{Rig, Said};
 
 const LIST: &str = "/sluice.status.v1.StatusService/ListClusters";
 const WATCH: &str = "/sluice.status.v1.StatusService/WatchClusters";
@@ -26,10 +27,15 @@ fn message(length: usize) -> Vec<u8> {
 }
 
 async fn call(router: &Router, path: &str, body: Body) -> Response<Body> {
+    call_as("good", router, path, body).await
+}
+
+/// A call of the user with this token.
+async fn call_as(token: &str, router: &Router, path: &str, body: Body) -> Response<Body> {
     let request = Request::post(format!("https://localhost{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .header("authorization", "Bearer good")
+        .header("authorization", format!("Bearer {token}"))
         .body(body)
         .unwrap();
     router.clone().oneshot(request).await.unwrap()
@@ -122,21 +128,78 @@ async fn sixty_four_calls_without_a_token_are_open_at_once() {
     assert_ne!(code(&again), Some(Code::ResourceExhausted), "one has ended");
 }
 
-#[tokio::test]
-async fn sixteen_answers_wait_to_be_read() {
-    let rig = Rig::filled().await;
-    let ask = || call(&rig.router, LIST, Body::from(message(0)));
+/// Answers of a user that are not read, until one is refused.
+async fn unread(rig: &Rig, token: &str) -> Vec<Response<Body>> {
     let mut unread = Vec::new();
-    for _ in 0..16 {
-        let answer = ask().await;
-        assert_eq!(code(&answer), None);
-        unread.push(answer);
+    loop {
+        let answer = call_as(token, &rig.router, LIST, Body::from(message(0))).await;
+        match code(&answer) {
+            None => unread.push(answer),
+            refused => {
+                assert_eq!(refused, Some(Code::ResourceExhausted));
+                return unread;
+            }
+        }
+        assert!(unread.len() <= 16, "answers that are not read have no bound");
     }
-    assert_eq!(code(&ask().await), Some(Code::ResourceExhausted));
-    let watched = call(&rig.router, WATCH, Body::from(message(0))).await;
+}
+
+#[tokio::test]
+async fn a_user_leaves_as_many_answers_to_others_as_it_does_not_read() {
+    let rig = Rig::filled().await;
+    let mut of_ada = unread(&rig, "good-ada").await;
+    assert_eq!(of_ada.len(), 8);
+    let of_bob = unread(&rig, "good-bob").await;
+    assert_eq!(of_bob.len(), 4);
+    let watched = call_as("good-ada", &rig.router, WATCH, Body::from(message(0))).await;
     assert_eq!(code(&watched), None, "streams are counted by themselves");
-    unread.pop();
-    assert_eq!(code(&ask().await), None, "one was read, or given up");
+
+    drop(of_bob);
+    assert_eq!(
+        unread(&rig, "good-eve").await.len(),
+        4,
+        "those of Bob were given up"
+    );
+    let read = of_ada.pop().unwrap().into_body().collect().await.unwrap();
+    assert_eq!(read.trailers().unwrap()["grpc-status"], "0");
+    assert_eq!(unread(&rig, "good-ada").await.len(), 1, "one was read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_read_is_given_up_after_thirty_seconds() {
+    let rig = Rig::filled().await;
+    rig.put("one", true);
+    let mut before = unread(&rig, "good").await;
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(unread(&rig, "good").await.len(), 0);
+    let whole = before.pop().unwrap().into_body().collect().await.unwrap();
+    assert!(!whole.to_bytes().is_empty(), "it is read in time");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(unread(&rig, "good").await.len(), before.len() + 1);
+    for late in before {
+        assert!(late.into_body().collect().await.is_err(), "nothing is left of it");
+    }
+}
+
+/// Otherwise those who guess tokens would close the service to others.
+#[tokio::test]
+async fn callers_who_are_not_known_yet_take_no_answers() {
+    let rig = Rig::filled().await;
+    rig.reviews.say("silent", Said::Nothing);
+    let list = || call(&rig.router, LIST, Body::from(message(0)));
+    assert_eq!(code(&list().await), None);
+    let mut waiting = Vec::new();
+    for number in 0..16 {
+        let token = format!("silent-{number}");
+        let (router, body) = (rig.router.clone(), Body::from(message(0)));
+        let mut call = Box::pin(async move { call_as(&token, &router, LIST, body).await });
+        assert!(
+            (&mut call).now_or_never().is_none(),
+            "the API server says nothing of it"
+        );
+        waiting.push(call);
+    }
+    assert_eq!(code(&list().await), None);
 }
 
 #[tokio::test(start_paused = true)]
