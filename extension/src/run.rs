@@ -229,10 +229,13 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     if args.leader.leader_elect {
         index.needs(leadership.clone());
     }
-    let unbounded = paced(client(args.kubeconfig.as_deref()).await?);
-    // Reviews have connections of their own: callers, however many there are, delay neither a renewal of the lease nor a pass.
-    let reviews = OptionFuture::from(parts.status.as_ref().map(|_| client(args.kubeconfig.as_deref())));
-    let reviews = reviews.await.transpose()?;
+    let connect = || client(args.kubeconfig.as_deref());
+    let unbounded = paced(connect().await?);
+    // Callers of webhooks and of the status service, and tenants who name kinds, have connections of their own: however many there are, they
+    // delay neither a renewal of the lease nor a reconcile.
+    let (of_reviews, of_kinds) = (connect().await?, bounded(connect().await?, REQUEST));
+    let of_status = OptionFuture::from(parts.status.as_ref().map(|_| connect()));
+    let of_status = of_status.await.transpose()?;
     // Lists of stores may take long, and have a deadline of their own.
     let client = fence.guard(bounded(unbounded.clone(), REQUEST));
     let (stores, following) = Stores::open(&unbounded, &args.system_namespace, news);
@@ -243,24 +246,23 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     }));
     // One memory of control planes, for reviews and for passes: kinds are watched from the first Cluster on that is looked at.
     let control_planes = Arc::new(ControlPlanes::new(
-        client.clone(),
+        of_kinds,
         news.triggers.clone(),
         args.control_plane_groups.clone(),
     ));
     let _admitting = AbortOnDrop(tokio::spawn({
         let (admission, stores) = (parts.admission.clone(), stores.clone());
         let control_planes = Arc::clone(&control_planes);
-        // Every replica reads for reviews, whether it leads or not.
-        let client = unbounded.clone();
         async move {
             // A Package that is not in memory yet is read when it is asked about.
             stores.filled_for_reviews().await;
-            admission.knows(World::new(stores, control_planes, client));
+            // Every replica reads for reviews, whether it leads or not.
+            admission.knows(World::new(stores, control_planes, of_reviews));
         }
     }));
-    if let Some((status, reviews)) = parts.status.as_ref().zip(reviews) {
+    if let Some((status, client)) = parts.status.as_ref().zip(of_status) {
         // Every replica answers, and asks who may see what.
-        status.knows(stores.clone(), reviews);
+        status.knows(stores.clone(), client);
     }
     let edits = news.edits.clone();
     let watching = edits.run(client.clone(), news.triggers.clone(), stores.clusters.clone());

@@ -23,9 +23,11 @@ pub(super) fn reviews_at(args: &Args) -> serve::Config {
         serves: "admission",
         address: SocketAddr::new(args.webhook.webhook_host, *admission_port),
         tls: Some(tls),
-        // API servers are few, and each keeps a connection or two.
+        // API servers are few. They send one review at a time over each connection, with HTTP/1.1.
         limits: Limits {
             connections: 128,
+            streams: 16,
+            send_buffer: 1024,
             ..Limits::default()
         },
     }
