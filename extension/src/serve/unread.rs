@@ -119,3 +119,66 @@ impl<K> hyper::body::Body for Unread<K> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::Request;
+    use http_body_util::Empty;
+    use hyper::{client, server, service::service_fn};
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use tokio::io::duplex;
+
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_secs(10);
+
+    /// An answer of 1 MiB, and its end as the server sees it.
+    async fn answer(kept: Arc<()>) -> Response {
+        let whole = Response::new(Body::from(vec![b'x'; 1 << 20]));
+        read_within(whole, WITHIN, kept).await
+    }
+
+    /// Opens a connection of HTTP/2 whose peer grants so many bytes of each answer, and asks.
+    async fn asked(window: u32, kept: &Arc<()>) -> Response<hyper::body::Incoming> {
+        let (here, there) = duplex(64 * 1024);
+        let kept = Arc::clone(kept);
+        let service = service_fn(move |_| {
+            let kept = Arc::clone(&kept);
+            async move { Ok::<_, Infallible>(answer(kept).await) }
+        });
+        let server = server::conn::http2::Builder::new(TokioExecutor::new());
+        tokio::spawn(server.serve_connection(TokioIo::new(there), service));
+        let mut builder = client::conn::http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(window);
+        let (mut sender, connection) = builder.handshake(TokioIo::new(here)).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get("https://localhost/").body(Empty::<Bytes>::new());
+        sender.send_request(request.unwrap()).await.unwrap()
+    }
+
+    /// The connection never looks at such an answer again.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_of_which_a_peer_takes_nothing_is_given_up() {
+        for window in [0, 1] {
+            let kept = Arc::new(());
+            let _unread = asked(window, &kept).await;
+            let began = Arc::strong_count(&kept);
+            sleep(WITHIN - Duration::from_secs(1)).await;
+            assert_eq!(Arc::strong_count(&kept), began, "it may still be read");
+            sleep(Duration::from_secs(2)).await;
+            assert_eq!(Arc::strong_count(&kept), began - 1, "with a window of {window}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_read_is_whole_and_not_kept() {
+        let kept = Arc::new(());
+        let read = asked(64 * 1024, &kept).await;
+        let whole = read.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(whole.len(), 1 << 20);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(Arc::strong_count(&kept), 1);
+    }
+}

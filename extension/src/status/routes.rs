@@ -1,6 +1,6 @@
 //! The services of the listener: status, health and reflection.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{
@@ -12,6 +12,7 @@ use axum::{
 };
 use futures::channel::mpsc::UnboundedReceiver;
 use http_body_util::{BodyExt as _, Limited};
+use sluice_hooks::Peer;
 use sluice_proto::{
     DESCRIPTORS,
     status::v1::status_service_server::{SERVICE_NAME, StatusServiceServer},
@@ -26,7 +27,7 @@ use super::{
     follow::Follower,
     service::{Answering, Service},
 };
-use crate::{health::Heartbeat, serve::read_within};
+use crate::{health::Heartbeat, serve::read_within, shares::Shares};
 
 /// The largest request, in bytes: two names and a token of a page.
 const REQUEST: usize = 16 * 1024;
@@ -40,6 +41,9 @@ const ANONYMOUS: usize = 64;
 /// Within this time the request of a call with a token has arrived: before, nothing is known of its caller. Of one without a token, the next
 /// part of it.
 const ARRIVES: Duration = Duration::from_secs(10);
+
+/// Requests of calls with a token that arrive at once. An address leaves as many to others as it takes.
+const ARRIVING: usize = 2048;
 
 /// Within this time an answer with a page, or with one Cluster, is read, or given up.
 const READ: Duration = Duration::from_secs(30);
@@ -80,11 +84,14 @@ impl Status {
             .add_service(health_service)
             .add_service(reflection().build_v1().context(what)?)
             .add_service(reflection().build_v1alpha().context(what)?);
-        let anonymous = Arc::new(Semaphore::new(ANONYMOUS));
+        let slots = Slots {
+            anonymous: Arc::new(Semaphore::new(ANONYMOUS)),
+            arriving: Shares::of(ARRIVING),
+        };
         let layered = routes
             .prepare()
             .into_axum_router()
-            .layer(from_fn_with_state(anonymous, bounded));
+            .layer(from_fn_with_state(slots, bounded));
         let follower = Follower {
             status: self.clone(),
             health,
@@ -94,18 +101,35 @@ impl Status {
     }
 }
 
+/// What bounds the memory of calls whose callers are not known.
+#[derive(Clone)]
+struct Slots {
+    anonymous: Arc<Semaphore>,
+    arriving: Shares<IpAddr>,
+}
+
 /// Bounds what a call sends before its caller is known, and for how long its answer waits to be read. Streams of the status service are
 /// counted by themselves.
-async fn bounded(State(anonymous): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+async fn bounded(State(slots): State<Slots>, request: Request, next: Next) -> Response {
+    let busy = || {
+        let line = "too many calls at once at this replica; try again";
+        tonic::Status::resource_exhausted(line).into_http()
+    };
     let path = request.uri().path().trim_start_matches('/');
     if path
         .strip_prefix(SERVICE_NAME)
         .is_some_and(|rest| rest.starts_with('/'))
     {
-        let mut answer = match arrived(request).await {
-            Ok(request) => next.run(request).await,
+        let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
+        let Some(arriving) = slots.arriving.take(&peer.address()) else {
+            return busy();
+        };
+        let request = match arrived(request).await {
+            Ok(request) => request,
             Err(refused) => return refused,
         };
+        drop(arriving);
+        let mut answer = next.run(request).await;
         return match answer.extensions_mut().remove::<Answering>() {
             Some(share) => read_within(answer, READ, share).await,
             None => answer,
@@ -116,9 +140,8 @@ async fn bounded(State(anonymous): State<Arc<Semaphore>>, request: Request, next
         let limited = Limited::new(body, ANONYMOUS_REQUEST);
         Body::new(TimeoutBody::new(ARRIVES, limited))
     });
-    let Ok(permit) = anonymous.try_acquire_owned() else {
-        let line = "too many calls at once at this replica; try again";
-        return tonic::Status::resource_exhausted(line).into_http();
+    let Ok(permit) = slots.anonymous.try_acquire_owned() else {
+        return busy();
     };
     let answer = next.run(request).await;
     answer.map(|body| {

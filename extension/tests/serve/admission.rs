@@ -112,6 +112,31 @@ async fn what_is_no_review_is_refused_with_its_reason() {
     }
 }
 
+/// Otherwise whoever sends reviews could have a renewal of the lease wait for a connection.
+#[tokio::test]
+async fn what_reviews_ask_of_the_api_server_has_connections_of_its_own() {
+    let replica = Replica::start(Api::Empty, &[]).await;
+    replica.until("/livez/reconciler", 200).await;
+    let mut connection = replica.connect_for_reviews().await.unwrap();
+    for number in 0..3 {
+        let mut review = review();
+        let by = json!({"apiGroup": "values.example.com", "kind": format!("Kind{number}"), "name": "one"});
+        review["request"]["object"]["spec"] = json!({
+            "kapp": {"refName": "kapp-controller.x.1.0.0"},
+            "cni": {"refName": "antrea.x.1.0.0", "valuesFrom": {"providerRef": by}},
+        });
+        let (status, answer) = post(&mut connection, PATH, review.to_string()).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    }
+    let (of_reviews, others) = replica.connections("/apis");
+    assert!(!of_reviews.is_empty() && !others.is_empty());
+    let (of_packages, _) = replica.connections("/packages/antrea.x.1.0.0");
+    let of_reviews = &of_reviews | &of_packages;
+    let (of_lists, _) = replica.connections("/clusterbootstraps");
+    let shared: Vec<_> = of_reviews.intersection(&of_lists).collect();
+    assert!(shared.is_empty(), "lists and reviews share {shared:?}");
+}
+
 #[tokio::test]
 async fn without_a_certificate_of_the_authorities_that_are_asked_for_nothing_is_answered() {
     let files = tempfile::tempdir().unwrap();

@@ -1,12 +1,13 @@
 //! What calls may take before, and after, it is known who makes them.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, net::Ipv4Addr, time::Duration};
 
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use sluice_hooks::Peer;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::ServiceExt as _;
@@ -92,6 +93,29 @@ async fn a_request_has_16_kib() {
         let longer = call(&rig.router, path, endless(message(17 * 1024))).await;
         assert_eq!(code(&longer), Some(Code::InvalidArgument), "{path}");
     }
+}
+
+/// Their callers are not known yet, and each has 16 KiB and ten seconds.
+#[tokio::test]
+async fn an_address_leaves_as_many_requests_to_others_as_arrive_from_it() {
+    let rig = Rig::filled().await;
+    let mut arriving = Vec::new();
+    for _ in 0..1024 {
+        let mut call = Box::pin(call(&rig.router, WATCH, endless(Vec::new())));
+        assert!((&mut call).now_or_never().is_none(), "it waits for its request");
+        arriving.push(call);
+    }
+    let more = call(&rig.router, WATCH, endless(Vec::new())).now_or_never();
+    let refused = more.as_ref().and_then(code);
+    assert_eq!(refused, Some(Code::ResourceExhausted), "{more:?}");
+    let request = Request::post(format!("https://localhost{LIST}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("authorization", "Bearer good")
+        .extension(Peer::at(Ipv4Addr::new(192, 0, 2, 1).into()))
+        .body(Body::from(message(0)));
+    let other = rig.router.clone().oneshot(request.unwrap()).await.unwrap();
+    assert_eq!(code(&other), None, "{other:?}");
 }
 
 #[tokio::test]
