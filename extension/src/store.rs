@@ -187,6 +187,16 @@ impl<K: Kept> Writer<K> {
         item.pack(&self.packer)
     }
 
+    /// An object is there, which is not packed yet.
+    #[cfg(test)]
+    pub(crate) fn insert(&self, object: &K) -> Change
+    where
+        K: Clone,
+    {
+        let packed = self.pack(&mut Item::Decoded(object.clone()));
+        self.put(object, &packed.expect("a small object")).0
+    }
+
     /// An object is there, as it was packed. Returns as well what could not be decoded before under its name.
     pub(crate) fn put(&self, object: &K, packed: &Packed) -> (Change, Option<Arc<Undecodable>>) {
         let mut objects = self.write();
@@ -246,7 +256,7 @@ mod tests {
     }
 
     fn put(writer: &Writer<Cluster>, cluster: &Cluster) -> Change {
-        writer.put(cluster, &writer.pack(&mut cluster.clone())).0
+        writer.insert(cluster)
     }
 
     /// A gate may rest on two of them. A watch shows changes in their order, a list in the order of names.

@@ -229,14 +229,13 @@ impl Watching {
     async fn standby(server: &Server, edits: Edits) -> Self {
         let (triggers, clusters) = (Triggers::default(), Writer::new(Arc::default(), 0));
         for name in ["one", "two"] {
-            let mut cluster: Cluster = serde_json::from_value(json!({
+            let cluster: Cluster = serde_json::from_value(json!({
                 "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
                 "metadata": {"name": name, "namespace": "team-a", "uid": name},
                 "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.35.4"}},
             }))
             .unwrap();
-            let packed = clusters.pack(&mut cluster);
-            clusters.put(&cluster, &packed);
+            clusters.insert(&cluster);
             edits.cluster(&cluster, Presence::There);
         }
         let woken = Box::new(triggers.listen());

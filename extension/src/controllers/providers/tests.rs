@@ -57,9 +57,8 @@ fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
 /// What passes over configurations of a kind are made with.
 fn of(server: &ObjectServer, triggers: &Triggers, kind: &str) -> OfKind {
     let clusters = Writer::new(Arc::default(), 0);
-    let mut cluster = cluster();
-    let packed = clusters.pack(&mut cluster);
-    clusters.put(&cluster, &packed);
+    let cluster = cluster();
+    clusters.insert(&cluster);
     let (client, dependents) = (server.client(), Dependents::default());
     let context = Context {
         remotes: Arc::new(Remotes::new(
@@ -171,7 +170,7 @@ fn credentials(region: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_and_else_once_in_a_period() {
     let (server, minute) = (management(), Duration::from_mins(1));
-    let mut config = server.get(CONFIG).unwrap();
+    let config = server.get(CONFIG).unwrap();
     config["apiVersion"] = json!("cpi.tanzu.vmware.com/v1alpha1");
     config["kind"] = json!("OracleCPIConfig");
     config["spec"] = json!({"compartment": "c", "vcn": "v"});
@@ -293,9 +292,8 @@ async fn events_of_a_configuration_that_is_gone_are_forgotten() {
     let name = ClusterRef::new("team-a", "one-calico");
     let there = |uid: &str| {
         server.edit(CONFIG, |config| config["metadata"]["uid"] = json!(uid));
-        let mut config = DynamicObject::clone(&config(&server));
-        let packed = writer.pack(&mut config);
-        writer.put(&config, &packed);
+        let config = DynamicObject::clone(&config(&server));
+        writer.insert(&config);
         config
     };
     let has_turn = async || {
