@@ -33,7 +33,7 @@ pub struct Bounds {
     pub time: Duration,
     /// Bytes of an answer, or of one event of a watch.
     pub answer: usize,
-    /// About how many bytes an answer, or one event, takes when it is read: `{}` takes three in a list, and a hundred times as much
+    /// About how many bytes an answer, or one event, takes when it is read: `{}` takes three in a list, and hundreds of times as much
     /// as a field of Rust.
     pub memory: usize,
     /// Bytes of all pages of a list, or of all events of a watch. Watches are short, and begin again.
@@ -252,7 +252,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds {
         time: Duration::from_secs(10),
         answer: 1000,
-        memory: 1000 * (1 + 128),
+        memory: 1000 * (1 + 640),
         list: 1500,
         page: 0,
         pace: usize::MAX,
@@ -382,8 +382,8 @@ mod tests {
             memory: 10_000,
             ..BOUNDS
         };
-        assert!(reads(&bounded(empty_items(61), bounds), query).await);
-        assert!(!reads(&bounded(empty_items(62), bounds), query).await);
+        assert!(reads(&bounded(empty_items(14), bounds), query).await);
+        assert!(!reads(&bounded(empty_items(15), bounds), query).await);
     }
 
     #[rstest]

@@ -18,7 +18,7 @@ use crate::{
 pub(super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(10),
     answer: 8 * 1024 * 1024,
-    memory: 32 * 1024 * 1024,
+    memory: 16 * 1024 * 1024,
     list: 16 * 1024 * 1024,
     page: 256 * 1024,
     pace: 2 * 1024 * 1024,

@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_store_that_takes_too_much_is_filled_again_later() {
-        let (mut store, now) = (FollowedStore::of_workload(3_000), Instant::now());
+        let (mut store, now) = (FollowedStore::of_workload(6_000), Instant::now());
         assert!(store.is_untrusted());
         let (one, two, three) = (object("one"), object("two"), object("three"));
         assert_eq!(store.admit(&Brought::<ConfigMap>::List), Ok(()));
@@ -306,7 +306,7 @@ mod tests {
             "as many as before"
         );
         let exceeded = store.admit(&Brought::Touched(&two));
-        assert_eq!(exceeded, Err(GivenUp::TooMuch(3_000)));
+        assert_eq!(exceeded, Err(GivenUp::TooMuch(6_000)));
         store.emptied(now);
         assert!(store.not_before() >= Some(now + MIN_EMPTY));
         assert_eq!(
