@@ -112,6 +112,8 @@ pub mod annotation {
     pub const YTT_PATHS: &str = "ext.packaging.carvel.dev/ytt-paths-from-secret-name";
     /// On a Secret with the values of a configuration: UID of the configuration that they were computed from.
     pub const CONFIGURATION_UID: &str = "lifecycle.sluice.dev/configuration-uid";
+    /// On a Secret that values are copied from into other namespaces: these namespaces, comma separated; `*` for all of them.
+    pub const ALLOWED_NAMESPACES: &str = "lifecycle.sluice.dev/allowed-namespaces";
     /// On a ClusterBootstrap: the release whose packages are in its spec.
     pub const RESOLVED_TKR: &str = "lifecycle.sluice.dev/resolved-tkr";
     /// On a ClusterBootstrap: exact versions of packages that do not follow a release, `antrea=1.7.1+vmware.1-tkg.1`, and `none`

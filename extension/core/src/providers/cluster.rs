@@ -25,6 +25,24 @@ pub(super) fn variable<'a>(cluster: &'a Cluster, named: &str) -> Option<&'a Valu
     cluster.spec.topology.as_ref()?.variable(named)
 }
 
+/// The group of infrastructure providers.
+const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
+
+/// Fails unless the infrastructure of the Cluster is of this kind.
+pub(super) fn runs_on(cluster: &Cluster, kind: &str) -> Result<(), Problem> {
+    let reference = infrastructure(cluster)?;
+    if (reference.group(), reference.kind.as_str()) == (INFRASTRUCTURE_GROUP, kind) {
+        return Ok(());
+    }
+    let message = format!(
+        "spec.infrastructureRef of {} is of kind {:?} in group {:?}, not {kind} in {INFRASTRUCTURE_GROUP}",
+        named(cluster),
+        reference.kind,
+        reference.group()
+    );
+    Err(Problem::new(Reason::InfrastructureUnknown, message))
+}
+
 /// Name of the infrastructure as packages know it.
 pub(super) fn infrastructure_name(cluster: &Cluster) -> Result<&'static str, Problem> {
     let reference = infrastructure(cluster)?;

@@ -4,14 +4,15 @@ use serde_json::{Value, json};
 use sluice_crds::{
     cpi::{OracleCPIConfig, OracleCPIConfigSpec, SecurityListManagementMode},
     foreign::Cluster,
-    labels::name,
+    labels::{annotation::ALLOWED_NAMESPACES, name},
 };
 
 use super::{
-    cluster::{given, variable},
+    cluster::{given, runs_on, variable},
     credentials::{required, secret, secret_text},
     kind::{Config, Provider},
     output::Output,
+    problem::{Problem, Reason},
     source::{Source, Sources, Stop},
     zeros::without_zeros,
 };
@@ -27,6 +28,8 @@ impl Provider for OracleCpi {
     type Spec = OracleCPIConfigSpec;
 
     fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+        // The key is that of the management cluster, and not read for any other Cluster.
+        runs_on(cluster, "OCICluster")?;
         let own = config.spec;
         let derived = |variable_name: &str| {
             variable(cluster, variable_name)
@@ -36,7 +39,7 @@ impl Provider for OracleCpi {
         let balancer = own.load_balancer.clone().unwrap_or_default();
         let subnet = derived(name::PRIVATE_SERVICE_SUBNET_ID);
         let mut values = json!({
-            "auth": auth(sources)?,
+            "auth": auth(config.namespace, sources)?,
             "compartment": given(Some(&own.compartment), derived(name::COMPARTMENT_ID)),
             "vcn": given(Some(&own.vcn), derived(name::EXTERNAL_VCN_ID)),
             "loadBalancer": {
@@ -61,10 +64,18 @@ impl Provider for OracleCpi {
     }
 }
 
-fn auth(sources: &Sources) -> Result<Value, Stop> {
+/// What the package authenticates with, for a Cluster in `namespace`.
+fn auth(namespace: &str, sources: &Sources) -> Result<Value, Stop> {
     let source = Source::secret(NAMESPACE, SECRET);
     let asked_by = "the infrastructure provider of Oracle";
     let found = secret(sources, &source, asked_by)?;
+    if !allows(found, namespace) {
+        let message = format!(
+            "annotation {ALLOWED_NAMESPACES} of {source} does not list namespace {namespace}: its key is not copied there, and a copy \
+             that exists is not refreshed; add the namespace to the list, or * for all"
+        );
+        return Err(Problem::new(Reason::CredentialsNotAllowed, message).into());
+    }
     let key = |key: &str| required(found, &source, key, asked_by);
     Ok(json!({
         "region": key("region")?,
@@ -75,4 +86,57 @@ fn auth(sources: &Sources) -> Result<Value, Stop> {
         // A key may have none.
         "passphrase": secret_text(found, "passphrase").unwrap_or_default(),
     }))
+}
+
+/// Whether the content of a Secret may be copied into a namespace. A tenant who may write configurations must not get at the key of the
+/// management cluster.
+fn allows(secret: &Value, namespace: &str) -> bool {
+    let listed = secret["metadata"]["annotations"][ALLOWED_NAMESPACES].as_str();
+    let mut listed = listed.unwrap_or_default().split(',').map(str::trim);
+    listed.any(|listed| listed == "*" || listed == namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::none(json!({}), false)]
+    #[case::empty(json!({ALLOWED_NAMESPACES: ""}), false)]
+    #[case::all(json!({ALLOWED_NAMESPACES: " * "}), true)]
+    #[case::it(json!({ALLOWED_NAMESPACES: "team-b, team-a"}), true)]
+    #[case::others(json!({ALLOWED_NAMESPACES: "team,team-ab,team-*"}), false)]
+    #[case::no_text(json!({ALLOWED_NAMESPACES: true}), false)]
+    fn a_secret_is_copied_into_the_namespaces_that_its_annotation_lists(
+        #[case] annotations: Value,
+        #[case] allowed: bool,
+    ) {
+        let secret = json!({"metadata": {"annotations": annotations}});
+        assert_eq!(allows(&secret, "team-a"), allowed);
+    }
+
+    #[rstest]
+    #[case::another_kind("infrastructure.cluster.x-k8s.io", "DockerCluster")]
+    #[case::a_kind_of_a_tenant("tenant.test", "OCICluster")]
+    fn the_key_is_not_read_for_other_infrastructure(#[case] group: &str, #[case] kind: &str) {
+        let cluster: Cluster = serde_json::from_value(json!({
+            "metadata": {"name": "one", "namespace": "team-a"},
+            "spec": {"infrastructureRef": {"apiGroup": group, "kind": kind, "name": "one"}},
+        }))
+        .unwrap();
+        let spec = serde_json::from_value(json!({"compartment": "c", "vcn": "v"})).unwrap();
+        let config = Config {
+            name: "one",
+            namespace: "team-a",
+            uid: "uid",
+            labels: &std::collections::BTreeMap::new(),
+            spec: &spec,
+        };
+        match OracleCpi::values(&config, &cluster, &Sources::default()) {
+            Err(Stop::Problem(problem)) => assert_eq!(problem.reason, Reason::InfrastructureUnknown),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -37,6 +37,8 @@ reasons! {
     CredentialsNotFound,
     /// The Secret with credentials lacks a key.
     CredentialsIncomplete,
+    /// The Secret is a credential of Kubernetes or Cluster API, or its annotation does not list the namespace of the Cluster.
+    CredentialsNotAllowed,
     /// The identity is of a kind that gives no credentials.
     IdentityUnknown,
     /// The identity does not exist, or is not ready.

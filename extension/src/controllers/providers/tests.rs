@@ -26,7 +26,7 @@ fn cluster() -> Cluster {
         "spec": {
             "clusterNetwork": {"pods": {"cidrBlocks": ["100.96.0.0/11"]}},
             "infrastructureRef": {
-                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerCluster", "name": "one",
+                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "OCICluster", "name": "one",
             },
         },
     }))
@@ -163,7 +163,8 @@ async fn values_that_appear_after_they_were_found_missing_stay() {
 fn credentials(region: &str) -> Value {
     let data =
         json!({"region": region, "tenancy": "dA==", "user": "dQ==", "key": "aw==", "fingerprint": "Zg=="});
-    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": data})
+    let metadata = json!({"annotations": {sluice_crds::labels::annotation::ALLOWED_NAMESPACES: "team-a"}});
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
 }
 
 /// Passes over a configuration with credentials are made when they are due.
