@@ -55,8 +55,29 @@ async fn of_a_cloud(client: &Client) -> Result<()> {
     let mut case = case("oracle-cpi/minimal.yaml", "rotated-oracle")?;
     case.settle(client).await?;
     are_rotated(client, &case, "key", "/auth/key").await?;
+    is_withdrawn(client, &case).await?;
     go_and_come(client, &case).await?;
     remove(client, source(&case, "Secret")?).await
+}
+
+/// The namespace is taken off the list in the annotation: its copy of the key stays, and follows the Secret no more.
+async fn is_withdrawn(client: &Client, case: &Case) -> Result<()> {
+    let login = source(case, "Secret")?;
+    let mut values = case.expected();
+    values["auth"]["key"] = json!("canary-rotated-again");
+    let newer = json!({
+        "metadata": {"annotations": {"lifecycle.sluice.dev/allowed-namespaces": "another"}},
+        "data": {"key": BASE64_STANDARD.encode("canary-withdrawn")},
+    });
+    patch(client, login, &newer).await?;
+    case.is_refused(client, "CredentialsNotAllowed").await?;
+    case.values_stay(client, &values).await?;
+    let allowed = json!({"metadata": {"annotations": login["metadata"]["annotations"]}});
+    patch(client, login, &allowed).await?;
+    values["auth"]["key"] = json!("canary-withdrawn");
+    case.values_are(client, &values)
+        .await
+        .context("the namespace is listed again")
 }
 
 /// The field `key` of the Secret changes, and the values at `pointer` with it. It does so twice: Cluster API may still write around

@@ -332,6 +332,15 @@ impl Case {
         Ok(())
     }
 
+    /// Fails unless the Secret still holds `values`.
+    pub(crate) async fn values_stay(&self, client: &Client, values: &Value) -> Result<()> {
+        let written = read(client, &secret(&self.namespace, &self.written()?)).await?;
+        let written = written.context("the values in use are gone")?;
+        let found = content(&written.data)?;
+        ensure!(found == *values, "expected\n{values:#}\nfound\n{found:#}");
+        Ok(())
+    }
+
     /// The values that are expected now, to be changed.
     pub(crate) fn expected(&self) -> Value {
         self.expect["values"].clone()

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sluice_tests::objects::{Class, Infrastructure, Provider, Release, TKR, Values};
-use sluice_tests::requests::apply;
 use sluice_tests::scenario::{Cluster, PATIENCE, Scenario, Scene, VERSIONS};
 use sluice_tests::stack::SYSTEM_NAMESPACE;
 use sluice_tests::stack::kubelet::Delay;
@@ -17,16 +16,12 @@ use crate::common::{given, is_completed};
 const CLUSTER_NAME: &str = "tkg.tanzu.vmware.com/cluster-name";
 const PACKAGE_NAME: &str = "tkg.tanzu.vmware.com/package-name";
 
-/// Where the infrastructure provider of Oracle keeps its credentials.
-const ORACLE: &str = "cluster-api-provider-oci-system";
-
-/// Group and plural of every kind of configuration.
-const CONFIGURATIONS: [(&str, &str); 10] = [
+/// Group and plural of every kind of configuration that a Cluster on vSphere may have: Oracle's has values on Oracle's infrastructure only.
+const CONFIGURATIONS: [(&str, &str); 9] = [
     ("run.tanzu.vmware.com/v1alpha3", "kappcontrollerconfigs"),
     ("cni.tanzu.vmware.com/v1alpha1", "antreaconfigs"),
     ("cni.tanzu.vmware.com/v1alpha1", "calicoconfigs"),
     ("cpi.tanzu.vmware.com/v1alpha1", "vspherecpiconfigs"),
-    ("cpi.tanzu.vmware.com/v1alpha1", "oraclecpiconfigs"),
     ("cpi.tanzu.vmware.com/v1alpha1", "kubevipcpiconfigs"),
     ("csi.tanzu.vmware.com/v1alpha1", "vspherecsiconfigs"),
     ("csi.tanzu.vmware.com/v1alpha1", "awsebscsiconfigs"),
@@ -44,7 +39,7 @@ fn on_vsphere(scenario: Scenario) -> Scenario {
 pub(crate) fn from_template() -> Scenario {
     on_vsphere(Scenario::new(
         "create-provided",
-        "the template of a release names a configuration of each kind: each of two Clusters of a namespace gets copies of its own, its packages run with their values, and nothing is left of it once it is deleted",
+        "the template of a release names a configuration of each kind but Oracle's: each of two Clusters of a namespace gets copies of its own, its packages run with their values, and nothing is left of it once it is deleted",
         |scene| Box::pin(all_kinds(scene)),
     ))
 }
@@ -94,7 +89,7 @@ fn kapp_controller() -> Values {
 /// What a package of each kind is to run with: package, field of its values, and what it says.
 type Expected = (&'static str, &'static str, Value);
 
-/// A release whose packages take their values from each kind of configuration.
+/// A release whose packages take their values from each of these kinds of configuration.
 fn every_kind(scene: &Scene) -> Result<(Release, Vec<Expected>)> {
     let (cpi, csi, cni) = (
         "cpi.tanzu.vmware.com",
@@ -137,14 +132,6 @@ fn every_kind(scene: &Scene) -> Result<(Release, Vec<Expected>)> {
             json!({"calico": {"config": {"vethMTU": 1300}}}),
             "/calico/config/vethMTU",
             json!("1300"),
-        ),
-        (
-            "oracle-cpi",
-            cpi,
-            "OracleCPIConfig",
-            json!({"compartment": "c1", "vcn": "v1"}),
-            "/compartment",
-            json!("c1"),
         ),
         (
             "kube-vip",
@@ -190,11 +177,6 @@ fn every_kind(scene: &Scene) -> Result<(Release, Vec<Expected>)> {
 async fn all_kinds(scene: Scene) -> Result<()> {
     let (release, expected) = every_kind(&scene)?;
     scene.publish(&release).await?;
-    apply::namespace(&scene.client(), ORACLE).await?;
-    let oracle = json!({"region": "r", "tenancy": "t", "user": "u", "key": "k", "fingerprint": "f"});
-    scene
-        .apply(&[secret(ORACLE, "capoci-auth-config", &oracle)])
-        .await?;
     let names = ["one", "two"];
     for name in names {
         let login = json!({"username": "user", "password": "password"});
