@@ -16,7 +16,7 @@ use serde::{
 };
 use sluice_core::{
     admission::{Completion, Look, Looked, Review, Seen, Verdict, complete, judge},
-    bootstrap::{CREDENTIAL_TYPE, PackageFacts},
+    bootstrap::{PackageFacts, is_credential_type},
     cluster::{is_stopped, release_of},
     providers::own_resource,
     resolver::{self, Resolution},
@@ -248,7 +248,7 @@ impl World {
             Look::Secret(name) => {
                 let key = Key::of::<Secret>(Server::Management, own, name);
                 self.object::<SecretType>(&key, |secret| Seen::Secret {
-                    credential: secret.type_.as_deref() == Some(CREDENTIAL_TYPE),
+                    credential: is_credential_type(secret.type_.as_deref()),
                 })
                 .await
             }

@@ -65,7 +65,7 @@ pub enum Seen {
     Template(Box<ClusterBootstrapSpec>),
     /// A Secret.
     Secret {
-        /// Whether it is a credential of Cluster API by its type.
+        /// Whether it is a credential by its type.
         credential: bool,
     },
     /// An object that provides values.

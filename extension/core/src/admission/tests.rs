@@ -173,15 +173,15 @@ fn texts(verdict: &Verdict) -> (Vec<String>, &[String]) {
 )]
 #[case::credential_by_type(
     |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "credential".into(),
-    "is a credential of Cluster API"
+    "is a credential of Kubernetes or Cluster API"
 )]
 #[case::credential_of_this_cluster(
     |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "one-kubeconfig".into(),
-    "is a credential of Cluster API"
+    "is a credential of Kubernetes or Cluster API"
 )]
 #[case::credential_of_another_cluster(
     |spec: &mut Value| spec["additionalPackages"][0]["valuesFrom"]["secretRef"] = "other-etcd".into(),
-    "is a credential of Cluster API"
+    "is a credential of Kubernetes or Cluster API"
 )]
 #[case::the_same_package_twice(
     |spec: &mut Value| spec["additionalPackages"][1]["refName"] = package("metrics", "1.0.0").into(),

@@ -1,12 +1,18 @@
-//! Secrets that are credentials of Cluster API. A package that took its values from one would carry it into a workload cluster, where
-//! others may read it than on the management cluster.
+//! Secrets that are credentials of Kubernetes or Cluster API. A package that took its values from one would carry it into a workload
+//! cluster, where others may read it than on the management cluster.
 
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::hold::{GateReason, Hold};
 
-/// The type of the Secrets that Cluster API makes.
-pub const CREDENTIAL_TYPE: &str = "cluster.x-k8s.io/secret";
+/// Types of Secrets that are credentials: tokens of ServiceAccounts and of joining nodes, and whatever Cluster API makes.
+///
+/// The ValidatingAdmissionPolicy in `manifests/base/tkr-installer.yaml` and the docs name the same types; tests compare them.
+pub const CREDENTIAL_TYPES: [&str; 3] = [
+    "kubernetes.io/service-account-token",
+    "bootstrap.kubernetes.io/token",
+    "cluster.x-k8s.io/secret",
+];
 
 /// What Cluster API and its providers add to the name of a Cluster for each of them. Some are given no type.
 const SUFFIXES: [&str; 7] = [
@@ -25,29 +31,102 @@ pub fn credential_of(secret: &str) -> impl Iterator<Item = &str> {
     clusters.filter(|cluster| !cluster.is_empty())
 }
 
+/// Whether a Secret of this type is a credential.
+#[must_use]
+pub fn is_credential_type(type_: Option<&str>) -> bool {
+    type_.is_some_and(|type_| CREDENTIAL_TYPES.contains(&type_))
+}
+
 /// Whether a Secret is a credential by its type.
 #[must_use]
 pub fn is_credential(secret: &Secret) -> bool {
-    secret.type_.as_deref() == Some(CREDENTIAL_TYPE)
+    is_credential_type(secret.type_.as_deref())
+}
+
+/// Says of a Secret that it is a credential.
+fn credential(secret: &str) -> String {
+    let [others @ .., last] = CREDENTIAL_TYPES;
+    format!(
+        "{secret} is a credential of Kubernetes or Cluster API (of type {} or {last}, or named after a Cluster: -kubeconfig, -ca, -etcd, \
+         -proxy, -sa …)",
+        others.join(", ")
+    )
 }
 
 /// Why a package may not take its values from `secret`.
 #[must_use]
 pub fn credential_refused(namespace: &str, secret: &str, package: &str) -> Hold {
-    Hold::new(
-        GateReason::ValuesSecretRefused,
-        format!(
-            "Secret {namespace}/{secret}, named for the values of package {package}, is a credential of Cluster API (type \
-             {CREDENTIAL_TYPE}, or named after a Cluster: -kubeconfig, -ca, -etcd, -proxy, -sa …); name a Secret with values"
-        ),
-    )
+    let secret = format!("Secret {namespace}/{secret}, named for the values of package {package},");
+    let message = format!("{}; name a Secret with values", credential(&secret));
+    Hold::new(GateReason::ValuesSecretRefused, message)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use rstest::rstest;
+    use serde_json::Value;
 
     use super::*;
+
+    /// A file of the repository, with each run of white space as one space.
+    fn read(path: &str) -> String {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = fs::read_to_string(root.join(path)).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[rstest]
+    #[case("cluster.x-k8s.io/secret", true)]
+    #[case("kubernetes.io/service-account-token", true)]
+    #[case("bootstrap.kubernetes.io/token", true)]
+    #[case("Opaque", false)]
+    #[case("clusterbootstrap-secret", false)]
+    fn credentials_have_a_type(#[case] type_: &str, #[case] expected: bool) {
+        let secret = Secret {
+            type_: Some(type_.to_owned()),
+            ..Secret::default()
+        };
+        assert_eq!(is_credential(&secret), expected);
+    }
+
+    /// The policy that keeps credentials out of bundles is CEL, and has a copy of the list.
+    #[test]
+    fn the_policy_of_the_installer_refuses_the_same_types() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/base/tkr-installer.yaml");
+        let manifest = fs::read_to_string(root).unwrap();
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&manifest).unwrap();
+        let policy = objects
+            .iter()
+            .find(|object| object["kind"] == "ValidatingAdmissionPolicy");
+        let variables = policy.unwrap()["spec"]["variables"].as_array().unwrap();
+        let credentials = variables
+            .iter()
+            .find(|variable| variable["name"] == "credentials")
+            .unwrap();
+        let expected = CREDENTIAL_TYPES.map(|type_| format!("'{type_}'")).join(", ");
+        assert_eq!(credentials["expression"], format!("[{expected}]"));
+    }
+
+    #[rstest]
+    #[case("docs/admission.md")]
+    #[case("docs/decisions/0031-releases-are-installed-by-kapp-controller.md")]
+    #[case("docs/failure-modes.md")]
+    #[case("docs/reference/providers.md")]
+    #[case("docs/reference/releases.md")]
+    fn the_docs_name_the_same_types(#[case] page: &str) {
+        let [others @ .., last] = CREDENTIAL_TYPES.map(|type_| format!("`{type_}`"));
+        let expected = format!("of type {} or {last}", others.join(", "));
+        let text = read(page);
+        assert!(text.contains(&expected), "{page} does not say {expected:?}");
+        let named = text.matches("`cluster.x-k8s.io/secret`").count();
+        assert_eq!(
+            text.matches(&expected).count(),
+            named,
+            "{page} names only some of them"
+        );
+    }
 
     #[rstest]
     #[case("one-kubeconfig", &["one"])]

@@ -18,7 +18,9 @@ mod unmanaged;
 pub use compare::{below_release, is_bound};
 pub(crate) use create::all_mut;
 pub use create::{Draft, ValuesClone, clones_of, from_template};
-pub use credentials::{CREDENTIAL_TYPE, credential_of, credential_refused, is_credential};
+pub use credentials::{
+    CREDENTIAL_TYPES, credential_of, credential_refused, is_credential, is_credential_type,
+};
 pub use embedded::{EmbeddedReference, embedded_references};
 pub use fill::{Filling, fill, fill_with_values, filled_from, other_hop, other_release};
 pub use kept::KeptVersions;

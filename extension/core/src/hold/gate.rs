@@ -87,7 +87,8 @@ held! {
             "look at condition `Ready` of the object ([what it says](reference/providers.md)), or at the controller of that kind",
         /// More than one of `inline`, `secretRef`, `providerRef`.
         ValuesSourceAmbiguous("gate, event"): "keep one",
-        /// The Secret that a package takes its values from is a credential of Cluster API: of type `cluster.x-k8s.io/secret`, or named
+        /// The Secret that a package takes its values from, or that a configuration in a template names, is a credential of Kubernetes or
+        /// Cluster API: of type `kubernetes.io/service-account-token`, `bootstrap.kubernetes.io/token` or `cluster.x-k8s.io/secret`, or named
         /// `<Cluster>-kubeconfig`, `-ca`, `-etcd`, `-proxy`, `-sa` or the like after a Cluster of the namespace. It is not copied to a
         /// workload. Where that Cluster is gone, the gate opens at the next periodic look.
         ValuesSecretRefused("gate, event"): "name a Secret with values",

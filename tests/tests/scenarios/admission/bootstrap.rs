@@ -129,7 +129,7 @@ fn created(bench: &Bench) -> Vec<Case> {
             additional(
                 json!([{"refName": bench.package("metrics", "2.0.0"), "valuesFrom": {"secretRef": "login"}}]),
             ),
-            "is a credential of Cluster API",
+            "is a credential of Kubernetes or Cluster API",
         ),
         refused(
             "two sources",

@@ -106,7 +106,7 @@ async fn run(scene: Scene) -> Result<()> {
         "refName": bench.package("metrics", "2.0.0"), "valuesFrom": {"secretRef": "one-kubeconfig"},
     }]}});
     let written = bench.create(bench.good("new"), &login).await;
-    let says = "is a credential of Cluster API";
+    let says = "is a credential of Kubernetes or Cluster API";
     refused("the kubeconfig of a Cluster as values", json!({}), says).check(written)?;
     cluster.is_available(PATIENCE).await?;
     unregister(&scene.client(), &webhooks).await

@@ -52,24 +52,9 @@ async fn run(scene: Scene) -> Result<()> {
     let twice = publish(&scene, &source, 6, &[release(&scene, 1, &name("noble"))]).await?;
     let foreign = publish(&scene, &source, 7, &[role(&name("foreign"))]).await?;
     let credentials = publish(&scene, &source, 9, &[token_secret(&name("token"))]).await?;
+    let settings = ["Secret", "ConfigMap"].map(kapp_controller_config);
+    let settings = publish(&scene, &source, 10, &settings).await?;
     let good = publish(&scene, &source, 8, &[release(&scene, 8, &name("noble"))]).await?;
-    let all = [
-        &first,
-        &taken,
-        &unfetched,
-        &unread,
-        &owned,
-        &twice,
-        &foreign,
-        &credentials,
-        &good,
-    ];
-    let all: Vec<Value> = all.iter().map(|package| package.package()).collect();
-    scene.offer(&source, &all).await?;
-    let nowhere = format!("{}-nowhere", scene.namespace());
-    scene.apply(&[nowhere_to_be_fetched(&nowhere, &missing)]).await?;
-
-    is_ready(&scene, &release_name(&scene, 8)).await?;
     let first_app = format!("App {SYSTEM_NAMESPACE}/{}", first.install());
     let faults = [
         (&taken, "PackageInstallNotOurs", taken.install()),
@@ -79,11 +64,25 @@ async fn run(scene: Scene) -> Result<()> {
         (&twice, "OwnedByAnotherApp", first_app),
         (&foreign, "RightMissing", "sluice-tkr-installer".to_owned()),
         (&credentials, "TKRPackageFailed", "holds credentials".to_owned()),
+        (
+            &settings,
+            "TKRPackageFailed",
+            "settings of kapp-controller".to_owned(),
+        ),
     ];
+    let broken = faults.iter().map(|(package, _, _)| *package);
+    let all = [&first].into_iter().chain(broken).chain([&good]);
+    let all: Vec<Value> = all.map(TkrPackage::package).collect();
+    scene.offer(&source, &all).await?;
+    let nowhere = format!("{}-nowhere", scene.namespace());
+    scene.apply(&[nowhere_to_be_fetched(&nowhere, &missing)]).await?;
+
+    is_ready(&scene, &release_name(&scene, 8)).await?;
     for (package, reason, names) in &faults {
         has_event(&scene, package, reason, names).await?;
     }
-    for package in [&unfetched, &unread, &owned, &twice, &foreign, &credentials] {
+    // That of a user is not tried.
+    for (package, _, _) in &faults[1..] {
         let what = format!("{} to have failed", package.name());
         until(&scene, &package.install_path(), what, |install| {
             super::condition(install, "ReconcileFailed").is_some()
@@ -170,6 +169,14 @@ fn token_secret(name: &str) -> Value {
             "name": name, "namespace": SYSTEM_NAMESPACE,
             "annotations": {"kubernetes.io/service-account.name": "sluice-tkr-installer"},
         },
+    })
+}
+
+/// What kapp-controller would read its settings from if it ran in this namespace.
+fn kapp_controller_config(kind: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": kind,
+        "metadata": {"name": "kapp-controller-config", "namespace": SYSTEM_NAMESPACE},
     })
 }
 

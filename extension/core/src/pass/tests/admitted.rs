@@ -18,7 +18,7 @@ use crate::{
             judged, package, review, seen, state,
         },
     },
-    bootstrap::{CREDENTIAL_TYPE, KeptVersions, packages, too_many, unmanaged_conflict},
+    bootstrap::{CREDENTIAL_TYPES, KeptVersions, packages, too_many, unmanaged_conflict},
     digest::DigestInputs,
     hold::GateReason,
     names::parse_string_for_label,
@@ -73,7 +73,7 @@ fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> Answer {
         Answer::Found(Object(object))
     };
     match seen(&look) {
-        Seen::Secret { credential: true } => found(json!({"type": CREDENTIAL_TYPE})),
+        Seen::Secret { credential: true } => found(json!({"type": CREDENTIAL_TYPES[0]})),
         Seen::Secret { .. } => found(json!({"type": "Opaque"})),
         Seen::Cluster { .. } => found(json!({"spec": {}})),
         Seen::Provider => found(json!({"kind": "Foo", "status": {"secretRef": "values"}})),
