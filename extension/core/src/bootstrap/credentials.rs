@@ -44,7 +44,7 @@ pub fn is_credential(secret: &Secret) -> bool {
 }
 
 /// Says of a Secret that it is a credential.
-fn credential(secret: &str) -> String {
+pub(crate) fn credential(secret: &str) -> String {
     let [others @ .., last] = CREDENTIAL_TYPES;
     format!(
         "{secret} is a credential of Kubernetes or Cluster API (of type {} or {last}, or named after a Cluster: -kubeconfig, -ca, -etcd, \

@@ -18,6 +18,7 @@ mod unmanaged;
 pub use compare::{below_release, is_bound};
 pub(crate) use create::all_mut;
 pub use create::{Draft, ValuesClone, clones_of, from_template};
+pub(crate) use credentials::credential;
 pub use credentials::{
     CREDENTIAL_TYPES, credential_of, credential_refused, is_credential, is_credential_type,
 };

@@ -8,11 +8,12 @@ use super::{
         Server,
         provider::{COPYING as VERBS, Missing, resource},
         stop::needs_of,
+        values::is_of_cluster,
     },
     Change, Found, Key, Known, Owners, Sight, Step, What, found, left_behind, owner_references,
 };
 use crate::{
-    bootstrap::{EmbeddedReference, embedded_references},
+    bootstrap::{EmbeddedReference, credential_refused, embedded_references, is_credential_type},
     build,
     hold::{GateReason, Hold},
     names,
@@ -156,6 +157,12 @@ fn embedded(
     let make = |instead_of: Option<String>| -> Step<Option<What>> {
         let source = known_first(known, &key(system), &missing)?;
         let source = source.ok_or_else(|| missing.hold("does not exist"))?;
+        let is_credential = || -> Step<bool> {
+            Ok(is_credential_type(source["type"].as_str()) || is_of_cluster(known, system, name)?)
+        };
+        if (group.as_str(), kind.as_str()) == ("", "Secret") && is_credential()? {
+            return Err(credential_refused(system, name, package).into());
+        }
         let object = copy(source, &own, &json!({}), owner);
         Ok(Some(What::Make { object, instead_of }))
     };

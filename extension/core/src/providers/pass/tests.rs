@@ -292,6 +292,35 @@ fn what_is_wrong_is_said_and_values_stay(
     assert_eq!(world.written, Vec::<String>::new());
 }
 
+/// The author of a configuration may lack the right to read Secrets.
+#[rstest]
+#[case::of_cluster_api("login", "cluster.x-k8s.io/secret", Some("login"))]
+#[case::of_a_service_account("login", "kubernetes.io/service-account-token", Some("login"))]
+#[case::of_a_node_that_joins("login", "bootstrap.kubernetes.io/token", Some("login"))]
+#[case::named_after_its_cluster("one-ca", "Opaque", Some("one-ca"))]
+#[case::named_after_another_cluster("two-ca", "Opaque", Some("two-ca"))]
+#[case::named_like_one_of_no_cluster("three-ca", "Opaque", None)]
+fn values_take_no_credential_of_kubernetes(
+    #[case] name: &'static str,
+    #[case] type_: &str,
+    #[case] refused: Option<&str>,
+) {
+    let mut world = World::new(&json!({"text": "a", "login": name}));
+    world.put(("Cluster", "team-a", "two"), json!({"metadata": {}, "spec": {}}));
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": type_, "data": {"login": "eA=="}});
+    world.put(("Secret", "team-a", name), secret);
+    let problem = passes(&mut world).1.problem.flatten();
+    assert_eq!(problem.is_some(), refused.is_some(), "{problem:?}");
+    assert_eq!(world.get(VALUES).is_some(), refused.is_none());
+    if let (Some(problem), Some(name)) = (problem, refused) {
+        assert_eq!(problem.reason.as_str(), "CredentialsNotAllowed");
+        assert!(
+            problem.message.contains(&format!("Secret team-a/{name}")),
+            "{problem}"
+        );
+    }
+}
+
 #[test]
 fn a_kind_that_is_not_served_has_no_objects_and_is_asked_for_again() {
     let mut world = World::new(&json!({"text": "a", "infrastructure": true}));

@@ -5,6 +5,7 @@ use sluice_crds::foreign::Cluster;
 
 use super::{Known, Step, Stop};
 use crate::{
+    bootstrap::{credential, credential_of, is_credential_type},
     providers::{self, Output, Problem, Reason, Source, Sources},
     step::{Answer, Ask, Failure, Key, Server, Sight, known::unexpected},
 };
@@ -18,8 +19,9 @@ pub(super) fn values(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool)
             Ok(output) => return Ok((output, sources)),
             Err(providers::Stop::Problem(problem)) => return Err(problem.into()),
             Err(providers::Stop::Unread(source)) => {
+                *unwatched |= source.is_secret();
                 let found = found(known, &source)?;
-                *unwatched |= source.is_secret() || found.is_none();
+                *unwatched |= found.is_none();
                 sources.insert(source, found.into_iter().flatten().cloned().collect());
             }
         }
@@ -36,7 +38,14 @@ pub(super) fn found<'a>(known: &'a Known<'_>, source: &Source) -> Step<Option<Ve
         && source.is_secret()
     {
         let key = Key::of::<k8s_openapi::api::core::v1::Secret>(Server::Management, Some(namespace), name);
-        return Ok(Some(known.object(key, Sight::First)?.into_iter().collect()));
+        let found = known.object(key, Sight::First)?;
+        if let Some(secret) = found
+            && is_credential(known, secret, (namespace, name))?
+        {
+            let message = format!("{}; name another Secret", credential(&source.to_string()));
+            return Err(Problem::new(Reason::CredentialsNotAllowed, message).into());
+        }
+        return Ok(Some(found.into_iter().collect()));
     }
     match known.answer(Ask::Source(source.clone()))? {
         Answer::Listed(objects) => Ok(Some(objects.iter().map(|object| &object.0).collect())),
@@ -54,4 +63,17 @@ pub(super) fn found<'a>(known: &'a Known<'_>, source: &Source) -> Step<Option<Ve
         }
         _ => Err(unexpected(Server::Management)),
     }
+}
+
+/// Whether a Secret is a credential of Kubernetes or Cluster API. The author of a configuration may lack the right to read those.
+fn is_credential(known: &Known<'_>, secret: &Value, (namespace, name): (&str, &str)) -> Step<bool> {
+    if is_credential_type(secret["type"].as_str()) {
+        return Ok(true);
+    }
+    for cluster in credential_of(name) {
+        if known.cluster(namespace, cluster)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -288,6 +288,35 @@ async fn what_a_clone_refers_to_is_copied_under_its_name() {
     assert!(world.management.get(CLONE).is_some());
 }
 
+/// The author of a configuration in the system namespace may lack the right to read its Secrets.
+#[rstest]
+#[case::by_its_type("credentials", "kubernetes.io/service-account-token")]
+#[case::by_its_name("management-kubeconfig", "Opaque")]
+#[tokio::test(start_paused = true)]
+async fn a_credential_that_a_configuration_refers_to_is_not_copied(#[case] name: &str, #[case] type_: &str) {
+    let world = with_credentials();
+    let management = CLUSTER
+        .replace("/team-a/", "/tkg-system/")
+        .replace("/one", "/management");
+    world
+        .management
+        .put(&management, json!({"metadata": {"uid": "management"}}));
+    world.management.edit(SOURCE, |source| {
+        source["spec"]["nested"]["credentialLocalObjRef"]["name"] = json!(name);
+    });
+    let mut secret = values(3);
+    secret["type"] = json!(type_);
+    world
+        .management
+        .put(&CREDENTIALS.replace("credentials", name), secret);
+    world.pass().await;
+    let copied = COPIED_CREDENTIALS.replace("credentials", name);
+    assert_eq!(world.management.get(&copied), None);
+    let (reason, note) = event(&world);
+    assert_eq!(reason, "ValuesSecretRefused", "{note}");
+    assert!(note.contains(&format!("Secret tkg-system/{name}")), "{note}");
+}
+
 /// Clusters of one namespace share it.
 #[tokio::test(start_paused = true)]
 async fn what_is_there_already_is_not_overwritten() {
