@@ -21,10 +21,11 @@ use super::{
     provider::{self, Found},
     stop::{in_order, together},
     validate::Validated,
+    values,
     write::Write,
 };
 use crate::{
-    bootstrap::{Provided, Role, packages},
+    bootstrap::{Provided, Role, is_credential, packages},
     build,
     cluster::ClusterRef,
     hold::Hold,
@@ -180,6 +181,10 @@ fn of_secret(known: &Known<'_>, secret: &str, package: &str) -> Step<Option<Adop
         return Ok(None);
     };
     let found: Secret = typed(Server::Management, found)?;
+    // Its values are refused, and its label would have every edit of it wake the Cluster.
+    if is_credential(&found) || values::is_of_cluster(known, &known.facts.owner.namespace, secret)? {
+        return Ok(None);
+    }
     let labels = labels(known, &found.metadata, package)?;
     Ok(Some(Adoption {
         key,

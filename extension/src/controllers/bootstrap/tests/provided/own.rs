@@ -103,6 +103,28 @@ async fn a_secret_of_a_user_is_labelled_and_stays_the_users(#[case] labels: Valu
     assert_eq!(owners(&secret), Vec::<&str>::new());
 }
 
+/// Its label would wake the Cluster by it, and say that its values are of a package.
+#[rstest]
+#[case::by_its_type("antrea-values", "kubernetes.io/service-account-token")]
+#[case::by_its_name("two-ca", "Opaque")]
+#[tokio::test(start_paused = true)]
+async fn a_credential_is_refused_and_not_labelled(#[case] name: &str, #[case] type_: &str) {
+    let world = with_own_bootstrap(&json!({ "secretRef": name }), json!({"generation": 1}));
+    another_cluster(&world);
+    let path = VALUES.replace("antrea-values", name);
+    let mut secret = values(1);
+    secret["metadata"]["labels"] = json!({});
+    secret["type"] = json!(type_);
+    world.management.put(&path, secret);
+    let there = world.management.get(&path);
+    world.pass().await;
+    assert_eq!(world.management.get(&path), there);
+    assert_eq!(
+        world.held(Hook::BeforeClusterUpgrade),
+        Some(GateReason::ValuesSecretRefused)
+    );
+}
+
 /// Only its next edit is seen later.
 #[tokio::test(start_paused = true)]
 async fn a_label_that_is_refused_is_an_event() {
