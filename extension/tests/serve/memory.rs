@@ -65,14 +65,17 @@ async fn clusters_take_less_than_their_text(#[values(Lists::Streamed, Lists::InP
 /// Waits until the last Cluster has arrived, and until memory is what it may be.
 async fn all_arrive(replica: &Replica, idle: u64, clusters: &Clusters, by: &str) {
     let began = Instant::now();
-    while !clusters.last_is_read.load(Ordering::Relaxed) {
+    let limit_peak = || {
         let peak = replica.memory().peak;
-        // Asked each time: a replica that grows on would take the machine with it.
         assert!(
             peak <= idle + PEAK,
             "by the {by}, RSS grew from {idle} KiB to {peak} KiB within {:?}; {PEAK} KiB more are allowed",
             began.elapsed()
         );
+    };
+    while !clusters.last_is_read.load(Ordering::Relaxed) {
+        // Each time: a replica that grows on would take the machine with it.
+        limit_peak();
         assert!(
             began.elapsed() < ARRIVE,
             "by the {by}, the last Cluster was not reconciled within {ARRIVE:?}"
@@ -88,11 +91,7 @@ async fn all_arrive(replica: &Replica, idle: u64, clusters: &Clusters, by: &str)
         );
         sleep(Duration::from_millis(100)).await;
     }
-    let peak = replica.memory().peak;
-    println!(
-        "by the {by}: idle {idle} KiB, peak {peak} KiB, then {:?}",
-        replica.memory()
-    );
+    limit_peak();
 }
 
 /// An API server that has Clusters once they are there, and nothing else.
@@ -244,7 +243,7 @@ fn shapes() -> Vec<Vec<Bytes>> {
     let text = json!("x".repeat(BYTES)).to_string();
     let nested = format!("{}{text}{}", "[".repeat(300), "]".repeat(300));
     let many = (0..BYTES / 40).map(|number| (format!("label-{number:06}"), json!("a-text-of-some-length")));
-    let many = Value::from_iter(many).to_string();
+    let many = many.collect::<Value>().to_string();
     let variables = |name: &str| json!([{"name": name, "value": LARGE}]);
     let overrides =
         |name: &str| json!({"class": "a", "name": "a", "variables": {"overrides": variables(name)}});

@@ -86,7 +86,7 @@ impl Builder {
         let module = self.module(component.module);
         once(&self.programs().join(component.binary()), |unfinished| {
             build(&module, package, linker_flags, unfinished, |line| {
-                progress.said(line)
+                progress.said(line);
             })
         })
     }

@@ -85,12 +85,12 @@ mod tests {
         for _ in 0..20 {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("in/a/directory/file");
-            let made = AtomicU32::new(0);
+            let times = AtomicU32::new(0);
             thread::scope(|scope| {
                 for _ in 0..8 {
                     scope.spawn(|| {
                         let make = |unfinished: &Path| {
-                            made.fetch_add(1, Ordering::Relaxed);
+                            times.fetch_add(1, Ordering::Relaxed);
                             write(unfinished)
                         };
                         once(&path, make).unwrap();
@@ -98,7 +98,7 @@ mod tests {
                     });
                 }
             });
-            assert_eq!(made.into_inner(), 1);
+            assert_eq!(times.into_inner(), 1);
         }
     }
 

@@ -379,7 +379,7 @@ fn large_cluster(number: usize) -> String {
     cluster["spec"]["topology"]["classRef"]["name"] = json!("none");
     let many = |count: usize| {
         let each = (0..count).map(|number| (format!("label-{number:06}"), json!("a-text-of-some-length")));
-        Value::from_iter(each).to_string()
+        each.collect::<Value>().to_string()
     };
     let (name, large) = match number {
         4 => ("any", json!("x".repeat(960_000)).to_string()),
