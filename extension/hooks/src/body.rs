@@ -62,11 +62,13 @@ impl Budget {
     }
 }
 
+/// That of hooks: 40 MiB.
 impl Default for Budget {
     fn default() -> Self {
         Self {
+            parts: Parts::of(SMALL_KIB, LARGE_KIB),
+            largest: MAX_BODY,
             is_fair: false,
-            ..Self::of(SMALL_KIB, LARGE_KIB, MAX_BODY)
         }
     }
 }
@@ -250,7 +252,8 @@ pub async fn in_turn<T>(
     parse: impl FnOnce(&[u8]) -> T,
 ) -> Result<(T, Share), Unread> {
     let Ok(Ok(_turn)) = timeout(TURN, peer.turns.acquire()).await else {
-        return Err(refused(body, version, Unread::Busy, Instant::now() + DEADLINE).await);
+        let until = Instant::now() + DEADLINE;
+        return Err(refused(body, version, all.largest, Unread::Busy, until).await);
     };
     let (bytes, share) = whole(body, version, Budgets { all, peer }).await?;
     Ok((parse(&bytes), share))
@@ -263,27 +266,27 @@ async fn whole(mut body: Body, version: Version, budgets: Budgets<'_>) -> Result
         Ok(Ok(bytes)) => Ok((bytes, share)),
         Ok(Err(unread @ (Unread::TooLarge | Unread::Busy))) => {
             drop(share);
-            Err(refused(body, version, unread, until).await)
+            Err(refused(body, version, budgets.all.largest, unread, until).await)
         }
         Ok(Err(unread)) => Err(unread),
         Err(_) => Err(Unread::Late),
     }
 }
 
-/// `unread`, once what follows of the body was read where that has to be.
-async fn refused(mut body: Body, version: Version, unread: Unread, until: Instant) -> Unread {
+/// `unread`, once what follows of the body was read where that has to be, so many bytes at most.
+async fn refused(mut body: Body, version: Version, most: usize, unread: Unread, until: Instant) -> Unread {
     if version < Version::HTTP_2 {
-        let _ = timeout_at(until, discard(&mut body)).await;
+        let _ = timeout_at(until, discard(&mut body, most)).await;
     }
     unread
 }
 
 /// Reads what follows, as much again as is taken of a good request.
-async fn discard(body: &mut Body) {
+async fn discard(body: &mut Body, most: usize) {
     let mut total = 0;
     while let Some(Ok(frame)) = body.frame().await {
         total += frame.data_ref().map_or(0, Bytes::len);
-        if total > MAX_BODY {
+        if total > most {
             return;
         }
     }

@@ -151,7 +151,7 @@ pub(super) fn control_plane_of(
     stores: &Stores,
 ) -> Result<Option<(ClusterRef, ObjectReference)>, Arc<Undecodable>> {
     let of = ClusterRef::of(asked.old.as_ref().unwrap_or(&asked.new));
-    let stored = stores.clusters.found(Some(of.namespace()), of.name())?;
-    let reference = stored.and_then(|stored| stored.spec.control_plane_ref.clone());
+    let cluster = stores.clusters.found(Some(of.namespace()), of.name())?;
+    let reference = cluster.and_then(|cluster| cluster.spec.control_plane_ref.clone());
     Ok(reference.map(|reference| (of, reference)))
 }

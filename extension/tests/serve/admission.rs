@@ -1,5 +1,7 @@
 //! The listener of the admission webhooks, beside that of hooks.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -128,11 +130,24 @@ async fn what_reviews_ask_of_the_api_server_has_connections_of_its_own() {
         let (status, answer) = post(&mut connection, PATH, review.to_string()).await;
         assert_eq!(status, StatusCode::OK, "{answer}");
     }
-    let (of_reviews, others) = replica.connections("/apis");
-    assert!(!of_reviews.is_empty() && !others.is_empty());
-    let (of_packages, _) = replica.connections("/packages/antrea.x.1.0.0");
-    let of_reviews = &of_reviews | &of_packages;
-    let (of_lists, _) = replica.connections("/clusterbootstraps");
+    let of = |paths: &[&str]| -> BTreeSet<u16> {
+        let of_path = |path: &&str| replica.connections(path).0;
+        paths.iter().flat_map(of_path).collect()
+    };
+    let of_reviews = of(&["/apis", "/packages/antrea.x.1.0.0"]);
+    let lists = [
+        "/clusters",
+        "/clusterclasses",
+        "/clusterbootstraps",
+        "/clusterbootstraptemplates",
+        "/machinedeployments",
+        "/machinepools",
+        "/osimages",
+        "/packages",
+        "/tanzukubernetesreleases",
+    ];
+    let of_lists = of(&lists);
+    assert!(!of_reviews.is_empty() && !of_lists.is_empty());
     let shared: Vec<_> = of_reviews.intersection(&of_lists).collect();
     assert!(shared.is_empty(), "lists and reviews share {shared:?}");
 }

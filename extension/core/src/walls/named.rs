@@ -124,13 +124,13 @@ struct Named<V> {
 impl<V> Named<V> {
     /// Whether it is to be opened once more for this asker.
     fn is_stale(&self, asker: Asker, standing: Standing, now: Instant) -> bool {
-        match (self.opened_for, asker, standing) {
-            (Asker::Reconcile, ..) | (Asker::Review, _, Standing::Readable) => false,
-            (Asker::Review, Asker::Reconcile, _) => true,
-            (Asker::Review, Asker::Review, Standing::Reading) => false,
-            (Asker::Review, Asker::Review, Standing::Unreadable) => {
-                now.duration_since(self.opened_at) >= PERIOD
-            }
+        if self.opened_for == Asker::Reconcile {
+            return false;
+        }
+        match (asker, standing) {
+            (_, Standing::Readable) | (Asker::Review, Standing::Reading) => false,
+            (Asker::Reconcile, _) => true,
+            (Asker::Review, Standing::Unreadable) => now.duration_since(self.opened_at) >= PERIOD,
         }
     }
 }
