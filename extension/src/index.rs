@@ -167,6 +167,7 @@ impl Index {
         let now = self.0.began.elapsed();
         let pace = Pace::of(call.uid, &lock(&self.0.noted).held, self.0.deletion_limit, now);
         let Some(stores) = self.0.stores.get() else {
+            // As it is said once they are being filled.
             let unsynced = Unsynced::Unlisted(StoredKind::ClusterBootstrap);
             return decide(call, &Knowledge::Unsynced(unsynced), &pace.policy);
         };

@@ -16,10 +16,10 @@ pub const CURRENT_FOR: Duration = Duration::from_secs(45);
 /// A kind of which a replica keeps every object that decisions depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredKind {
-    /// Cluster.
-    Cluster,
     /// ClusterBootstrap.
     ClusterBootstrap,
+    /// Cluster.
+    Cluster,
     /// TanzuKubernetesRelease.
     TanzuKubernetesRelease,
     /// ClusterBootstrapTemplate.
@@ -39,10 +39,11 @@ pub enum StoredKind {
 }
 
 impl StoredKind {
-    /// All of them, which a managed Cluster needs. Of several that are missing the first one is named.
+    /// All of them, which a managed Cluster needs. Of several that are missing the first one is named: ClusterBootstrap, which every
+    /// answer needs, where nothing was listed.
     pub const ALL: [Self; 10] = [
-        Self::Cluster,
         Self::ClusterBootstrap,
+        Self::Cluster,
         Self::TanzuKubernetesRelease,
         Self::ClusterBootstrapTemplate,
         Self::ClusterClass,
@@ -156,8 +157,8 @@ mod tests {
         assert_eq!(
             apis,
             [
-                "clusters.cluster.x-k8s.io",
                 "clusterbootstraps.run.tanzu.vmware.com",
+                "clusters.cluster.x-k8s.io",
                 "tanzukubernetesreleases.run.tanzu.vmware.com",
                 "clusterbootstraptemplates.run.tanzu.vmware.com",
                 "clusterclasses.cluster.x-k8s.io",

@@ -79,13 +79,13 @@ async fn without(scene: &Scene, managed: &Cluster, unmanaged: &Cluster, before: 
     .await?;
     world.extension()?.restart().await?;
     world.stack().cluster_api().restart().await?;
-    let releases = "BeforeClusterUpgrade: APIUnavailable: waiting for tanzukubernetesreleases.run.tanzu.vmware.com to be listed";
-    managed.says(releases, PATIENCE).await?;
     let begun = unmanaged.upgrade_unmanaged(VERSIONS[2]).await?;
     unmanaged
         .control_plane_written(VERSIONS[2], begun, PATIENCE)
         .await?;
     unmanaged.is_settled(PATIENCE).await?;
+    let releases = "BeforeClusterUpgrade: APIUnavailable: waiting for tanzukubernetesreleases.run.tanzu.vmware.com to be listed";
+    managed.says(releases, PATIENCE).await?;
     managed.control_plane_is_untouched(before).await
 }
 
