@@ -142,7 +142,17 @@ impl<K: Kept> Objects<K> {
     pub fn listed(&mut self) -> Listed<K> {
         let (mut changed, mut gone) = (Vec::new(), Vec::new());
         let (mut undecodable, mut undecodable_gone) = (Vec::new(), Vec::new());
-        for aside in self.aside.take().unwrap_or_default() {
+        let aside = self.aside.take().unwrap_or_default();
+        // An object that is edited while the list comes is in it twice. An event for each would report as gone what the second brings.
+        let last: HashMap<u64, usize> = aside
+            .iter()
+            .enumerate()
+            .map(|(at, aside)| (aside.own(), at))
+            .collect();
+        for (at, aside) in aside.into_iter().enumerate() {
+            if last.get(&aside.own()) != Some(&at) {
+                continue;
+            }
             match aside {
                 Aside::Object(placed) => {
                     let name = placed.entry.name();

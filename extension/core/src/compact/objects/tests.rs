@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use rstest::rstest;
 use serde_json::json;
 use sluice_crds::{foreign::MachineDeployment, labels::label};
 
@@ -95,6 +96,48 @@ fn a_list_brings_objects_that_cannot_be_decoded_and_takes_them_away() {
     objects.put_undecodable(&odd("two", "4"));
     objects.clear();
     assert_eq!(objects.all_undecodable().count(), 0);
+}
+
+/// An object is edited between two pages of a list, or while a list is streamed.
+#[rstest]
+#[case::corrected(&[false, true], true)]
+#[case::damaged(&[true, false], false)]
+#[case::damaged_again(&[false, true, false], false)]
+#[case::corrected_again(&[true, false, true], true)]
+fn what_a_list_brings_twice_is_as_it_came_last(
+    #[case] brought: &[bool],
+    #[case] is_decoded: bool,
+    #[values(None, Some(true), Some(false))] before: Option<bool>,
+) {
+    let mut objects = objects();
+    let put = |objects: &mut Objects<_>, is_decoded: bool, version: u8| {
+        if is_decoded {
+            objects.insert(&worker("one", "a", version));
+        } else {
+            let revision = version.to_string();
+            objects.put_undecodable(&undecodable("one", "a", &revision, &format!("reason {version}")));
+        }
+    };
+    objects.list();
+    if let Some(before) = before {
+        put(&mut objects, before, 1);
+    }
+    objects.listed();
+    objects.list();
+    for (version, is_decoded) in (2..).zip(brought) {
+        put(&mut objects, *is_decoded, version);
+    }
+    let listed = objects.listed();
+    let there = ClusterRef::new("ns", "one");
+    assert_eq!(objects.get(Some("ns"), "one").is_some(), is_decoded);
+    assert_eq!(objects.undecodable(Some("ns"), "one").is_some(), !is_decoded);
+    // An object that is reported as gone after it was brought is forgotten.
+    let expected_gone = usize::from(before == Some(true) && !is_decoded);
+    assert_eq!(listed.gone.len(), expected_gone, "{listed:?}");
+    assert_eq!(listed.changed.contains(&there), is_decoded, "{listed:?}");
+    assert_eq!(listed.undecodable.len(), usize::from(!is_decoded), "{listed:?}");
+    let expected_gone = usize::from(before == Some(false) && is_decoded);
+    assert_eq!(listed.undecodable_gone.len(), expected_gone, "{listed:?}");
 }
 
 #[test]
