@@ -1,4 +1,4 @@
-//! Packages whose releases are being installed: only a few at once, and none for long without a word.
+//! Packages whose releases are being installed: only a few at once, and none for long without a fault.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use super::{InstallFault, InstallReason, InstallState};
 
 /// So many are installed at once. kapp-controller fetches without a deadline, and Clusters wait for the same workers of it, of which there
-/// are ten by default: a server that does not answer must not take all of them.
+/// are ten by default: servers that do not answer must not take all of them at once.
 const AT_ONCE: usize = 3;
 
-/// How long one may take before it is said.
+/// How long one may take. Then it is at fault, and no longer one of those at work: kapp-controller need never come to an end with it.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// How soon a Package asks again that may not begin yet.
@@ -34,17 +34,17 @@ impl Underway {
             return (state, None);
         }
         let since = *self.0.entry(package.to_owned()).or_insert(now);
-        let lasts = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        match PATIENCE.checked_sub(lasts) {
-            Some(left) if !left.is_zero() => (state, Some(left)),
-            _ => (InstallState::Failed(lasting(package)), None),
+        match left(since, now) {
+            Some(left) => (state, Some(left)),
+            None => (InstallState::Failed(lasting(package)), None),
         }
     }
 
     /// Forgets a Package that has no PackageInstall, and says whether one may be made: if not, when it asks again.
     pub fn begins(&mut self, package: &str, now: Timestamp) -> Option<Duration> {
         self.0.remove(package);
-        if self.0.len() >= AT_ONCE {
+        let at_work = self.0.values().filter(|since| left(**since, now).is_some());
+        if at_work.count() >= AT_ONCE {
             return Some(LATER);
         }
         self.0.insert(package.to_owned(), now);
@@ -52,12 +52,18 @@ impl Underway {
     }
 }
 
+/// How much longer one may take that is underway since then; `None` where its time is over.
+fn left(since: Timestamp, now: Timestamp) -> Option<Duration> {
+    let lasts = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    PATIENCE.checked_sub(lasts).filter(|left| !left.is_zero())
+}
+
 fn lasting(package: &str) -> InstallFault {
     InstallFault {
         reason: InstallReason::TKRPackageFailed,
         message: format!(
             "Package {package}: kapp-controller has been at work for {} minutes; look whether the server answers from which the Package, or its \
-             bundle, is fetched: {AT_ONCE} Packages are installed at once, and others wait",
+             bundle, is fetched; it keeps a worker of kapp-controller until then",
             PATIENCE.as_secs() / 60
         ),
     }
@@ -87,6 +93,35 @@ mod tests {
         assert_eq!(underway.begins("e", at(6)), Some(LATER));
         underway.saw("c", InstallState::Settled, at(7));
         assert_eq!(underway.begins("e", at(8)), None);
+    }
+
+    /// kapp-controller fetches without a deadline: what hangs hangs for ever, and its PackageInstall stays.
+    #[test]
+    fn one_that_takes_long_gives_up_its_place() {
+        let mut underway = Underway::default();
+        for package in ["a", "b", "c"] {
+            assert_eq!(underway.begins(package, at(0)), None);
+        }
+        assert_eq!(underway.begins("d", at(299)), Some(LATER));
+        assert_eq!(underway.begins("d", at(300)), None);
+        // They are said for as long as they last, and take no place of others.
+        for second in [300, 600, 900] {
+            let (state, _) = underway.saw("a", InstallState::Underway, at(second));
+            assert!(matches!(state, InstallState::Failed(_)), "{state:?}");
+        }
+        assert_eq!(underway.begins("e", at(301)), None);
+        assert_eq!(underway.begins("f", at(302)), None);
+        assert_eq!(underway.begins("g", at(303)), Some(LATER), "three at once");
+        // One of those that hang comes to its end, and begins again.
+        underway.saw("a", InstallState::Settled, at(304));
+        let (state, _) = underway.saw("a", InstallState::Underway, at(305));
+        assert_eq!(state, InstallState::Underway);
+        underway.saw("d", InstallState::Settled, at(306));
+        assert_eq!(
+            underway.begins("g", at(307)),
+            Some(LATER),
+            "a, e and f are at work"
+        );
     }
 
     #[test]
