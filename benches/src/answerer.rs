@@ -1,7 +1,6 @@
 //! Answers hook calls as the product does, without the network: decode, decide, encode.
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use sluice_core::decision::{Knowledge, Known, decide};
 use sluice_core::retry::RetryPolicy;
 use sluice_crds::run::{Gate, SCHEMA, UpgradeRecord};
@@ -65,7 +64,7 @@ impl Answerer {
             ..Known::default()
         };
         let request = Request::parse(Hook::BeforeClusterUpgrade, request).ok()?;
-        let call = request.call(Timestamp::UNIX_EPOCH);
+        let call = request.call();
         let decision = decide(&call, &Knowledge::Managed(known), &RetryPolicy::default());
         Some(Reply::decided(call.hook, &decision).to_bytes())
     }

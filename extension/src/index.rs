@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use tracing::{debug, field::display, info, warn};
 
 use crate::{
-    clock::clock, leadership::Leadership, lock::lock, metrics::HoldMetrics, stores::Stores,
-    triggers::ClusterRef,
+    clock::clock, leadership::Leadership, lock::lock, metrics::HoldMetrics, server_clock::ServerClock,
+    stores::Stores, triggers::ClusterRef,
 };
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.
@@ -41,6 +41,8 @@ struct Inner {
     stores: OnceLock<Stores>,
     /// Set where Clusters go on that should have been resolved to a release, and were not.
     unresolved_go: OnceLock<()>,
+    /// The time of the management API server, by which deletions are as old as they are.
+    server_clock: ServerClock,
     /// Unset where there is no lease.
     leadership: OnceLock<Leadership>,
     noted: Mutex<Noted>,
@@ -64,6 +66,7 @@ impl Index {
             began: Instant::now(),
             stores: OnceLock::new(),
             unresolved_go: OnceLock::new(),
+            server_clock: ServerClock::default(),
             leadership: OnceLock::new(),
             noted: Mutex::default(),
             stale: Said::default(),
@@ -86,6 +89,12 @@ impl Index {
     /// From now on Clusters are let go that should have been resolved to a release, and were not.
     pub fn lets_unresolved_go(&self) {
         self.0.unresolved_go.get_or_init(|| ());
+    }
+
+    /// The time of the management API server, to be noted by its clients.
+    #[must_use]
+    pub fn server_clock(&self) -> &ServerClock {
+        &self.0.server_clock
     }
 
     /// Follows the stores for as long as it is polled. A call is answered from them once those are filled that its answer needs.
@@ -164,6 +173,10 @@ impl Index {
     }
 
     fn judge(&self, call: &HookCall<'_>) -> Decision {
+        let call = &HookCall {
+            now: call.deleted_at.and_then(|_| self.0.server_clock.now()),
+            ..call.clone()
+        };
         let now = self.0.began.elapsed();
         let pace = Pace::of(call.uid, &lock(&self.0.noted).held, self.0.deletion_limit, now);
         let Some(stores) = self.0.stores.get() else {

@@ -25,6 +25,7 @@ pub mod retrigger;
 pub mod run;
 pub mod runner;
 pub mod serve;
+pub mod server_clock;
 pub mod status;
 pub mod store;
 pub mod stores;

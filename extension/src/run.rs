@@ -230,7 +230,8 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
         index.needs(leadership.clone());
     }
     let connect = || client(args.kubeconfig.as_deref());
-    let unbounded = paced(connect().await?);
+    // The innermost layer sees every answer.
+    let unbounded = paced(index.server_clock().noting(connect().await?));
     // Callers of webhooks and of the status service, and tenants who name kinds, have connections of their own: however many there are, they
     // delay neither a renewal of the lease nor a reconcile.
     let (of_reviews, of_kinds) = (connect().await?, bounded(connect().await?, REQUEST));

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
 
 use crate::cluster::is_managed;
 use crate::hold::{CallReason, GateReason, Hold, HoldReason};
 use crate::hook_call::HookCall;
 use crate::retry::{RetryAfter, RetryPolicy};
+use crate::server_time::is_overdue;
 use crate::tkr::tkr_legacy;
 use crate::unsynced::{StoredKind, Unsynced};
 
@@ -141,13 +141,13 @@ fn stale() -> Hold<HoldReason> {
     )
 }
 
-/// Whether the deletion has waited long enough. The request alone says so, so every replica can tell.
+/// Whether the deletion has waited long enough. No record says so, so every replica can tell.
 fn deletion_overdue(call: &HookCall<'_>, policy: &RetryPolicy) -> bool {
-    let limit = SignedDuration::from_secs(i64::from(policy.deletion_limit));
+    let limit = Duration::from_secs(u64::from(policy.deletion_limit));
     call.hook == Hook::BeforeClusterDelete
         && call
             .deleted_at
-            .is_some_and(|deleted_at| call.now.duration_since(deleted_at) > limit)
+            .is_some_and(|deleted_at| is_overdue(deleted_at, call.now, limit))
 }
 
 fn nothing_to_wait_for(call: &HookCall<'_>, known: &Known<'_>) -> bool {

@@ -27,8 +27,8 @@ pub struct HookCall<'a> {
     pub first_step: Option<&'a str>,
     /// `metadata.deletionTimestamp` of the Cluster.
     pub deleted_at: Option<Timestamp>,
-    /// When the call arrived.
-    pub now: Timestamp,
+    /// Time of the management API server, which has stamped the deletion, when the call arrived; `None` while it is not known.
+    pub now: Option<Timestamp>,
 }
 
 impl HookCall<'_> {

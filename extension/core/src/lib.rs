@@ -33,6 +33,7 @@ pub mod releases;
 pub mod resolver;
 pub mod retrigger;
 pub mod retry;
+pub mod server_time;
 pub mod slots;
 pub mod status;
 pub mod step;

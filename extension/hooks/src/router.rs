@@ -12,7 +12,6 @@ use axum::routing::any;
 use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method};
-use jiff::Timestamp;
 use sluice_core::decision::Decision;
 use sluice_core::hold::CallReason;
 use tracing::{debug, error, warn};
@@ -177,7 +176,7 @@ type Answered = Result<(Response, Outcome), RequestError>;
 
 fn decide(gate: &impl Gate, profile: Profile, hook: Hook, body: &[u8]) -> Answered {
     let request = Request::parse(hook, body)?;
-    let call = request.call(Timestamp::now());
+    let call = request.call();
     let decision = gate.decide(&call);
     let skipped = if profile == Profile::Before1_12 {
         request.skips_minors()

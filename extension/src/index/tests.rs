@@ -1,16 +1,19 @@
 use std::time::Duration;
 
+use http::{Request, Response};
 use jiff::Timestamp;
+use kube::{Client, client::Body};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::{hook_call::Hook, retry::RetryPolicy};
+use sluice_core::{hook_call::Hook, retry::RetryPolicy, server_time::ServerTime};
 use tokio::time::sleep;
+use tower::service_fn;
 
 use sluice_core::hold::{CallReason, GateReason, HoldReason};
 use sluice_crds::labels::label;
 
 use super::*;
-use crate::{freshness::tests::Frozen, news::News};
+use crate::{clock::now, freshness::tests::Frozen, news::News};
 
 const LABEL: &str = "v1.35.4---sluice.1";
 const LEGACY: &str = "v1.20.0---tkg.1";
@@ -62,7 +65,7 @@ fn call() -> HookCall<'static> {
         version: "v1.35.4",
         first_step: Some("v1.35.4"),
         deleted_at: None,
-        now: Timestamp::UNIX_EPOCH,
+        now: None,
     }
 }
 
@@ -460,4 +463,34 @@ async fn a_cluster_is_held_while_it_may_be_managed(
     }
     assert_ne!(message(&index, &call()), None, "a managed one");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// The machine of one replica need not have the time of the API server.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_ahead_ends_the_wait_of_no_deletion() {
+    let (index, _tasks) = followed(&Frozen::new()).await;
+    let deleted_at = "Thu, 26 Nov 2026 14:00:00 GMT";
+    let deleted = HookCall {
+        hook: Hook::BeforeClusterDelete,
+        deleted_at: ServerTime::parse(deleted_at, now()).map(|time| time.at(now())),
+        // Whatever a caller says.
+        now: Timestamp::MAX.into(),
+        ..call()
+    };
+    assert_ne!(
+        index.decide(&deleted),
+        Decision::Release,
+        "nothing says what time it is"
+    );
+
+    let server = service_fn(move |_: Request<Body>| {
+        let answer = Response::builder().header("Date", deleted_at).body(Body::empty());
+        async move { answer }
+    });
+    let client = index.server_clock().noting(Client::new(server, "default"));
+    client.send(Request::new(Body::empty())).await.unwrap();
+    sleep(Duration::from_secs(599)).await;
+    assert_ne!(index.decide(&deleted), Decision::Release);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(index.decide(&deleted), Decision::Release);
 }

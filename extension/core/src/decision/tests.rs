@@ -62,7 +62,7 @@ fn call(hook: Hook) -> HookCall<'static> {
         },
         first_step: (hook == Hook::BeforeClusterUpgrade).then_some("v1.35.4"),
         deleted_at: (hook == Hook::BeforeClusterDelete).then(|| Timestamp::from_second(DELETED_AT).unwrap()),
-        now: Timestamp::from_second(DELETED_AT + 5).unwrap(),
+        now: Timestamp::from_second(DELETED_AT + 5).ok(),
     }
 }
 
@@ -350,7 +350,7 @@ fn a_deletion_is_let_go_by_any_replica_after_the_limit(
     #[case] expected: Option<HoldReason>,
 ) {
     let call = HookCall {
-        now: Timestamp::from_second(DELETED_AT + after).unwrap(),
+        now: Timestamp::from_second(DELETED_AT + after).ok(),
         ..call(Hook::BeforeClusterDelete)
     };
     let knowledge = Knowledge::Unsynced(unsynced);
@@ -362,7 +362,7 @@ fn age_lets_nothing_go_but_a_deletion() {
     let late = Timestamp::from_second(DELETED_AT + 100_000).unwrap();
     for hook in Hook::ALL {
         let call = HookCall {
-            now: late,
+            now: Some(late),
             deleted_at: Some(Timestamp::from_second(DELETED_AT).unwrap()),
             ..call(hook)
         };

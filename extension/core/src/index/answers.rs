@@ -38,8 +38,6 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
     use crate::{
         hold::{GateReason, HoldReason},
@@ -58,7 +56,7 @@ mod tests {
             version: "v1.36.3",
             first_step: None,
             deleted_at: None,
-            now: Timestamp::UNIX_EPOCH,
+            now: None,
         }
     }
 

@@ -85,7 +85,7 @@ fn call() -> HookCall<'static> {
         version: "v1.35.4",
         first_step: Some("v1.35.4"),
         deleted_at: None,
-        now: Timestamp::UNIX_EPOCH,
+        now: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 use sluice_crds::{
     foreign::{
@@ -64,6 +65,8 @@ impl Unknown {
 pub struct Facts {
     /// What an operator has set.
     pub settings: Settings,
+    /// Time of the management API server, which the caller sets; `None` while it is not known.
+    pub server_now: Option<Timestamp>,
     /// The Cluster.
     pub cluster: Arc<Cluster>,
     /// Its name, namespace and UID.
@@ -148,6 +151,7 @@ impl Facts {
             .map(Unknown::Unreadable)
             .or(unknown);
         Some(Self {
+            server_now: None,
             settings: settings.clone(),
             workers: workers(stores, &owner),
             plan: Plan::of(class.as_deref(), cluster.status.as_ref()),

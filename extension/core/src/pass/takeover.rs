@@ -8,7 +8,6 @@ mod removals;
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use sluice_crds::labels::annotation;
@@ -23,6 +22,7 @@ use crate::{
     cluster::{LegacyPause, is_paused, legacy_pause},
     conditions::says_takeover,
     hold::{GateReason, Hold},
+    server_time::is_overdue,
     takeover::{is_let_go, may_be_left, without_finalizer},
 };
 
@@ -98,9 +98,8 @@ pub(super) fn take_over_deleted(
     let mut taken = unpaused;
     let cluster = &known.facts.cluster;
     let overdue = cluster.metadata.deletion_timestamp.as_ref().is_some_and(|since| {
-        let limit = known.facts.settings.deletion_limit.as_secs();
-        let limit = SignedDuration::from_secs(i64::try_from(limit).unwrap_or(i64::MAX));
-        known.began.now.duration_since(since.0) > limit
+        let limit = known.facts.settings.deletion_limit;
+        is_overdue(since.0, known.facts.server_now, limit)
     });
     let uninstalls = matches!(done, Done::RequeueAfter(_)) && is_let_go(cluster) && !overdue;
     if !uninstalls && pause_to_remove(known).is_none() {

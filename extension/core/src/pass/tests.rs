@@ -27,6 +27,7 @@ pub(super) fn facts() -> Facts {
     let cluster: sluice_crds::foreign::Cluster = serde_json::from_value(cluster).unwrap();
     Facts {
         undecodable_release: None,
+        server_now: None,
         settings: Settings {
             system_namespace: "system".to_owned(),
             sync_period: SyncPeriod {

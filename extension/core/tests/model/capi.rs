@@ -219,7 +219,7 @@ impl Reconcile<'_> {
             version: version(asked),
             first_step: first_step.map(version),
             deleted_at: cluster.deleting().then(now),
-            now: now(),
+            now: Some(now()),
         };
         let Index { generation, record } = &self.world.replicas[self.replica];
         let known = Known {

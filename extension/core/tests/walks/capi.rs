@@ -240,7 +240,7 @@ impl ClusterApi {
             version: VERSIONS[asked],
             first_step: step.map(|step| VERSIONS[step]),
             deleted_at: deleting.then(|| time_at(now)),
-            now: time_at(now),
+            now: Some(time_at(now)),
         };
         let record = shown(&self.seen);
         let shown = self.seen.get(&bootstrap());

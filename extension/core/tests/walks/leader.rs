@@ -298,7 +298,7 @@ impl Leader {
     }
 
     fn begin(&mut self, around: &Surroundings<'_>) {
-        let Some(facts) = self.facts(around.epoch) else {
+        let Some(facts) = self.facts(around) else {
             return;
         };
         // What is known of an earlier Cluster of the name is not known of this one.
@@ -327,7 +327,7 @@ impl Leader {
         serde_json::from_value(self.seen.get(place)?.clone()).ok()
     }
 
-    fn facts(&self, epoch: Instant) -> Option<Facts> {
+    fn facts(&self, around: &Surroundings<'_>) -> Option<Facts> {
         let stores = Shown(&self.seen);
         let cluster: Arc<Cluster> = stores.get(Some(TEAM), "one")?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -336,12 +336,13 @@ impl Leader {
             system_namespace: SYSTEM.to_owned(),
             sync_period: SyncPeriod {
                 length: SYNC_PERIOD,
-                since: epoch,
+                since: around.epoch,
             },
             deletion_limit: SYNC_PERIOD,
         };
         let found = Facts::of(&cluster, &stores, &settings, |_| Ok(None))?;
         Some(Facts {
+            server_now: Some(time_at(around.now)),
             control_plane: Some(ControlPlaneFacts {
                 spec_version: text(&plane["spec"]["version"]),
                 status_version: text(&plane["status"]["version"]),

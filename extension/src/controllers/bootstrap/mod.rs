@@ -281,9 +281,10 @@ pub(crate) async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Do
         ctx.control_planes
             .get(&ClusterRef::of(cluster.as_ref()), reference)
     };
-    let Some(facts) = Facts::of(cluster, &ctx.stores, &ctx.settings, control_plane) else {
+    let Some(mut facts) = Facts::of(cluster, &ctx.stores, &ctx.settings, control_plane) else {
         return Ok(unmanaged(ctx, cluster).await);
     };
+    facts.server_now = ctx.index.server_clock().now();
     let before = ctx.memories().begin(&facts.owner);
     let host = reads::Host {
         ctx,

@@ -171,7 +171,7 @@ fn credentials(region: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_and_else_once_in_a_period() {
     let (server, minute) = (management(), Duration::from_mins(1));
-    let config = server.get(CONFIG).unwrap();
+    let mut config = server.get(CONFIG).unwrap();
     config["apiVersion"] = json!("cpi.tanzu.vmware.com/v1alpha1");
     config["kind"] = json!("OracleCPIConfig");
     config["spec"] = json!({"compartment": "c", "vcn": "v"});

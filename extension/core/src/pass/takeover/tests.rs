@@ -1,10 +1,12 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use sluice_crds::labels::finalizer;
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sluice_crds::labels::{annotation, finalizer};
 
 use super::*;
 use crate::pass::{
-    Memory,
+    Clock, Facts, Memory,
     tests::{clock, facts},
 };
 
@@ -56,4 +58,37 @@ fn what_is_there_again_is_said_and_left() {
     );
     assert!(taken.ends().is_none() && effects.events.len() == 1);
     assert!(matches!(taken.sooner(Done::Forget), Done::RequeueAfter(_)));
+}
+
+/// The machine of the leader need not have the time of the API server, which has stamped the deletion.
+#[test]
+fn a_clock_that_is_ahead_lets_no_machine_go_before_its_packages() {
+    let (mut facts, clock) = (facts(), clock());
+    let cluster = Arc::make_mut(&mut facts.cluster);
+    cluster.metadata.deletion_timestamp = Some(Time(clock.now));
+    cluster.metadata.finalizers = Some(vec![finalizer::LEGACY_ADDON.to_owned()]);
+    let let_go = (annotation::OK_TO_DELETE.to_owned(), String::new());
+    cluster.metadata.annotations = Some([let_go].into());
+    let minutes = SignedDuration::from_mins;
+    let removes = |facts: &Facts, ahead: i64| {
+        let clock = Clock {
+            now: clock.now + minutes(ahead),
+            ..clock
+        };
+        let memory = Memory::default();
+        let known = Known::new(facts, &memory, clock);
+        let uninstalls = Done::RequeueAfter(Duration::from_secs(1));
+        let taken = take_over_deleted(
+            &known,
+            &mut Effects::of(&memory),
+            TakenOver::default(),
+            uninstalls,
+        );
+        matches!(taken, Err(Stop::Need(_)))
+    };
+    assert!(!removes(&facts, 11), "no answer of the API server was seen");
+    facts.server_now = Some(clock.now + minutes(9));
+    assert!(!removes(&facts, 11));
+    facts.server_now = Some(clock.now + minutes(11));
+    assert!(removes(&facts, 0));
 }

@@ -1,6 +1,5 @@
 //! The creation of a ClusterBootstrap.
 
-use jiff::Timestamp;
 use sluice_core::{
     decision::Decision,
     hold::{CallReason, HoldReason},
@@ -28,7 +27,7 @@ fn held(context: &Context) -> Option<HoldReason> {
         version: VERSION,
         first_step: None,
         deleted_at: None,
-        now: Timestamp::now(),
+        now: None,
     };
     match context.index.decide(&call) {
         Decision::Release => None,
