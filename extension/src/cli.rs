@@ -215,8 +215,8 @@ pub struct AdmissionArgs {
         value_name = "PORT"
     )]
     pub admission_port: u16,
-    /// PEM file with the authorities of the certificates that API servers present to webhooks; without it all that reach the port
-    /// are answered.
+    /// CA bundle (PEM) used to verify the client certificates that API servers present to webhooks. Recommended: any caller is answered
+    /// when absent.
     #[arg(long, env = "SLUICE_ADMISSION_CLIENT_CA", value_name = "FILE")]
     pub admission_client_ca: Option<PathBuf>,
 }

@@ -7,16 +7,22 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use sluice_core::{
     cluster::ClusterRef,
-    decode::Undecodable,
+    decode::{OF_TENANT, Undecodable},
     pass,
     resolver::{Asked, Known, Resolution, Running, Unknown, class_of, resolve},
     stores::Stores as _,
 };
-use sluice_crds::foreign::{Cluster, cluster::ObjectReference};
+use sluice_crds::{
+    decode::{self, Limit},
+    foreign::{
+        Cluster,
+        cluster::{ClusterSpec, ObjectReference},
+    },
+};
 
 use super::{
     kept::{Chosen, OfClusters, Text},
-    wire::{Changed, Malformed, Object, changed, read},
+    wire::{Changed, Malformed, Object, changed},
 };
 use crate::{control_plane::ControlPlanes, stores::Stores};
 
@@ -91,8 +97,21 @@ fn cluster(Object { metadata, spec }: Object<'_, Metadata>, namespace: &str) -> 
             annotations: annotations.map(|annotations| annotations.0),
             ..ObjectMeta::default()
         },
-        spec: read(spec.as_bytes())?,
+        spec: decoded(spec)?,
         status: None,
+    })
+}
+
+/// The spec in a text, within the memory that an object of a tenant may take.
+fn decoded(spec: &str) -> Result<ClusterSpec, Malformed> {
+    let limit = Limit::projected(OF_TENANT);
+    let decoded = decode::from_str(spec, limit).map(|(spec, _)| spec);
+    decoded.map_err(|error| {
+        let why = decode::why::<ClusterSpec>(spec, limit);
+        Malformed(why.map_or_else(
+            || error.to_string(),
+            |(field, why)| format!("field spec.{field}: {why}"),
+        ))
     })
 }
 

@@ -134,7 +134,7 @@ fn state(object: Object<'_, Metadata>) -> Result<State, Malformed> {
     })
 }
 
-pub(super) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Malformed> {
+fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Malformed> {
     serde_json::from_slice(text).map_err(|error| Malformed(error.to_string()))
 }
 

@@ -143,8 +143,13 @@ async fn run(site: &Site, guide: &Guide, commands: &str) -> Result<()> {
 }
 
 /// Overlays, the values of the chart that give the same, and what the overlay has beside it.
-const OVERLAYS: [(&str, &str, &[&str]); 2] = [
+const OVERLAYS: [(&str, &str, &[&str]); 3] = [
     ("status", "statusService.enabled=true", &[]),
+    (
+        "admission-client-ca",
+        "webhooks.clientCAConfigMap=sluice-admission-client-ca",
+        &[],
+    ),
     (
         "secret-namespaces",
         "secretNamespaces={team-a,team-b}",

@@ -80,3 +80,34 @@ fn the_image_is_built_as_scenario_image_does_and_run_as_manifests_do() -> Result
     }
     Ok(())
 }
+
+/// An API server looks for the certificate that it presents by the host and the port of the webhook.
+#[test]
+fn api_servers_present_their_certificate_to_the_webhooks() -> Result<()> {
+    let webhooks = read("manifests/base/webhooks.yaml")?;
+    let field = |name: &str| {
+        let found: Vec<&str> = webhooks
+            .lines()
+            .filter_map(|line| line.strip_prefix(&format!("        {name}: ")))
+            .collect();
+        match found.as_slice() {
+            [first, others @ ..] if others.iter().all(|other| other == first) => Ok(*first),
+            _ => anyhow::bail!("webhooks have {name} {found:?}"),
+        }
+    };
+    let user = format!(
+        "  - name: {}.{}.svc:{}\n",
+        field("name")?,
+        field("namespace")?,
+        field("port")?
+    );
+    let kubeconfig = read("manifests/kube-apiserver/webhooks.yaml")?;
+    ensure!(kubeconfig.contains(&user), "the kubeconfig has no user {user:?}");
+    let configuration = read("manifests/kube-apiserver/admission.yaml")?;
+    let file = "kubeConfigFile: /etc/kubernetes/sluice/webhooks.yaml";
+    ensure!(
+        configuration.matches(file).count() == 2,
+        "both plugins read {file:?}: {configuration}"
+    );
+    Ok(())
+}
