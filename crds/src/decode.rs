@@ -97,6 +97,7 @@ pub fn from_str<'de, T: Deserialize<'de>>(json: &'de str, limit: Limit) -> serde
 }
 
 /// Why `json` is none of `T`: the path of the field, and what is wrong with it; none where it is one.
+#[must_use]
 pub fn why<T: for<'de> Deserialize<'de>>(json: &str, limit: Limit) -> Option<(String, String)> {
     let mut reading = serde_json::Deserializer::from_str(json);
     let counted = Counted::new(&mut reading);

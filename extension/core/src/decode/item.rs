@@ -41,10 +41,10 @@ impl<K: Decode> Item<K> {
 
 impl<K: Kept> Item<K> {
     /// The object as it is kept, packed; none where it cannot be decoded. One that takes too much becomes such an object.
-    pub fn pack(&mut self, packer: &Packer<K>) -> Option<Packed> {
+    pub fn pack(&mut self, by: &Packer<K>) -> Option<Packed> {
         let Self::Decoded(object) = self else { return None };
         object.prune();
-        match packer.pack_kept(object) {
+        match by.pack_kept(object) {
             Ok(packed) => Some(packed),
             Err(too_large) => {
                 *self = Self::Undecodable(Box::new(Undecodable::too_large(object, &too_large)));

@@ -58,7 +58,7 @@ fn large(bytes: usize) -> impl Strategy<Value = (&'static str, String)> {
     let list = move |of: &str| format!("[{}]", vec![of; bytes / (of.len() + 1) + 1].join(","));
     let map = move |value: &str| {
         let each = value.len() + 12;
-        let entries = (0..bytes / each + 1).map(|number| format!(r#""k{number:07}":{value}"#));
+        let entries = (0..=bytes / each).map(|number| format!(r#""k{number:07}":{value}"#));
         format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
     };
     prop_oneof![
@@ -96,7 +96,7 @@ fn noise(seed: &str, bytes: usize) -> String {
             .wrapping_add(1_442_695_040_888_963_407);
         char::from(b'0' + u8::try_from((state >> 33) % 75).unwrap_or_default()).to_ascii_lowercase()
     });
-    let text: String = letters.filter(|letter| letter.is_ascii_alphanumeric()).collect();
+    let text: String = letters.filter(char::is_ascii_alphanumeric).collect();
     format!("\"{text}\"")
 }
 

@@ -44,22 +44,21 @@ fn measured<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
 /// Decodes an object of kind `K` and keeps it. Nothing else of it may be left.
 fn keeps<K: Kept + Decode>(kind: &str, Case { json, place, .. }: &Case) {
     let most = json.len().max(K::LIMIT.memory / 2) * 2 + SLACK;
-    let (item, peak, _) = measured(|| Item::<K>::of(json).expect("a named object"));
+    let (item, peak, _) = measured(|| Item::<K>::of(json));
     assert!(
         peak <= most,
         "{kind}, {place}: {peak} bytes for {} of JSON",
         json.len()
     );
-    let packer = Arc::<Packer<K>>::default();
-    let mut objects = Objects::new(Arc::clone(&packer));
-    let ((), _, held) = measured(|| {
-        let mut item = item;
-        let packed = item.pack(&packer);
-        match (&item, packed) {
-            (Item::Decoded(object), Some(packed)) => drop(objects.put(object, &packed)),
-            (Item::Undecodable(object), _) => drop(objects.put_undecodable(object)),
-            (Item::Decoded(_), None) => unreachable!("it is packed"),
-        }
+    let Some(mut item) = item else {
+        unreachable!("a named object")
+    };
+    let by = Arc::<Packer<K>>::default();
+    let mut objects = Objects::new(Arc::clone(&by));
+    let ((), _, held) = measured(|| match (item.pack(&by), &item) {
+        (Some(content), Item::Decoded(object)) => drop(objects.put(object, &content)),
+        (_, Item::Undecodable(object)) => drop(objects.put_undecodable(object)),
+        (None, Item::Decoded(_)) => unreachable!("it is packed"),
     });
     assert!(held <= kept::<K>() + SLACK, "{kind}, {place}: {held} bytes stay");
 }
