@@ -18,7 +18,7 @@ const PARTS: [(&str, &[&str]); 5] = [
     ("asks a status service", &["client"]),
     ("keeps in memory, and gives turns", &["news", "queue", "store", "sweep", "triggers"]),
     ("leads", &["fence", "leader", "leadership"]),
-    ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "pool", "run", "streamed"]),
+    ("starts, and makes clients", &["bounded", "cli", "clock", "layer", "lib", "lock", "main", "pool", "run", "server_clock", "streamed"]),
 ];
 
 /// The crates without I/O, by the beginning of their paths.
