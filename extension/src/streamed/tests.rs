@@ -218,13 +218,12 @@ async fn a_server_that_cannot_stream_is_asked_for_pages() {
     assert_eq!(pages, 1);
 }
 
-/// One that a tenant has nested deeper than the decoder goes.
+/// One with a time that kube-apiserver takes and the decoder does not.
 fn odd(name: &str) -> String {
-    let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
-    let meta = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "3"});
-    format!(
-        r#"{{"apiVersion":"kappctrl.k14s.io/v1alpha1","kind":"App","metadata":{meta},"spec":{{"a":{deep}}}}}"#
-    )
+    let meta = json!({
+        "name": name, "namespace": "ns", "uid": name, "resourceVersion": "3", "creationTimestamp": "9999-12-31T23:59:59Z",
+    });
+    format!(r#"{{"apiVersion":"kappctrl.k14s.io/v1alpha1","kind":"App","metadata":{meta},"spec":{{}}}}"#)
 }
 
 /// Whether Apps are in the store, or in it as objects that cannot be decoded.

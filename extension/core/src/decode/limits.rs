@@ -47,8 +47,14 @@ macro_rules! decode {
 
 decode! {
     Limit::projected(OF_TENANT), KEPT;
-    Cluster, ClusterBootstrap, ClusterClass, MachineDeployment, MachinePool, ControlPlane, PackageInstall, App, DynamicObject,
+    Cluster, ClusterBootstrap, ClusterClass, MachineDeployment, MachinePool, ControlPlane, PackageInstall, App,
     PartialObjectMeta<DynamicObject>,
+}
+
+// kube builds it of a copy, which is not counted.
+decode! {
+    Limit::projected(OF_TENANT / 2), KEPT;
+    DynamicObject,
 }
 
 decode! {
