@@ -35,8 +35,11 @@ use crate::{
     undecodable::Reported,
 };
 
-/// Objects in a page of a list that is not streamed: all of a page are in memory, whole, until they are packed.
-const PAGE: u32 = 100;
+/// Objects in a page of a list that is not streamed: the text of a page is in memory, whole, and an object may have 1.5 MiB.
+const PAGE: u32 = 10;
+
+/// The same of a workload, whose answers have a longest length.
+const PAGE_OF_WORKLOAD: u32 = 100;
 
 /// A kind that a store can hold: each that is kept and that kube can list and watch.
 pub trait Followed:
@@ -364,11 +367,15 @@ where
         config: watcher::Config,
         followed: Arc<Mutex<FollowedStore>>,
     ) -> Self {
-        let seconds = lock(&followed).watch_seconds();
+        let (seconds, untrusted) = {
+            let followed = lock(&followed);
+            (followed.watch_seconds(), followed.is_untrusted())
+        };
+        let page = if untrusted { PAGE_OF_WORKLOAD } else { PAGE };
         Self {
             api,
             lists: Lists::of(&config),
-            config: config.timeout(seconds).page_size(PAGE),
+            config: config.timeout(seconds).page_size(page),
             followed,
             stream: stream::pending().boxed(),
         }
