@@ -44,7 +44,11 @@ fn measured<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
 /// Decodes an object of kind `K` and keeps it. Nothing else of it may be left.
 fn keeps<K: Kept + Decode>(kind: &str, Case { json, place, .. }: &Case) {
     // Types with flattened fields are built of a copy.
-    let built = if matches!(kind, "DynamicObject" | "Package") { 2 } else { 1 };
+    let built = if matches!(kind, "DynamicObject" | "Package") {
+        2
+    } else {
+        1
+    };
     let most = (2 * json.len()).max(built * K::LIMIT.memory) + SLACK;
     let (item, peak, _) = measured(|| Item::<K>::of(json));
     assert!(
