@@ -25,6 +25,12 @@ impl<'de> Deserialize<'de> for Text<'de> {
                 f.write_str("any JSON")
             }
 
+            /// Of a deserializer that does not know the name: of YAML, for example.
+            fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<Self::Value, D::Error> {
+                let value = serde_json::Value::deserialize(value)?;
+                Ok(Text(Cow::Owned(value.to_string())))
+            }
+
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let key: Option<Part<'de>> = map.next_key()?;
                 key.filter(|Part(key)| key == TOKEN)
@@ -80,5 +86,7 @@ mod tests {
         let value = json!([1, {"a": "b"}]);
         assert_eq!(Text::deserialize(&value).unwrap().0, value.to_string());
         assert_eq!(Text::deserialize(value.clone()).unwrap().0, value.to_string());
+        let read: Text<'_> = serde_saphyr::from_str("[1, {a: b}]").unwrap();
+        assert_eq!(read.0, value.to_string());
     }
 }
