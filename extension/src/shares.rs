@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use sluice_core::walls::may_have_more;
+
 use crate::lock::lock;
 
 /// What is taken, by holder; holders of nothing take no memory. All clones are one.
@@ -78,13 +80,6 @@ impl<K: Eq + Hash> Drop for Share<K> {
             }
         }
     }
-}
-
-/// Whether a holder of `own` of what is taken may take one more: the first one, and then no more than it leaves. So some remain after any
-/// few holders have taken all they may.
-pub(crate) const fn may_have_more(own: usize, taken: usize, limit: usize) -> bool {
-    let left = limit.saturating_sub(taken);
-    left > 0 && (own == 0 || own < left)
 }
 
 #[cfg(test)]

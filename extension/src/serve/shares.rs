@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use sluice_core::walls::may_have_more;
 use sluice_hooks::Peer;
 
 use super::Limits;
-use crate::shares::may_have_more;
 
 /// Peers by address; addresses without a connection take no memory.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::NamedKind;
+use super::{NamedKind, may_have_more};
 
 /// A kind is discovered once within this time.
 pub(super) const PERIOD: Duration = Duration::from_mins(1);
@@ -47,8 +47,7 @@ impl<T: Clone + Default> Discoveries<T> {
             return Turn::Before(before.found.clone());
         }
         let of_namespace = self.0.iter().filter(|before| before.namespace == namespace);
-        let (own, left) = (of_namespace.count(), MOST - self.0.len());
-        if left == 0 || (own > 0 && own >= left) {
+        if !may_have_more(of_namespace.count(), self.0.len(), MOST) {
             return Turn::Later;
         }
         let found = T::default();

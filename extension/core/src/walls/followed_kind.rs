@@ -23,7 +23,7 @@ const MIN_DELAY: Duration = Duration::from_secs(1);
 /// The longest one.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
-/// After this time a kind is tried again that is tried once: whoever asks for it has it opened anew before.
+/// Delay before the next attempt of a kind that is tried once. A request for the kind opens its watch again before that.
 const NOT_AGAIN: Duration = Duration::from_hours(24);
 
 /// A watch that has lasted for so long did not begin with an error.

@@ -15,6 +15,7 @@ mod kind_state;
 mod named;
 mod pace;
 mod runs;
+mod share;
 mod sign;
 mod waiting;
 
@@ -31,5 +32,6 @@ pub use kind_state::KindState;
 pub use named::{Asker, NamedKind, NamedKinds, Standing};
 pub use pace::{GAP, MAX_REST, MIN_REST, OWED, OWED_BY_OTHERS, Pace, Weight};
 pub use runs::FirstSeenRuns;
+pub use share::may_have_more;
 pub use sign::{Failure, Sign};
 pub use waiting::Waiting;
