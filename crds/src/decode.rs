@@ -197,21 +197,19 @@ pub(crate) fn keep_free_form(bytes: usize) {
 pub(crate) fn nested<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
     let mut reading = serde_json::Deserializer::from_str(json);
     let counted = Counted::new(&mut reading);
-    let read = if BUDGET.get().is_some_and(|budget| budget.names_fields) {
-        serde_path_to_error::deserialize(counted).map_err(|error| {
-            let path = error.path().to_string();
-            let error = error.into_inner();
-            fails_all(&error);
-            if path == "." {
-                error
-            } else {
-                in_field(&path, &error)
-            }
-        })
-    } else {
-        T::deserialize(counted)
-    };
-    read.inspect_err(fails_all)
+    if !BUDGET.get().is_some_and(|budget| budget.names_fields) {
+        return T::deserialize(counted).inspect_err(fails_all);
+    }
+    serde_path_to_error::deserialize(counted).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        fails_all(&error);
+        if path == "." {
+            error
+        } else {
+            in_field(&path, &error)
+        }
+    })
 }
 
 /// Text that serde_json does not read is no value of another shape: then the object cannot be decoded.

@@ -14,9 +14,6 @@ use crate::decode::{self, Text};
 /// Bytes of all free-form values of one object that are kept in memory.
 pub const LONGEST: usize = 32 * 1024;
 
-/// The only field of what stands for a value of which the digest alone is kept.
-const LEFT_OUT: &str = "lifecycle.sluice.dev/left-out";
-
 /// An object of any shape, as text: its fields as they came, without white space.
 ///
 /// Of an object in memory it may be the digest alone; the text is then read from the API server where it is used.
@@ -35,6 +32,14 @@ pub struct LeftOut {
     digest: [u8; 32],
     /// Bytes of it.
     pub bytes: usize,
+}
+
+/// What stands for a value of which the digest alone is kept, where the object is packed.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Marker {
+    #[serde(rename = "lifecycle.sluice.dev/left-out")]
+    left_out: LeftOut,
 }
 
 impl Default for FreeForm {
@@ -84,18 +89,14 @@ impl fmt::Debug for FreeForm {
 
 impl Serialize for FreeForm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::{Error as _, SerializeMap as _};
+        use serde::ser::Error as _;
 
         match self {
             Self::Text(text) => {
                 let text: &RawValue = serde_json::from_str(text).map_err(S::Error::custom)?;
                 text.serialize(serializer)
             }
-            Self::LeftOut(left_out) => {
-                let mut map = serializer.serialize_map(Some(1))?;
-                map.serialize_entry(LEFT_OUT, left_out)?;
-                map.end()
-            }
+            Self::LeftOut(left_out) => Marker { left_out: *left_out }.serialize(serializer),
         }
     }
 }
@@ -122,14 +123,8 @@ impl<'de> Deserialize<'de> for FreeForm {
             }));
         }
         let text = String::from_utf8(text).map_err(D::Error::custom)?;
-        // What a user writes so is taken for left out, and then found to be itself.
-        if text.starts_with("{\"lifecycle.sluice.dev/left-out\":") {
-            let map: serde_json::Map<String, serde_json::Value> =
-                serde_json::from_str(&text).map_err(D::Error::custom)?;
-            let left_out = map.get(LEFT_OUT).filter(|_| map.len() == 1);
-            if let Some(left_out) = left_out.and_then(|value| LeftOut::deserialize(value).ok()) {
-                return Ok(Self::LeftOut(left_out));
-            }
+        if let Ok(Marker { left_out }) = serde_json::from_str(&text) {
+            return Ok(Self::LeftOut(left_out));
         }
         decode::keep_free_form(bytes);
         decode::take(bytes)?;

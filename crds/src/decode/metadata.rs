@@ -139,12 +139,13 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'de, A> {
                 continue;
             }
             let Part(value) = self.map.next_value()?;
-            let bytes = key.len() + value.len();
-            let left = self.unread.checked_sub(bytes);
-            if is_read(&key) || left.is_some() {
-                if !is_read(&key) {
-                    self.unread = left.unwrap_or_default();
-                }
+            let left = if is_read(&key) {
+                Some(self.unread)
+            } else {
+                self.unread.checked_sub(key.len() + value.len())
+            };
+            if let Some(left) = left {
+                self.unread = left;
                 self.value = Some(value);
                 return seed.deserialize(key.into_deserializer()).map(Some);
             }

@@ -63,21 +63,6 @@ impl Variables {
     }
 }
 
-/// Variables in this order.
-impl<N: Into<String>> FromIterator<(N, Value)> for Variables {
-    fn from_iter<I: IntoIterator<Item = (N, Value)>>(variables: I) -> Self {
-        let mut count = 0;
-        let all = variables.into_iter().map(|(name, value)| (name.into(), value));
-        let known = all
-            .inspect(|_| count += 1)
-            .enumerate()
-            .filter(|(_, (name, _))| VARIABLES.contains(&name.as_str()))
-            .map(|(at, (name, value))| Variable { at, name, value })
-            .collect();
-        Self { known, count }
-    }
-}
-
 impl Serialize for Variables {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
