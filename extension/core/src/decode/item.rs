@@ -47,7 +47,8 @@ impl<K: Kept> Item<K> {
         match by.pack_kept(object) {
             Ok(packed) => Some(packed),
             Err(too_large) => {
-                *self = Self::Undecodable(Box::new(Undecodable::too_large(object, &too_large)));
+                let stub = Undecodable::too_large(object, &too_large)?;
+                *self = Self::Undecodable(Box::new(stub));
                 None
             }
         }

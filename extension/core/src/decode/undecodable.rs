@@ -39,6 +39,24 @@ impl Undecodable {
     /// What can be said of `object`, which is none of the kind `K` within this limit. None if not even its name can be read: no API server
     /// sends that.
     pub(crate) fn of<K: DeserializeOwned>(object: &str, limit: Limit) -> Option<Self> {
+        let named = Self::named(object)?;
+        Some(Self {
+            why: why::<K>(object, limit),
+            ..named
+        })
+    }
+
+    /// The same of an object that takes too much to be kept. None if it has no name.
+    pub(crate) fn too_large<K: Serialize>(object: &K, too_large: &TooLarge) -> Option<Self> {
+        let named = Self::named(&serde_json::to_string(object).ok()?)?;
+        Some(Self {
+            why: too_large.to_string(),
+            ..named
+        })
+    }
+
+    /// All but what is wrong with it.
+    fn named(object: &str) -> Option<Self> {
         // In nothing but this differs what Go reads from what serde_json does.
         let whole = with_whole_characters(object);
         let fields: Fields<'_> = serde_json::from_str(&whole).ok()?;
@@ -72,32 +90,8 @@ impl Undecodable {
             kind: kind.unwrap_or_else(|| "object".to_owned()),
             metadata,
             class: class(&fields),
-            why: why::<K>(object, limit),
+            why: String::new(),
         })
-    }
-
-    /// What is said of `object`, which takes too much to be kept.
-    pub(crate) fn too_large<K: kube::Resource + Serialize>(object: &K, too_large: &TooLarge) -> Self {
-        let json = serde_json::to_string(object).unwrap_or_default();
-        let why = too_large.to_string();
-        // It was just decoded, so that all of this can be read again.
-        let stub = Self::of::<IgnoredAny>(&json, Limit::whole(usize::MAX));
-        stub.map_or_else(
-            || Self {
-                kind: "object".to_owned(),
-                metadata: ObjectMeta {
-                    name: object.meta().name.clone(),
-                    namespace: object.meta().namespace.clone(),
-                    ..ObjectMeta::default()
-                },
-                class: None,
-                why: why.clone(),
-            },
-            |stub| Self {
-                why: why.clone(),
-                ..stub
-            },
-        )
     }
 
     /// Its namespace, which is empty for kinds without namespaces, and its name.
