@@ -16,6 +16,14 @@ use crate::{
     control_plane::ControlPlanes, freshness::tests::Frozen, news::News, stores::Stores, triggers::Triggers,
 };
 
+/// Stores that are filled, and what keeps them so.
+async fn filled(client: &kube::Client) -> (Stores, tokio::task::JoinHandle<()>) {
+    let (stores, following) = Stores::open(client, "system", &News::default());
+    let following = tokio::spawn(following);
+    stores.synced().await;
+    (stores, following)
+}
+
 fn world(stores: Stores, client: kube::Client) -> World {
     let control_planes = ControlPlanes::new(client.clone(), Triggers::default(), Vec::new());
     World::new(stores, Arc::new(control_planes), client)
@@ -84,9 +92,7 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
             Vec::new()
         }
     });
-    let (stores, following) = Stores::open(&client, "system", &News::default());
-    let following = tokio::spawn(following);
-    stores.synced().await;
+    let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
     admission.knows(world(stores, client));
     (admission, following)
@@ -362,9 +368,7 @@ async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
             Vec::new()
         }
     });
-    let (stores, following) = Stores::open(&client, "system", &News::default());
-    let following = tokio::spawn(following);
-    stores.synced().await;
+    let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
     admission.knows(world(stores, client));
     (admission, following)

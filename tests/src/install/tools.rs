@@ -73,8 +73,8 @@ impl Tool {
     }
 }
 
-/// CustomResourceDefinitions of other projects that an installation rests on.
-const DEFINITIONS: [(&str, &str, &[&str]); 2] = [
+/// CustomResourceDefinitions of other projects that an installation rests on: a module, its version, and files of it.
+pub const DEFINITIONS: [(&str, &str, &[&str]); 2] = [
     (
         "github.com/cert-manager/cert-manager",
         "v1.18.2",

@@ -8,31 +8,11 @@ use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
-use sluice_tests::install::definitions;
+use sluice_tests::install::{DEFINITIONS, definitions};
 
 const PROCESSES: usize = 3;
 const THREADS: usize = 4;
 const ROUNDS: usize = 5;
-
-/// What the harness reads, as `module@version`, and the files of each.
-const MODULES: [(&str, &str, &[&str]); 2] = [
-    (
-        "github.com/cert-manager/cert-manager",
-        "v1.18.2",
-        &[
-            "deploy/crds/crd-certificates.yaml",
-            "deploy/crds/crd-issuers.yaml",
-        ],
-    ),
-    (
-        "github.com/prometheus-operator/prometheus-operator",
-        "v0.84.0",
-        &[
-            "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
-            "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
-        ],
-    ),
-];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "run by the other test"]
@@ -41,7 +21,7 @@ async fn reads_the_definitions() -> Result<()> {
     for texts in read {
         let texts = texts?;
         ensure!(texts.len() == 4, "{} definitions", texts.len());
-        for (text, file) in texts.iter().zip(MODULES.iter().flat_map(|module| module.2)) {
+        for (text, file) in texts.iter().zip(DEFINITIONS.iter().flat_map(|module| module.2)) {
             ensure!(text == file, "{file} is incomplete: {text:?}");
         }
     }
@@ -51,7 +31,7 @@ async fn reads_the_definitions() -> Result<()> {
 #[test]
 fn definitions_are_read_side_by_side() -> Result<()> {
     let modules = tempfile::tempdir()?;
-    for (name, version, files) in MODULES {
+    for (name, version, files) in DEFINITIONS {
         downloaded(modules.path(), name, version, files)?;
     }
     for _ in 0..ROUNDS {

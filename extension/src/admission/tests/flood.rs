@@ -194,9 +194,7 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Triggers,
             Vec::new()
         }
     });
-    let (stores, following) = Stores::open(&client, "system", &News::default());
-    let following = tokio::spawn(following);
-    stores.synced().await;
+    let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
     let triggers = Triggers::default();
     let control_planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());

@@ -27,7 +27,7 @@ use prometheus_client::{encoding::text, registry::Registry};
 use serde_json::{Value, json};
 use sluice_core::{hold::GateReason, pass::Memory};
 use sluice_crds::labels::label;
-use tokio::time::sleep;
+use tokio::{task::JoinHandle, time::sleep};
 use tower::{BoxError, service_fn};
 
 use super::*;
@@ -96,6 +96,18 @@ fn client(frozen: &Frozen, events: &Events, way: fn(&str) -> Way) -> Client {
     Client::new(service, "default")
 }
 
+/// Reconciles all Clusters until it is aborted.
+fn running(context: Context, triggers: &Triggers) -> JoinHandle<()> {
+    let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
+    tokio::spawn(run(
+        Arc::new(context),
+        triggers.listen(),
+        CONCURRENCY,
+        heart,
+        CancellationToken::new(),
+    ))
+}
+
 /// Reconciles for `time`, two Clusters at once. Returns the events and one of the counters.
 async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec<(String, String)>, u32) {
     let (events, triggers) = (Events::default(), Triggers::default());
@@ -105,14 +117,7 @@ async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec
     context.stores.synced().await;
     let mut registry = Registry::default();
     context.metrics.register(&mut registry);
-    let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
-    let running = tokio::spawn(run(
-        Arc::new(context),
-        triggers.listen(),
-        CONCURRENCY,
-        heart,
-        CancellationToken::new(),
-    ));
+    let running = running(context, &triggers);
     sleep(time).await;
 
     assert!(!running.is_finished(), "reconciling goes on");

@@ -67,14 +67,7 @@ async fn its_first_list_wakes_the_clusters_that_wait_for_it() {
     let (context, following) = world::context(&client, &Fence::open(), &triggers);
     let _following = tokio::spawn(following);
     context.stores.tell_managed().await;
-    let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
-    let running = tokio::spawn(run(
-        Arc::new(context),
-        triggers.listen(),
-        CONCURRENCY,
-        heart,
-        CancellationToken::new(),
-    ));
+    let running = running(context, &triggers);
     let count = |reason| {
         let events = events.lock().unwrap();
         ["bad", "good", "worse"].map(|name| published(&events, name, reason))
