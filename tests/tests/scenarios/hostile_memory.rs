@@ -52,7 +52,7 @@ const PADDED: f64 = 60.0;
 const AFTER_REVIEWS: f64 = 20.0;
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// The memory limit of the shipped Deployment, in MB.
+/// Peak RSS while reviews arrive: half of the memory limit of the shipped Deployment, in MB.
 const LIMIT: f64 = 268.4;
 
 /// No replica is driven any further, so that the machine survives those that grow on. In MB.
@@ -100,7 +100,7 @@ async fn run(scene: Scene) -> Result<()> {
     one.is_settled(PATIENCE).await?;
     let padded = scene.cluster("padded").create_settled(&old).await?;
     let server = FaultServer::start(&padded.workload()?.api, Fault::Dense).await?;
-    padded.swap_kubeconfig(&server.kubeconfig()).await?;
+    let own = padded.swap_kubeconfig(&server.kubeconfig()).await?;
     let before_padded = held(&padded, &new).await?;
 
     let mut judge = Judge::new(extension).await?;
@@ -159,6 +159,8 @@ async fn run(scene: Scene) -> Result<()> {
     padded.delay("antrea", Delay::NONE);
     proven_before_written(&padded, &new, before_padded).await?;
     padded.is_settled(PATIENCE).await?;
+    // The packages are uninstalled after the server has ended.
+    padded.swap_kubeconfig(&own).await?;
     admission::unregister(&scene.client(), &webhooks).await?;
     tenant_leaves(&scene, &made).await?;
     management.set_environment(Vec::new());
