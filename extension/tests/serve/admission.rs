@@ -114,7 +114,7 @@ async fn what_is_no_review_is_refused_with_its_reason() {
     }
 }
 
-/// Otherwise whoever sends reviews could have a renewal of the lease wait for a connection.
+/// On shared connections a flood of reviews would delay the renewal of the lease.
 #[tokio::test]
 async fn what_reviews_ask_of_the_api_server_has_connections_of_its_own() {
     let replica = Replica::start(Api::Empty, &[]).await;

@@ -99,7 +99,7 @@ impl Builder {
         self.complete().exists()
     }
 
-    /// The last file that is copied: nobody reads the others before it is there.
+    /// Copied last: its presence marks the others as complete.
     fn complete(&self) -> PathBuf {
         self.manifests().join("complete")
     }

@@ -97,7 +97,7 @@ impl ClusterApiFiles {
         let manager = program.build()?;
         let directory = manager.parent().context("a program in no directory")?;
         let files = Self::of(manager.clone(), directory);
-        // The last file that is copied: nobody reads the others before it is there.
+        // Copied last: its presence marks the others as complete.
         once(&files.webhooks, |webhooks| {
             // The manager was part of the module's root before it got a directory of its own.
             let config = sources_of(directory, "sigs.k8s.io/cluster-api")?.join("config");

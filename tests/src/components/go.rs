@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 
 use super::cache::{digest, user_cache};
 use super::catalogue::Module;
-use super::once::{anew, once};
+use super::once::{once, replace};
 use crate::processes::{notice, out_of_memory};
 
 /// Runs `go` with these words in a directory, hands each line of its standard error to `said`, and returns its standard output. Its
@@ -73,7 +73,7 @@ pub(crate) fn build_here(directory: &Path, program: &Path) -> Result<()> {
             notice(line);
         }
     };
-    anew(program, |unfinished| {
+    replace(program, |unfinished| {
         build(directory, ".", "-s -w", unfinished, said)
     })
 }

@@ -25,7 +25,7 @@ pub(crate) fn once(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Resul
 }
 
 /// The same, and what exists is replaced.
-pub(crate) fn anew(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+pub(crate) fn replace(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let _lock = lock(path)?;
     made(path, make)
 }
@@ -106,11 +106,11 @@ mod tests {
     fn a_file_is_replaced_by_a_complete_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        anew(&path, write).unwrap();
+        replace(&path, write).unwrap();
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    anew(&path, write).unwrap();
+                    replace(&path, write).unwrap();
                     assert_eq!(fs::read(&path).unwrap().len(), 400);
                 });
             }
