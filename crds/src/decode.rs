@@ -4,16 +4,19 @@
 //! [`Value`](serde_json::Value). So what a type builds is counted while it is decoded, by the sizes of its elements, and decoding ends
 //! where that exceeds a limit. What a type skips costs nothing.
 
+mod brief;
 mod counted;
 mod metadata;
+mod rest;
 mod text;
 
 use std::{cell::Cell, collections::BTreeMap};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use self::counted::Counted;
-pub use self::text::Text;
+pub(crate) use self::counted::ELEMENT;
+use self::{brief::brief, counted::Counted};
+pub use self::{rest::rest, text::Text};
 use crate::{foreign, free_form};
 
 /// What one decoding may still build.
@@ -103,8 +106,8 @@ pub fn why<T: for<'de> Deserialize<'de>>(json: &str, limit: Limit) -> Option<(St
     let counted = Counted::new(&mut reading);
     let (decoded, _) = within(limit, true, || serde_path_to_error::deserialize::<_, T>(counted));
     let error = decoded.err()?;
-    let outer = error.path().to_string();
-    let text = error.into_inner().to_string();
+    let outer = brief(error.path());
+    let text = brief(error.into_inner());
     let mut parts: Vec<&str> = text.split(IN).collect();
     let what = parts.pop().unwrap_or_default().to_owned();
     let mut path = outer;
@@ -194,14 +197,14 @@ pub(crate) fn keep_free_form(bytes: usize) {
 ///
 /// # Errors
 /// The text is none of `T`, or the budget is exceeded.
-pub(crate) fn nested<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
+pub fn nested<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
     let mut reading = serde_json::Deserializer::from_str(json);
     let counted = Counted::new(&mut reading);
     if !BUDGET.get().is_some_and(|budget| budget.names_fields) {
         return T::deserialize(counted).inspect_err(fails_all);
     }
     serde_path_to_error::deserialize(counted).map_err(|error| {
-        let path = error.path().to_string();
+        let path = brief(error.path());
         let error = error.into_inner();
         fails_all(&error);
         if path == "." {
@@ -227,11 +230,11 @@ const IN: char = '\u{1f}';
 
 /// The same error, which is in this field of a part of an object: a name, or an index in brackets.
 pub(crate) fn in_field(field: &str, error: &serde_json::Error) -> serde_json::Error {
-    let text = error.to_string();
+    let text = brief(error);
     let text = text
         .rsplit_once(" at line ")
         .map_or(text.as_str(), |(text, _position)| text);
-    serde_json::Error::custom(format_args!("{field}{IN}{text}"))
+    serde_json::Error::custom(format_args!("{}{IN}{text}", brief(field)))
 }
 
 /// A part of an object that is left out where it has another shape, or where nothing reads it: what it has taken is given back.
@@ -248,7 +251,7 @@ pub(crate) fn lenient<T, E: serde::de::Error>(
     }
     match read {
         Ok(Some(read)) => Ok(Some(read)),
-        Err(error) if BUDGET.get().is_some_and(|budget| budget.has_failed) => Err(E::custom(error)),
+        Err(error) if BUDGET.get().is_some_and(|budget| budget.has_failed) => Err(E::custom(brief(error))),
         Ok(None) | Err(_) => {
             BUDGET.set(before);
             Ok(None)

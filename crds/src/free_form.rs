@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Unexpected, Visitor},
 };
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
@@ -25,8 +25,9 @@ pub enum FreeForm {
     LeftOut(LeftOut),
 }
 
-/// What is known of a text that is not kept.
+/// What is known of a text that is not kept. Where the object is packed it is a list, which no API server takes in this place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "([u8; 32], usize)", into = "([u8; 32], usize)")]
 pub struct LeftOut {
     /// SHA-256 of the text.
     digest: [u8; 32],
@@ -34,12 +35,16 @@ pub struct LeftOut {
     pub bytes: usize,
 }
 
-/// What stands for a value of which the digest alone is kept, where the object is packed.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Marker {
-    #[serde(rename = "lifecycle.sluice.dev/left-out")]
-    left_out: LeftOut,
+impl From<([u8; 32], usize)> for LeftOut {
+    fn from((digest, bytes): ([u8; 32], usize)) -> Self {
+        Self { digest, bytes }
+    }
+}
+
+impl From<LeftOut> for ([u8; 32], usize) {
+    fn from(LeftOut { digest, bytes }: LeftOut) -> Self {
+        (digest, bytes)
+    }
 }
 
 impl Default for FreeForm {
@@ -96,7 +101,7 @@ impl Serialize for FreeForm {
                 let text: &RawValue = serde_json::from_str(text).map_err(S::Error::custom)?;
                 text.serialize(serializer)
             }
-            Self::LeftOut(left_out) => Marker { left_out: *left_out }.serialize(serializer),
+            Self::LeftOut(left_out) => left_out.serialize(serializer),
         }
     }
 }
@@ -105,6 +110,14 @@ impl<'de> Deserialize<'de> for FreeForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // From its text, of which nothing is built while it is written to the sink.
         let Text(json) = Text::deserialize(deserializer)?;
+        if json.starts_with('[')
+            && let Ok(left_out) = serde_json::from_str(&json)
+        {
+            return Ok(Self::LeftOut(left_out));
+        }
+        if !json.starts_with('{') {
+            return Err(D::Error::invalid_type(Unexpected::Other("value"), &"an object"));
+        }
         let mut sink = Sink::new(decode::free_form_left());
         let mut reading = serde_json::Deserializer::from_str(&json);
         reading
@@ -123,9 +136,6 @@ impl<'de> Deserialize<'de> for FreeForm {
             }));
         }
         let text = String::from_utf8(text).map_err(D::Error::custom)?;
-        if let Ok(Marker { left_out }) = serde_json::from_str(&text) {
-            return Ok(Self::LeftOut(left_out));
-        }
         decode::keep_free_form(bytes);
         decode::take(bytes)?;
         Ok(Self::Text(text.into_boxed_str()))
@@ -256,5 +266,72 @@ impl<'de> Visitor<'de> for Rewrite<'_> {
         }
         self.0.put(b"}");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{decode::Limit, run::ClusterBootstrap};
+
+    fn bootstrap(inline: &Value) -> String {
+        let package = json!({"refName": "a", "valuesFrom": {"inline": inline}});
+        json!({"metadata": {"name": "one"}, "spec": {"cni": package}}).to_string()
+    }
+
+    fn inline(bootstrap: &ClusterBootstrap) -> &FreeForm {
+        let values = bootstrap
+            .spec
+            .cni
+            .as_ref()
+            .and_then(|cni| cni.values_from.as_ref());
+        values.and_then(|values| values.inline.as_ref()).unwrap()
+    }
+
+    #[test]
+    fn of_a_long_text_the_digest_is_kept_also_when_it_is_packed() {
+        let (short, long) = (json!({"a": "x"}), json!({"a": "x".repeat(LONGEST)}));
+        let (limit, whole) = (Limit::projected(1 << 20), Limit::whole(1 << 20));
+        let read = |text: &str, limit| decode::from_str::<ClusterBootstrap>(text, limit).unwrap().0;
+        let kept = read(&bootstrap(&short), limit);
+        assert_eq!(inline(&kept).text(), Some(short.to_string().as_str()));
+        let kept = read(&bootstrap(&long), limit);
+        assert_eq!(inline(&kept).text(), None);
+        let unpacked = read(&serde_json::to_string(&kept).unwrap(), whole);
+        assert_eq!(inline(&unpacked), inline(&kept));
+        let there = read(&bootstrap(&long), whole);
+        assert!(inline(&kept).is_of(inline(&there)));
+        let edited = read(&bootstrap(&json!({"a": "y".repeat(LONGEST)})), whole);
+        assert!(!inline(&kept).is_of(inline(&edited)));
+    }
+
+    /// What a user writes is a text of the user.
+    #[test]
+    fn an_object_is_never_taken_for_a_digest() {
+        let (left_out, there) = (LeftOut::of("{}"), Limit::projected(1 << 20));
+        let spoof = serde_json::to_value(left_out).unwrap();
+        assert!(spoof.is_array(), "the definition takes objects alone");
+        for object in [
+            json!({"digest": spoof[0], "bytes": 2}),
+            json!({"left_out": spoof}),
+        ] {
+            let (kept, _) = decode::from_str::<ClusterBootstrap>(&bootstrap(&object), there).unwrap();
+            assert_eq!(inline(&kept).text(), Some(object.to_string().as_str()));
+        }
+        for value in [json!("a"), json!(1), json!([]), json!([[1], 2])] {
+            assert!(
+                decode::from_str::<ClusterBootstrap>(&bootstrap(&value), there).is_err(),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_number_is_written_as_it_was_read() {
+        let text = r#"{"a":6.768924344479586e-13,"b":0.1,"c":12345678901234567890}"#;
+        let read: FreeForm = serde_json::from_str(text).unwrap();
+        assert_eq!(read.text(), Some(text));
     }
 }

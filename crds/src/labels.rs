@@ -201,15 +201,21 @@ pub mod name {
     ];
 }
 
-/// Whether Sluice reads the label or annotation with this key. Others are dropped of objects in memory beyond
-/// [`UNREAD`](crate::decode::UNREAD) bytes.
+/// Whether Sluice reads the label or annotation with this key.
 #[must_use]
 pub fn is_read(key: &str) -> bool {
     READ.contains(&key)
 }
 
+/// Whether a label or annotation with this key is kept of an object in memory, however many there are. Others are dropped beyond
+/// [`UNREAD`](crate::decode::UNREAD) bytes.
+#[must_use]
+pub fn is_kept(key: &str) -> bool {
+    is_read(key) || key.starts_with(annotation::BEFORE_UPGRADE_PREFIX)
+}
+
 /// Every key of [`label`] and [`annotation`].
-const READ: [&str; 54] = [
+const READ: [&str; 55] = [
     label::TKR,
     label::LEGACY_TKR,
     label::INCOMPATIBLE,
@@ -264,4 +270,25 @@ const READ: [&str; 54] = [
     annotation::PACKAGE_VERSION,
     annotation::MANUALLY_CONTROLLED,
     annotation::DOWNGRADABLE,
+    annotation::ALLOWED_NAMESPACES,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_label_and_annotation_is_kept() {
+        let text = include_str!("labels.rs");
+        let texts = text.split("pub mod finalizer {").next().unwrap().split('"');
+        let keys = texts.skip(1).step_by(2).filter(|key| {
+            let is_value = *key == annotation::LEGACY_PRE_TERMINATE_OWNER;
+            (key.contains('.') || key.contains('/')) && !is_value
+        });
+        let keys: Vec<&str> = keys.collect();
+        assert!(keys.len() > 40, "{keys:?}");
+        for key in keys {
+            assert!(is_kept(key), "{key}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-use super::{give_back, metadata, take};
+use super::{brief::Brief, give_back, metadata, take};
 
 /// A deserializer, seed, visitor or list of which is counted what is built with it.
 pub(super) struct Counted<T>(T);
@@ -21,8 +21,8 @@ impl<T> Counted<T> {
 /// A list has room for four elements at once.
 const FIRST: usize = 4;
 
-/// It doubles its room when it is full, so up to half of it is free.
-const ELEMENT: usize = 2;
+/// It doubles its room when it is full, and has the old one until all is moved.
+pub(crate) const ELEMENT: usize = 3;
 
 /// A map has room for eleven entries at once, and one more for what belongs to each node.
 const NODE: usize = 12;
@@ -64,22 +64,34 @@ macro_rules! forward {
     };
 }
 
+/// JSON says what it is. Asked for anything else than a text, serde_json itself would make an error that repeats the text.
+macro_rules! any {
+    ($($method:ident),+ $(,)?) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+            self.0.deserialize_any(Visit::any(visitor))
+        })+
+    };
+}
+
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
     type Error = D::Error;
 
     forward! {
+        deserialize_str, deserialize_string, deserialize_bytes, deserialize_byte_buf, deserialize_option,
+    }
+
+    any! {
         deserialize_any, deserialize_bool, deserialize_i8, deserialize_i16, deserialize_i32, deserialize_i64, deserialize_i128,
         deserialize_u8, deserialize_u16, deserialize_u32, deserialize_u64, deserialize_u128, deserialize_f32, deserialize_f64,
-        deserialize_char, deserialize_str, deserialize_string, deserialize_bytes, deserialize_byte_buf, deserialize_option,
-        deserialize_unit, deserialize_seq, deserialize_map,
+        deserialize_char, deserialize_unit, deserialize_seq, deserialize_map,
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(
         self,
-        name: &'static str,
+        _: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_unit_struct(name, Visit::any(visitor))
+        self.deserialize_any(visitor)
     }
 
     /// The text of a value comes so, too. Who keeps it counts it.
@@ -91,23 +103,23 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
         self.0.deserialize_newtype_struct(name, Newtype(visitor))
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple(length, Visit::any(visitor))
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, D::Error> {
+        self.deserialize_any(visitor)
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
         self,
-        name: &'static str,
-        length: usize,
+        _: &'static str,
+        _: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple_struct(name, length, Visit::any(visitor))
+        self.deserialize_any(visitor)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
-        fields: &'static [&'static str],
+        _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
         let shape = if name == metadata::NAME {
@@ -115,7 +127,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<D> {
         } else {
             Shape::Fields
         };
-        self.0.deserialize_struct(name, fields, Visit { visitor, shape })
+        self.0.deserialize_any(Visit { visitor, shape })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -189,32 +201,34 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Visit<V> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<V::Value, E> {
         take(text.len())?;
-        self.visitor.visit_str(text)
+        self.visitor.visit_str(text).map_err(Brief::into_inner)
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<V::Value, E> {
         take(text.len())?;
-        self.visitor.visit_borrowed_str(text)
+        self.visitor.visit_borrowed_str(text).map_err(Brief::into_inner)
     }
 
     fn visit_string<E: Error>(self, text: String) -> Result<V::Value, E> {
         take(text.capacity())?;
-        self.visitor.visit_string(text)
+        self.visitor.visit_string(text).map_err(Brief::into_inner)
     }
 
     fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<V::Value, E> {
         take(bytes.len())?;
-        self.visitor.visit_bytes(bytes)
+        self.visitor.visit_bytes(bytes).map_err(Brief::into_inner)
     }
 
     fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<V::Value, E> {
         take(bytes.len())?;
-        self.visitor.visit_borrowed_bytes(bytes)
+        self.visitor
+            .visit_borrowed_bytes(bytes)
+            .map_err(Brief::into_inner)
     }
 
     fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<V::Value, E> {
         take(bytes.capacity())?;
-        self.visitor.visit_byte_buf(bytes)
+        self.visitor.visit_byte_buf(bytes).map_err(Brief::into_inner)
     }
 
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {

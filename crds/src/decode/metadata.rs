@@ -9,7 +9,7 @@ use serde::{
 };
 
 use super::{UNREAD, counted::Counted, is_projected, text::Part};
-use crate::labels::is_read;
+use crate::labels::is_kept;
 
 /// The name under which the type of all metadata reads itself.
 pub(super) const NAME: &str = "ObjectMeta";
@@ -139,7 +139,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'de, A> {
                 continue;
             }
             let Part(value) = self.map.next_value()?;
-            let left = if is_read(&key) {
+            let left = if is_kept(&key) {
                 Some(self.unread)
             } else {
                 self.unread.checked_sub(key.len() + value.len())

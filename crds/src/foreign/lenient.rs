@@ -42,8 +42,7 @@ where
     each_text(
         deserializer,
         |_, text| {
-            // A list doubles its room when it is full.
-            decode::take(2 * size_of::<T>())?;
+            decode::take(decode::ELEMENT * size_of::<T>())?;
             decode::nested(text).map(Some)
         },
         |_, item| items.push(item),
@@ -87,6 +86,9 @@ where
         }
     }
     let Text(text) = Text::deserialize(deserializer)?;
+    if !text.starts_with('[') {
+        return Ok(0);
+    }
     // Nothing is kept of the texts themselves, so they are not counted.
     let read = || {
         let mut reading = serde_json::Deserializer::from_str(&text);
@@ -169,6 +171,9 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMa
         }
     }
     let Text(text) = Text::deserialize(deserializer)?;
+    if !text.starts_with('{') {
+        return Ok(BTreeMap::new());
+    }
     let entries = decode::lenient(|| {
         serde_json::Deserializer::from_str(&text)
             .deserialize_map(Entries)

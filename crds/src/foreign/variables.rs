@@ -118,7 +118,7 @@ impl<'de> Deserialize<'de> for Element {
                 let Some(name) = known else {
                     return Ok(Element(None));
                 };
-                decode::take(2 * size_of::<Variable>() + name.len())?;
+                decode::take(decode::ELEMENT * size_of::<Variable>() + name.len())?;
                 let value = decode::part(LARGEST, || decode::nested(&value.0));
                 let value = value.map_err(|error| {
                     A::Error::custom(decode::in_field(&format!("value of {name}"), &error))

@@ -38,7 +38,7 @@ pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer
 async fn read<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Result<Answer, Failure> {
     match ask {
         Ask::Object(key, _) => match request(host.client(key.server)?, key.server, key.request()?).await {
-            Ok(text) => Ok(Answer::of_object(key.server, &text)),
+            Ok(text) => Ok(Answer::of_object(key, &text)),
             Err(failure) if failure.code == Some(404) => Ok(Answer::Absent),
             Err(failure) => Err(failure),
         },

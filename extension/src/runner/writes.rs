@@ -13,7 +13,7 @@ pub(crate) async fn make(client: &Client, manager: &str, write: &Write) -> Resul
     let (kind, name) = (&key.resource.kind, &key.name);
     match request(client, key.server, write.request(manager)?).await {
         Ok(text) => {
-            let written = Object::written(key.server, &text)?;
+            let written = Object::written(key, &text)?;
             match verb {
                 Verb::ReplaceStatus | Verb::PatchStatus => debug!(%kind, name, why, "Wrote a status"),
                 _ => info!(%kind, name, ?verb, why, "Wrote an object"),

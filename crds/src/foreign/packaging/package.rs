@@ -1,10 +1,10 @@
 //! Package: one version of something that can be installed.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::decode;
 use crate::foreign::kind::foreign_kind;
-use crate::foreign::lenient::or_default;
 
 foreign_kind! {
     /// A Package. Its spec is kept whole, because it is copied into workload clusters.
@@ -13,16 +13,30 @@ foreign_kind! {
 }
 
 /// What a Package consists of.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PackageSpec {
     /// Name that all versions share, `antrea.tanzu.vmware.com`.
-    #[serde(deserialize_with = "or_default")]
     pub ref_name: String,
     /// This version.
-    #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// Everything else, untouched.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for PackageSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut spec = Self::default();
+        spec.rest = decode::rest(deserializer, |name, text| {
+            let field = match name {
+                "refName" => &mut spec.ref_name,
+                "version" => &mut spec.version,
+                _ => return Ok(false),
+            };
+            *field = decode::lenient(|| decode::nested(text).map(Some))?.unwrap_or_default();
+            Ok(true)
+        })?;
+        Ok(spec)
+    }
 }

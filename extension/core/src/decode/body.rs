@@ -15,15 +15,28 @@ pub struct Body(pub Value);
 
 impl<'de> Deserialize<'de> for Body {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_map(Fields { of_metadata: false })
-            .map(Self)
+        deserializer.deserialize_map(Fields::Whole).map(Self)
     }
 }
 
-/// Reads the fields of an object, or of its metadata.
-struct Fields {
-    of_metadata: bool,
+/// The same without its spec.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unspecified(pub Value);
+
+impl<'de> Deserialize<'de> for Unspecified {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields::Unspecified).map(Self)
+    }
+}
+
+/// Which fields are read.
+enum Fields {
+    /// Those of an object.
+    Whole,
+    /// Those of an object, without its spec.
+    Unspecified,
+    /// Those of metadata.
+    Metadata,
 }
 
 impl<'de> Visitor<'de> for Fields {
@@ -40,13 +53,17 @@ impl<'de> Visitor<'de> for Fields {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(name) = map.next_key::<String>()? {
-            if self.of_metadata && name == "managedFields" {
-                map.next_value::<IgnoredAny>()?;
-            } else if !self.of_metadata && name == "metadata" {
-                let Metadata(metadata) = map.next_value()?;
-                fields.insert(name, metadata);
-            } else {
-                fields.insert(name, map.next_value()?);
+            match (&self, name.as_str()) {
+                (Self::Metadata, "managedFields") | (Self::Unspecified, "spec") => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                (Self::Whole | Self::Unspecified, "metadata") => {
+                    let Metadata(metadata) = map.next_value()?;
+                    fields.insert(name, metadata);
+                }
+                _ => {
+                    fields.insert(name, map.next_value()?);
+                }
             }
         }
         Ok(Value::Object(fields))
@@ -57,8 +74,6 @@ struct Metadata(Value);
 
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_any(Fields { of_metadata: true })
-            .map(Self)
+        deserializer.deserialize_any(Fields::Metadata).map(Self)
     }
 }

@@ -32,9 +32,24 @@ impl<K: Decode> Item<K> {
     /// The same, within another limit.
     #[must_use]
     pub fn within(json: &str, limit: Limit) -> Option<Self> {
-        match decode::from_str(json, limit) {
-            Ok((object, _)) => Some(Self::Decoded(object)),
-            Err(_) => Undecodable::of::<K>(json, limit).map(|object| Self::Undecodable(Box::new(object))),
+        match decode::from_str::<K::Read>(json, limit) {
+            Ok((object, _)) => Some(Self::Decoded(object.into())),
+            Err(_) => {
+                Undecodable::of::<K::Read>(json, limit).map(|object| Self::Undecodable(Box::new(object)))
+            }
+        }
+    }
+}
+
+impl<K> Item<K> {
+    /// What `read` makes of the object.
+    ///
+    /// # Errors
+    /// It cannot be decoded.
+    pub fn map<T>(self, read: impl FnOnce(K) -> T) -> Result<T, Box<Undecodable>> {
+        match self {
+            Self::Decoded(object) => Ok(read(object)),
+            Self::Undecodable(object) => Err(object),
         }
     }
 }

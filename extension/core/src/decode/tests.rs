@@ -301,3 +301,111 @@ fn a_page_of_plain_objects_breaks() {
         &format!(r#","data":{}"#, nested(DEEP))
     )));
 }
+
+/// Whether an annotation keeps an upgrade from starting is seen whatever else a user annotates.
+#[test]
+fn what_is_read_of_metadata_is_kept_beside_much_that_is_not() {
+    let hook = format!("{}/backup", annotation::BEFORE_UPGRADE_PREFIX);
+    let mut annotations: std::collections::BTreeMap<String, String> = (0..1000)
+        .map(|number| (format!("a-{number}"), "text".repeat(8)))
+        .collect();
+    annotations.insert(hook.clone(), String::new());
+    let object = json!({
+        "metadata": {"name": "one", "annotations": annotations, "labels": {"z": "1", label::TKR: "v1"}},
+        "spec": {"topology": {"version": "v1.36.3"}},
+    });
+    let Some(Item::Decoded(cluster)) = Item::<Cluster>::of(&object.to_string()) else {
+        panic!("it cannot be decoded");
+    };
+    assert!(cluster.annotations().contains_key(&hook));
+    let kept: usize = cluster
+        .annotations()
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    assert!(kept < 5 * 1024, "{kept} bytes");
+    assert_eq!(cluster.labels()[label::TKR], "v1");
+}
+
+/// A selector may look at any of them.
+#[test]
+fn all_labels_of_what_values_are_computed_from_are_kept() {
+    let labels: std::collections::BTreeMap<String, String> = (0..1000)
+        .map(|number| (format!("a-{number}"), "text".repeat(8)))
+        .collect();
+    let object =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": labels}});
+    let mut item = Item::<DynamicObject>::of(&object.to_string()).unwrap();
+    assert!(item.pack(&Packer::default()).is_some());
+    let Item::Decoded(namespace) = item else {
+        panic!("it cannot be decoded");
+    };
+    assert_eq!(namespace.labels(), &labels);
+    assert_eq!(namespace.types.unwrap().kind, "Namespace");
+}
+
+#[test]
+fn a_field_that_takes_too_much_is_named_with_its_limit() {
+    let variables = |name: &str, count: usize| {
+        let value = vec![json!({"a": 0}); count];
+        let object = json!({
+            "metadata": {"name": "one"},
+            "spec": {"topology": {"version": "v1.36.3", "variables": [{"name": name, "value": value}]}},
+        });
+        Item::<Cluster>::of(&object.to_string()).unwrap()
+    };
+    assert!(
+        matches!(variables("any", 10_000), Item::Decoded(_)),
+        "nothing reads it"
+    );
+    let Item::Undecodable(object) = variables("TKR_DATA", 10_000) else {
+        panic!("it takes too much");
+    };
+    let said = object.to_string();
+    assert!(
+        said.contains("field spec.topology.variables[0].value of TKR_DATA["),
+        "{said}"
+    );
+    assert!(
+        said.contains("]: it takes more than 512 KiB of memory; "),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_object_that_takes_too_much_in_a_store_names_its_largest_field() {
+    let mut state = 1_u64;
+    let mut word = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state
+    };
+    let names: Vec<Value> = (0..2800)
+        .map(|_| json!({"refName": format!("{:016x}{:016x}{:016x}", word(), word(), word())}))
+        .collect();
+    let object = json!({"metadata": {"name": "one"}, "spec": {"additionalPackages": names}});
+    let mut item = Item::<ClusterBootstrap>::of(&object.to_string()).unwrap();
+    assert!(matches!(item, Item::Decoded(_)));
+    assert!(item.pack(&Packer::default()).is_none());
+    let Item::Undecodable(object) = item else {
+        panic!("it is kept");
+    };
+    assert!(object.why.contains("spec.additionalPackages"), "{}", object.why);
+    assert!(object.why.contains("60 KiB"), "{}", object.why);
+}
+
+/// As serde would have it, which repeats a text of a wrong type.
+#[test]
+fn an_error_about_a_long_text_is_short() {
+    let text = "\u{1}".repeat(100_000);
+    for place in ["labels", "finalizers", "generation"] {
+        let object = json!({"metadata": {place: text}}).to_string();
+        let read = sluice_crds::decode::from_str::<Cluster>(&object, Limit::whole(usize::MAX));
+        let error = read.err().map(|error| error.to_string().len());
+        assert!(
+            error.is_some_and(|bytes| bytes < 1200),
+            "{place}: {error:?} bytes"
+        );
+    }
+}

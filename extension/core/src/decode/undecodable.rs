@@ -5,7 +5,7 @@ use std::fmt;
 use kube::core::ObjectMeta;
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor},
+    de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 use sluice_crds::{
@@ -172,6 +172,11 @@ impl<'de> Deserialize<'de> for Fields<'de> {
                 f.write_str("an object")
             }
 
+            /// Without an error that repeats the text.
+            fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
+                Err(E::custom("a text is no object"))
+            }
+
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = Fields([None; NAMES.len()]);
                 while let Some(name) = map.next_key::<String>()? {
@@ -183,7 +188,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
                 Ok(fields)
             }
         }
-        deserializer.deserialize_map(Each)
+        deserializer.deserialize_any(Each)
     }
 }
 

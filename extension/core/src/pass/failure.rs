@@ -41,6 +41,9 @@ pub fn pass_failed(failure: &Failure) -> Hold {
     }
     // As above; what it says goes to the log.
     let message = match failure.code {
+        _ if failure.too_long => {
+            "the objects that Sluice reads for this Cluster, such as Secrets with values, take more than 8 MiB of memory; make them smaller"
+        }
         Some(409) => "others write the same objects again and again",
         Some(400..=407 | 410..=428) => {
             "the management API server refuses a request; the log of Sluice says which"

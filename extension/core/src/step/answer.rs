@@ -11,8 +11,8 @@ use sluice_crds::{
     run::ClusterBootstrapTemplate,
 };
 
-use super::{Contact, Failure, Resource, Server, Watched};
-use crate::decode::{Body, Item, READ, list};
+use super::{Contact, Failure, Key, Resource, Server, Watched};
+use crate::decode::{Body, Item, READ, Unspecified, list};
 
 /// An object as an API server has it. Its text is not shown: it may be a Secret.
 #[derive(Clone)]
@@ -76,12 +76,20 @@ impl Answer {
         number.map_or_else(|why| Self::NotConnected(why.to_string()), Self::Connected)
     }
 
-    /// The object in a text that an API server of `server` sends.
+    /// The object of `key` in a text that its API server sends. A Cluster is read without its spec: a user may put anything into it, and
+    /// what Sluice needs of it comes from the watch.
     #[must_use]
-    pub fn of_object(server: Server, text: &str) -> Self {
-        match Item::<Body>::within(text, Limit::whole(limit(server))) {
-            Some(Item::Decoded(Body(object))) => Self::Found(Object(object)),
-            Some(Item::Undecodable(object)) => Self::Failed(Failure::undecodable(server, object.into())),
+    pub fn of_object(key: &Key, text: &str) -> Self {
+        let server = key.server;
+        let limit = Limit::whole(limit(server));
+        let read = if key.is_of::<Cluster>() {
+            Item::<Unspecified>::within(text, limit).map(|item| item.map(|Unspecified(object)| object))
+        } else {
+            Item::<Body>::within(text, limit).map(|item| item.map(|Body(object)| object))
+        };
+        match read {
+            Some(Ok(object)) => Self::Found(Object(object)),
+            Some(Err(object)) => Self::Failed(Failure::undecodable(server, object.into())),
             None => Self::Failed(Failure::other(server, "the answer is no object")),
         }
     }
@@ -108,7 +116,15 @@ impl Answer {
 }
 
 /// Bytes of memory that the answers of a workload may take that one reconcile knows, also those of one list.
-pub(super) const ANSWERS: usize = 16 * 1024 * 1024;
+const ANSWERS: usize = 16 * 1024 * 1024;
+
+/// Bytes of memory that the answers of a server may take that one reconcile knows. Of the management cluster these are objects.
+pub(super) const fn answers_of(server: Server) -> usize {
+    match server {
+        Server::Management => READ,
+        Server::Workload => ANSWERS,
+    }
+}
 
 /// Bytes of memory that one object of a workload may take.
 const OF_WORKLOAD: usize = 4 * 1024 * 1024;
@@ -146,7 +162,7 @@ impl Object {
     ///
     /// # Errors
     /// It is no object that can be decoded.
-    pub fn written(server: Server, text: &str) -> Result<Self, Failure> {
+    pub fn written(key: &Key, text: &str) -> Result<Self, Failure> {
         #[derive(Deserialize)]
         struct Written {
             metadata: Option<Named>,
@@ -160,8 +176,9 @@ impl Object {
             resource_version: Option<String>,
             generation: Option<i64>,
         }
+        let server = key.server;
         if server == Server::Management {
-            return match Answer::of_object(server, text) {
+            return match Answer::of_object(key, text) {
                 Answer::Found(object) => Ok(object),
                 Answer::Failed(failure) => Err(failure),
                 _ => Err(Failure::other(server, "the answer is no object")),
@@ -215,5 +232,27 @@ mod tests {
         ] {
             assert_eq!(items(other.clone()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_cluster_is_read_without_its_spec() {
+        let text = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "one", "uid": "u"},
+            "spec": {"topology": {"variables": vec![json!({"a": 0}); 50_000]}}, "status": {"phase": "Provisioned"},
+        })
+        .to_string();
+        let read = |key: &Key| match Answer::of_object(key, &text) {
+            Answer::Found(Object(found)) => Some(found),
+            _ => None,
+        };
+        let cluster = Key::of::<Cluster>(Server::Management, Some("team-a"), "one");
+        let found = read(&cluster).unwrap();
+        assert_eq!(found["metadata"]["uid"], "u");
+        assert_eq!(found["status"]["phase"], "Provisioned");
+        assert_eq!(found.get("spec"), None);
+        assert_eq!(
+            read(&Key::of::<Package>(Server::Management, Some("team-a"), "one")),
+            None
+        );
     }
 }

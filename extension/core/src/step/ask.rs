@@ -96,6 +96,11 @@ impl Key {
         }
     }
 
+    /// Whether the object is of kind `K`.
+    pub(crate) fn is_of<K: kube::Resource<DynamicType = ()>>(&self) -> bool {
+        self.resource == Resource::of::<K>()
+    }
+
     /// A Machine of Cluster API, of which Sluice reads the metadata alone.
     pub(crate) fn machine(namespace: &str, name: &str) -> Self {
         Self {

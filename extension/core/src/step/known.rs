@@ -16,7 +16,7 @@ use sluice_crds::{
 
 use super::{
     Answer, Done, Error, Failure, Object, Source, Step, Stop,
-    answer::ANSWERS,
+    answer::answers_of,
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
@@ -62,7 +62,9 @@ pub struct Known<'a, S: Subject> {
     answers: HashMap<Ask, Answer>,
     outcomes: HashMap<(Key, Verb), Result<Object, Failure>>,
     /// How many bytes the answers of the workload take.
-    size: usize,
+    of_workload: usize,
+    /// The same of the objects that were read from the management cluster.
+    of_management: usize,
 }
 
 impl<'a, S: Subject> Known<'a, S> {
@@ -75,7 +77,8 @@ impl<'a, S: Subject> Known<'a, S> {
             began,
             answers: HashMap::new(),
             outcomes: HashMap::new(),
-            size: 0,
+            of_workload: 0,
+            of_management: 0,
         }
     }
 
@@ -103,19 +106,21 @@ impl<'a, S: Subject> Known<'a, S> {
         self.outcomes.contains_key(&(write.key.clone(), write.verb))
     }
 
-    /// Takes what was answered. Once the answers of the workload take more than [`ANSWERS`] together, this one and all later ones
+    /// Takes what was answered. Once the answers of a server take more than [its limit](answers_of) together, this one and all later ones
     /// of it that carry anything are failures.
     pub fn record_answer(&mut self, ask: Ask, answer: Answer) {
-        let size = if ask.server() == Server::Workload {
-            answer.size()
-        } else {
-            0
+        let server = ask.server();
+        let (all, size) = match (server, &answer) {
+            (Server::Workload, _) => (&mut self.of_workload, answer.size()),
+            (Server::Management, Answer::Found(_)) => (&mut self.of_management, answer.size()),
+            // From memory, or metadata.
+            (Server::Management, _) => (&mut self.of_management, 0),
         };
-        self.size += size;
-        let answer = if size > 0 && self.size > ANSWERS {
+        *all += size;
+        let answer = if size > 0 && *all > answers_of(server) {
             Answer::Failed(Failure {
                 too_long: true,
-                ..Failure::other(Server::Workload, "all answers of a pass together are too large")
+                ..Failure::other(server, "all answers of a pass together are too large")
             })
         } else {
             answer
@@ -314,5 +319,30 @@ mod tests {
         assert_eq!(unanswered(&known).ok(), Some(1));
         known.record_answer(Ask::LabelledSecrets, Answer::Absent);
         assert!(matches!(unanswered(&known), Err(Error::Unfinished(_))));
+    }
+
+    /// A tenant chooses how many Secrets a ClusterBootstrap names, and what is in them.
+    #[test]
+    fn the_answers_of_each_server_have_a_limit_together() {
+        let began = Clock {
+            now: Timestamp::UNIX_EPOCH,
+            instant: Instant::now(),
+        };
+        for server in [Server::Management, Server::Workload] {
+            let mut known = Known::<Nothing>::new(&Nothing, &(), began);
+            let ask = |number: usize| {
+                let key = Key::of::<Cluster>(server, Some("team-a"), &number.to_string());
+                Ask::Object(key, Sight::First)
+            };
+            let large = Value::from("x".repeat(1024 * 1024));
+            let fit = answers_of(server) / (1024 * 1024);
+            for number in 0..2 * fit {
+                known.record_answer(ask(number), Answer::Found(Object(large.clone())));
+                let answer = known.answer(ask(number));
+                assert_eq!(answer.is_ok(), number < fit, "{server}: {number}");
+            }
+            known.record_answer(ask(2 * fit), Answer::Absent);
+            assert!(known.answer(ask(2 * fit)).is_ok(), "{server}: it carries nothing");
+        }
     }
 }
