@@ -208,6 +208,16 @@ impl Share {
     }
 }
 
+impl Share {
+    /// Takes the memory as well of what was made of the body, as far as it is more.
+    ///
+    /// # Errors
+    /// There is not so much left.
+    pub fn also_cover(&mut self, bytes: usize, all: &Budget, peer: &Peer) -> Result<(), Unread> {
+        self.cover(bytes, bytes, Budgets { all, peer })
+    }
+}
+
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unread {

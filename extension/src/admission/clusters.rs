@@ -39,6 +39,8 @@ pub(super) struct Review {
     pub(super) name: String,
     /// What is asked about; none where nothing is resolved.
     pub(super) asked: Option<Asked>,
+    /// How many bytes that takes.
+    pub(super) memory: usize,
 }
 
 #[derive(Default, Deserialize)]
@@ -63,10 +65,16 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
     let of_object = objects
         .as_ref()
         .and_then(|(new, _)| Some(new.metadata.name.as_ref()?.0.clone()));
+    let mut memory = 0;
+    let mut cluster = |object| {
+        let (cluster, bytes) = cluster(object, &namespace)?;
+        memory += bytes;
+        Ok(cluster)
+    };
     let asked = match objects {
         Some((new, old)) => Some(Asked {
-            new: cluster(new, &namespace)?,
-            old: old.map(|old| cluster(old, &namespace)).transpose()?,
+            new: cluster(new)?,
+            old: old.map(cluster).transpose()?,
         }),
         None => None,
     };
@@ -75,10 +83,15 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, Malformed> {
         name: name.or(of_object).unwrap_or_default(),
         namespace,
         asked,
+        memory,
     })
 }
 
-fn cluster(Object { metadata, spec }: Object<'_, Metadata>, namespace: &str) -> Result<Cluster, Malformed> {
+/// The Cluster in a review, and how many bytes its spec takes.
+fn cluster(
+    Object { metadata, spec }: Object<'_, Metadata>,
+    namespace: &str,
+) -> Result<(Cluster, usize), Malformed> {
     let spec = spec.map_or("{}", RawValue::get);
     if spec.len() > LONGEST_SPEC {
         return Err(Malformed("the spec has more than 1 MiB".to_owned()));
@@ -89,7 +102,8 @@ fn cluster(Object { metadata, spec }: Object<'_, Metadata>, namespace: &str) -> 
         annotations,
         ..
     } = metadata;
-    Ok(Cluster {
+    let (spec, memory) = decoded(spec)?;
+    let cluster = Cluster {
         metadata: ObjectMeta {
             name: name.map(|name| name.0),
             namespace: Some(namespace.to_owned()),
@@ -97,16 +111,16 @@ fn cluster(Object { metadata, spec }: Object<'_, Metadata>, namespace: &str) -> 
             annotations: annotations.map(|annotations| annotations.0),
             ..ObjectMeta::default()
         },
-        spec: decoded(spec)?,
+        spec,
         status: None,
-    })
+    };
+    Ok((cluster, memory))
 }
 
 /// The spec in a text, within the memory that an object of a tenant may take.
-fn decoded(spec: &str) -> Result<ClusterSpec, Malformed> {
+fn decoded(spec: &str) -> Result<(ClusterSpec, usize), Malformed> {
     let limit = Limit::projected(OF_TENANT);
-    let decoded = decode::from_str(spec, limit).map(|(spec, _)| spec);
-    decoded.map_err(|error| {
+    decode::from_str(spec, limit).map_err(|error| {
         let why = decode::why::<ClusterSpec>(spec, limit);
         Malformed(why.map_or_else(
             || error.to_string(),

@@ -143,10 +143,16 @@ impl Admission {
             return unread(&Unread::TooLarge);
         }
         let parse = |bytes: &[u8]| self.parsed(webhook, bytes);
-        let (parsed, share) = match in_turn(body, version, &self.0.bodies, &peer, parse).await {
+        let (parsed, mut share) = match in_turn(body, version, &self.0.bodies, &peer, parse).await {
             Ok(read) => read,
             Err(why) => return unread(&why),
         };
+        // What was decoded may take much more than the body did.
+        if let Ok(Parsed::Waits(review)) = &parsed
+            && let Err(why) = share.also_cover(review.memory, &self.0.bodies, &peer)
+        {
+            return unread(&why);
+        }
         let (outcome, answer) = match parsed {
             Ok(Parsed::Answered(answered)) => answered,
             Ok(Parsed::Waits(review)) => self.resolved_later(*review, peer.address()).await,
@@ -278,6 +284,7 @@ impl Admission {
             namespace,
             name,
             asked,
+            ..
         } = review;
         let of = Of::cluster(name);
         let Some(asked) = asked else {

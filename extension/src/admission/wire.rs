@@ -4,9 +4,13 @@
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
-use sluice_core::admission::{Kind, Review, State};
+use sluice_core::{
+    admission::{Kind, Review, State},
+    decode::OF_TENANT,
+};
 use sluice_crds::{
     FreeForm,
+    decode::{self, Limit},
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference, ValuesFrom},
 };
 
@@ -135,7 +139,10 @@ fn state(object: Object<'_, Metadata>) -> Result<State, Malformed> {
 }
 
 fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Malformed> {
-    serde_json::from_slice(text).map_err(|error| Malformed(error.to_string()))
+    let text = std::str::from_utf8(text).map_err(|error| Malformed(error.to_string()))?;
+    let read = decode::from_str(text, Limit::whole(OF_TENANT));
+    read.map(|(read, _)| read)
+        .map_err(|error| Malformed(error.to_string()))
 }
 
 #[derive(Deserialize)]

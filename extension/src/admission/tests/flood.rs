@@ -265,6 +265,34 @@ async fn a_caller_does_not_choose_the_kind_of_a_control_plane() {
     assert!(!server.asked_for("/apis/controlplane.example.com/v1/bads"));
 }
 
+/// Small maps take much more memory than text.
+#[tokio::test(start_paused = true)]
+async fn a_review_that_waits_is_counted_as_it_is_decoded() {
+    let server = Server::new(Way::NeverAnswers);
+    server.set(|state| state.bad = Way::NeverAnswers);
+    let (admission, _triggers, _following) = knowing(vec![cluster("slow", "Bad", true)], &server).await;
+    let mut review: Value = serde_json::from_str(&update("slow", "Bad")).unwrap();
+    for object in ["object", "oldObject"] {
+        let variables = review["request"][object]["spec"]["topology"]["variables"].as_array_mut();
+        let names = ["trust", "proxy", "imageRepository"];
+        let dense = names.map(|name| json!({"name": name, "value": vec![json!({"a": 0}); 600]}));
+        variables.unwrap().extend(dense);
+    }
+    let (peer, review) = (Peer::at(Ipv4Addr::LOCALHOST.into()), review.to_string());
+    assert!(review.len() < MIB / 16, "{} bytes", review.len());
+    let began = Later::now();
+    let mut asking = Vec::new();
+    for _ in 0..16 {
+        asking.push(begun(&admission, Webhook::Resolve, &peer, review.clone()).await);
+    }
+    let waiting = asking.iter().filter(|asking| !asking.is_finished()).count();
+    assert!((1..8).contains(&waiting), "{waiting} reviews wait");
+    for answer in asking {
+        assert_eq!(answer.await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert!(began.elapsed() > Duration::from_secs(1), "some have waited");
+}
+
 /// Tenants create Clusters of kinds that do not exist, and have reviews sent of each.
 #[tokio::test(start_paused = true)]
 async fn kinds_of_reviews_are_discovered_a_few_times_a_minute() {
