@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(paused("a"), None);
         writer.list();
         assert_eq!(paused("b"), Some(false));
-        assert_eq!(writer.listed().gone.len(), 1);
+        assert_eq!(writer.listed().gone.iter().count(), 1);
         assert_eq!(paused("b"), None, "the list did not bring it");
         put(&writer, &cluster("c", false));
         assert_eq!(paused("c"), Some(false));

@@ -88,8 +88,8 @@ impl<K: Kept> Changes<'_, K> {
                 changed(&object, Presence::There);
             }
         }
-        for object in &self.listed.gone {
-            changed(object, Presence::Gone);
+        for object in self.listed.gone.iter() {
+            changed(&object, Presence::Gone);
         }
     }
 

@@ -7,6 +7,6 @@ mod packer;
 mod recent;
 
 pub use kept::Kept;
-pub use objects::{Change, Listed, Objects};
+pub use objects::{Change, Gone, Listed, Objects};
 pub use packer::{Packed, Packer, TooLarge};
 pub use recent::Recent;

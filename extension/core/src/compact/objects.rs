@@ -32,11 +32,25 @@ pub struct Listed<K> {
     /// Namespace and name of each object that is new, or another one than before.
     pub changed: Vec<ClusterRef>,
     /// What is there no more, or cannot be decoded any more.
-    pub gone: Vec<K>,
+    pub gone: Gone<K>,
     /// Each object that cannot be decoded, and that is new or another one than before.
     pub undecodable: Vec<Arc<Undecodable>>,
     /// What could not be decoded, and is there no more or can be decoded now.
     pub undecodable_gone: Vec<Arc<Undecodable>>,
+}
+
+/// Objects that are there no more, packed: there may be so many that they would not fit into memory otherwise.
+#[derive(Debug)]
+pub struct Gone<K> {
+    packer: Arc<Packer<K>>,
+    entries: Vec<Entry>,
+}
+
+impl<K: Kept> Gone<K> {
+    /// Each object, unpacked when its turn comes.
+    pub fn iter(&self) -> impl Iterator<Item = K> {
+        self.entries.iter().map(|entry| unpacked(&self.packer, entry))
+    }
 }
 
 /// The objects of one kind by namespace and name, packed. Those that belong to a Cluster are found by it as well.
@@ -183,14 +197,16 @@ impl<K: Kept> Objects<K> {
             ..
         } = self;
         let not_listed = table.extract_if(|entry| entry.list() != *list);
-        gone.extend(not_listed.map(|entry| {
+        gone.extend(not_listed.inspect(|entry| {
             placed.remove(&hasher.hash_one(entry.key()));
-            unpacked(packer, &entry)
         }));
         table.shrink_to(0, |entry| place(placed, hasher, entry.key()));
         Listed {
             changed,
-            gone,
+            gone: Gone {
+                packer: Arc::clone(packer),
+                entries: gone,
+            },
             undecodable,
             undecodable_gone,
         }
@@ -241,14 +257,13 @@ impl<K: Kept> Objects<K> {
             _ => {}
         }
         let before = self.place_undecodable(Arc::new(object.clone()));
+        let before = before.map(|entry| unpacked(&self.packer, &entry));
         (if is_same { Change::Same } else { Change::Changed }, before)
     }
 
-    fn place_undecodable(&mut self, object: Arc<Undecodable>) -> Option<K> {
+    fn place_undecodable(&mut self, object: Arc<Undecodable>) -> Option<Entry> {
         let key = key_of(&object.metadata);
-        let before = self
-            .take(key.as_bytes())
-            .map(|entry| unpacked(&self.packer, &entry));
+        let before = self.take(key.as_bytes());
         self.undecodable.insert(key, (self.list, object));
         before
     }
