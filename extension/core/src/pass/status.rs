@@ -206,7 +206,31 @@ fn seen_by_people(
 ) -> ClusterBootstrapStatus {
     let nothing = ClusterBootstrapStatus::default();
     let current = bootstrap.status.as_ref().unwrap_or(&nothing);
-    shown(current, next, bootstrap.spec.upgrade_policy.as_ref(), now)
+    fitted(shown(current, next, bootstrap.spec.upgrade_policy.as_ref(), now))
+}
+
+/// Bytes that all messages of a status have together: with them a ClusterBootstrap must not become larger than what is
+/// [kept](crate::decode::KEPT) of it.
+const MESSAGES: usize = 16 * 1024;
+
+/// The same status, whose messages have an equal share each where all together would be too long.
+fn fitted(mut status: ClusterBootstrapStatus) -> ClusterBootstrapStatus {
+    let of_conditions = status
+        .conditions
+        .iter_mut()
+        .map(|condition| &mut condition.message);
+    let packages = status.upgrade.iter_mut().flat_map(|record| &mut record.packages);
+    let of_packages = packages.map(|package| &mut package.message);
+    let messages = of_conditions.chain(of_packages);
+    let mut messages: Vec<&mut String> = messages.filter(|message| !message.is_empty()).collect();
+    let all: usize = messages.iter().map(|message| message.len()).sum();
+    if all > MESSAGES {
+        let each = MESSAGES / messages.len();
+        for message in &mut messages {
+            message.truncate(message.floor_char_boundary(each));
+        }
+    }
+    status
 }
 
 /// How what a look has seen compares with the status.

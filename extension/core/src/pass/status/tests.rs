@@ -1,4 +1,5 @@
 use jiff::Timestamp;
+use serde_json::json;
 use sluice_crds::run::{ClusterBootstrapSpec, Gate, Hook, SCHEMA, UpgradePolicy};
 
 use super::{writing::drops_fields, *};
@@ -133,4 +134,30 @@ fn a_deadline_that_passes_while_passes_fail_is_warned_of_once() {
     }
     let says = |event: &Option<Event>| matches!(event, Some(Event::Warned(DEADLINE_EXCEEDED, _)));
     assert_eq!(warned.iter().map(says).collect::<Vec<_>>(), [false, true, false]);
+}
+
+/// What kapp-controller says of many packages that fail must not make the ClusterBootstrap too large to be kept.
+#[test]
+fn messages_of_many_packages_share_what_a_status_may_have() {
+    let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
+    let status = |packages: usize, bytes: usize| {
+        let message = |package: usize| format!("{package:04}").repeat(bytes / 4);
+        let conditions = (0..packages).map(|package| {
+            serde_json::from_value(json!({
+                "type": format!("P{package}-ReconcileFailed"), "status": "True", "message": message(package),
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }))
+            .unwrap()
+        });
+        let status = ClusterBootstrapStatus {
+            conditions: conditions.collect(),
+            ..ClusterBootstrapStatus::default()
+        };
+        let status = seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH);
+        let messages = status.conditions.iter().map(|condition| condition.message.len());
+        messages.sum::<usize>()
+    };
+    assert_eq!(status(2, 4096), 2 * 4096);
+    let all = status(100, 4096);
+    assert!(all <= MESSAGES && all > MESSAGES / 2, "{all} bytes");
 }
