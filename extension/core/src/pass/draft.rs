@@ -68,10 +68,14 @@ fn completed(
     next: ClusterBootstrap,
 ) -> Step<ClusterBootstrap> {
     let whole = values::whole_bootstrap(known, Sight::First)?;
-    let version = |bootstrap: &ClusterBootstrap| (bootstrap.uid(), bootstrap.metadata.generation);
-    if version(&whole) != version(current) {
+    let edited = || {
         let what = format!("{} was edited while it was read", of_owner(known));
-        return Err(Stop::Failed(Failure::overtaken(Server::Management, &what)));
+        Stop::Failed(Failure::overtaken(Server::Management, &what))
+    };
+    // An annotation, of which the next spec depends, is no new generation.
+    let version = |bootstrap: &ClusterBootstrap| (bootstrap.uid(), bootstrap.resource_version());
+    if version(&whole) != version(current) {
+        return Err(edited());
     }
     let ClusterBootstrap {
         mut spec, metadata, ..
@@ -80,9 +84,10 @@ fn completed(
     for package in all_mut(&mut spec) {
         let inline = package.values_from.as_mut().and_then(|from| from.inline.as_mut());
         if let Some(inline) = inline
-            && let Some(text) = texts.iter().find(|text| inline.is_of(text))
+            && inline.text().is_none()
         {
-            *inline = (*text).clone();
+            let text = texts.iter().find(|text| inline.is_of(text));
+            *inline = text.map(|text| (*text).clone()).ok_or_else(edited)?;
         }
     }
     let mark = metadata.annotations.unwrap_or_default();
