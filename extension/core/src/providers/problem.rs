@@ -39,6 +39,8 @@ reasons! {
     CredentialsIncomplete,
     /// The Secret is a credential of Kubernetes or Cluster API, or its annotation does not list the namespace of the Cluster.
     CredentialsNotAllowed,
+    /// An object that values are computed from cannot be decoded.
+    ObjectUndecodable,
     /// The identity is of a kind that gives no credentials.
     IdentityUnknown,
     /// The identity does not exist, or is not ready.

@@ -47,7 +47,15 @@ pub(super) fn found<'a>(known: &'a Known<'_>, source: &Source) -> Step<Option<Ve
         }
         return Ok(Some(found.into_iter().collect()));
     }
-    match known.answer(Ask::Source(source.clone()))? {
+    let answer = known.answer(Ask::Source(source.clone()));
+    let answer = answer.map_err(|stop| match stop {
+        Stop::Failed(Failure {
+            undecodable: Some(object),
+            ..
+        }) => Problem::new(Reason::ObjectUndecodable, object.to_string()).into(),
+        stop => stop,
+    })?;
+    match answer {
         Answer::Listed(objects) => Ok(Some(objects.iter().map(|object| &object.0).collect())),
         Answer::Absent => Ok(None),
         // A kind that the Cluster names is its user's to put right, and no matter of others.
