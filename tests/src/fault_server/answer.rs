@@ -31,8 +31,8 @@ const PART: usize = 64 * 1024;
 /// What a list of a billion bytes says of its length.
 const BILLION: u64 = 1_000_000_000;
 
-/// Small maps in an answer: for each of 8 MiB there are four of so many that they may still be read.
-const SMALL_MAPS: [usize; 5] = [180_000, 180_000, 180_000, 180_000, 1_048_576];
+/// Small maps in an answer. Up to 24,000 of them a client of Sluice hands on to what decodes the answer, more it refuses by their number.
+const SMALL_MAPS: [usize; 5] = [20_000, 24_000, 180_000, 20_000, 1_048_576];
 
 /// What stands for them while the rest is written.
 const PLACE: &str = "small maps of the fault server";
