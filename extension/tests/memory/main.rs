@@ -35,8 +35,9 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// What the test itself, and a text that is made of an error, may take.
 const SLACK: usize = 64 * 1024;
 
-/// Bytes that an answer of a workload may take, a list of them included.
-const OF_ANSWERS: usize = 16 * 1024 * 1024;
+/// Bytes that an object of a workload may take, and a list of them.
+const OF_OBJECT: usize = 4 * 1024 * 1024;
+const OF_LIST: usize = 8 * 1024 * 1024;
 
 /// Bytes that `work` takes at most, and of those the ones that its result takes.
 fn measured<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
@@ -97,9 +98,9 @@ fn answers(Case { json, place, .. }: &Case) {
     let list = format!(r#"{{"kind":"SecretList","items":[{json},{json}]}}"#);
     let key = |server| Key::of::<Secret>(server, Some("team-a"), "one");
     for (what, server, text, most) in [
-        ("an object", Server::Workload, json, OF_ANSWERS / 4),
+        ("an object", Server::Workload, json, OF_OBJECT),
         ("an object to be read", Server::Management, json, READ),
-        ("a list", Server::Workload, &list, OF_ANSWERS),
+        ("a list", Server::Workload, &list, OF_LIST),
     ] {
         let (_, peak, held) = measured(|| match what {
             "a list" => Answer::of_list(server, text),

@@ -97,7 +97,7 @@ impl Answer {
     /// The objects of a list, as the API server of `server` sends it. What is no [list] is a failure.
     #[must_use]
     pub fn of_list(server: Server, text: &str) -> Self {
-        let failure = match list(text, Limit::whole(ANSWERS)) {
+        let failure = match list(text, Limit::whole(LIST)) {
             Some(Ok(objects)) => return Self::Listed(objects.into_iter().map(Object).collect()),
             Some(Err(object)) => Failure::undecodable(server, object.into()),
             None => Failure::other(server, "the answer is no list of objects"),
@@ -115,8 +115,11 @@ impl Answer {
     }
 }
 
-/// Bytes of memory that the answers of a workload may take that one reconcile knows, also those of one list.
+/// Bytes of memory that the answers of a workload may take that one reconcile knows.
 const ANSWERS: usize = 16 * 1024 * 1024;
+
+/// Bytes of memory that one list may take: it is decoded beside all other answers.
+const LIST: usize = 8 * 1024 * 1024;
 
 /// Bytes of memory that the answers of a server may take that one reconcile knows. Of the management cluster these are objects.
 pub(super) const fn answers_of(server: Server) -> usize {
