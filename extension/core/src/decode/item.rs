@@ -70,10 +70,12 @@ impl<K: Kept> Item<K> {
     }
 }
 
-impl<'de, K: Decode> Deserialize<'de> for Item<K> {
+/// An object without a name fails the whole list: it is none of an API server, and what is missing in its place would never be shown.
+impl<'de, K: Decode + Resource> Deserialize<'de> for Item<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Text(json) = Text::deserialize(deserializer)?;
-        Self::of(&json).ok_or_else(|| D::Error::custom("an object without a name"))
+        let item = Self::of(&json).filter(|item| item.meta().name.is_some());
+        item.ok_or_else(|| D::Error::custom("an object without a name"))
     }
 }
 

@@ -409,3 +409,20 @@ fn an_error_about_a_long_text_is_short() {
         );
     }
 }
+
+/// Something else than an API server answers. Its list must not be taken for one in which objects are missing.
+#[test]
+fn a_list_of_objects_without_names_is_no_list() {
+    for item in ["{}", r#"{"a":0}"#, r#"{"metadata":{"namespace":"team-a"}}"#] {
+        let page = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{item}]}}"#);
+        assert!(
+            serde_json::from_str::<ObjectList<Item<PackageInstall>>>(&page).is_err(),
+            "{item}"
+        );
+        let event = format!(r#"{{"type":"ADDED","object":{item}}}"#);
+        assert!(
+            serde_json::from_str::<WatchEvent<Item<PackageInstall>>>(&event).is_err(),
+            "{item}"
+        );
+    }
+}
