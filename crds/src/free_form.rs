@@ -27,25 +27,12 @@ pub enum FreeForm {
 
 /// What is known of a text that is not kept. Where the object is packed it is a list, which no API server takes in this place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "([u8; 32], usize)", into = "([u8; 32], usize)")]
-pub struct LeftOut {
+pub struct LeftOut(
     /// SHA-256 of the text.
-    digest: [u8; 32],
+    [u8; 32],
     /// Bytes of it.
-    pub bytes: usize,
-}
-
-impl From<([u8; 32], usize)> for LeftOut {
-    fn from((digest, bytes): ([u8; 32], usize)) -> Self {
-        Self { digest, bytes }
-    }
-}
-
-impl From<LeftOut> for ([u8; 32], usize) {
-    fn from(LeftOut { digest, bytes }: LeftOut) -> Self {
-        (digest, bytes)
-    }
-}
+    usize,
+);
 
 impl Default for FreeForm {
     fn default() -> Self {
@@ -75,10 +62,7 @@ impl FreeForm {
 
 impl LeftOut {
     fn of(text: &str) -> Self {
-        Self {
-            digest: Sha256::digest(text).into(),
-            bytes: text.len(),
-        }
+        Self(Sha256::digest(text).into(), text.len())
     }
 }
 
@@ -87,7 +71,7 @@ impl fmt::Debug for FreeForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "FreeForm({} bytes)", text.len()),
-            Self::LeftOut(LeftOut { bytes, .. }) => write!(f, "FreeForm({bytes} bytes, left out)"),
+            Self::LeftOut(LeftOut(_, bytes)) => write!(f, "FreeForm({bytes} bytes, left out)"),
         }
     }
 }
@@ -130,10 +114,7 @@ impl<'de> Deserialize<'de> for FreeForm {
             most,
         } = sink;
         if bytes > most {
-            return Ok(Self::LeftOut(LeftOut {
-                digest: digest.finalize().into(),
-                bytes,
-            }));
+            return Ok(Self::LeftOut(LeftOut(digest.finalize().into(), bytes)));
         }
         let text = String::from_utf8(text).map_err(D::Error::custom)?;
         decode::keep_free_form(bytes);

@@ -1,11 +1,7 @@
 //! The ClusterBootstrap as it has to be, with the clones of values that it refers to.
 
 use kube::ResourceExt;
-use sluice_crds::{
-    FreeForm,
-    labels::annotation,
-    run::{ClusterBootstrap, ClusterBootstrapSpec},
-};
+use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
     Failure, Known, Server, Sight, Step, Stop, clones,
@@ -17,7 +13,7 @@ use super::{
     write::Write,
 };
 use crate::{
-    bootstrap::{Draft, ResolvedRelease, all_mut, packages},
+    bootstrap::{Draft, ResolvedRelease, all_mut},
     build,
     hold::Hold,
 };
@@ -72,7 +68,7 @@ fn completed(
         let what = format!("{} was edited while it was read", of_owner(known));
         Stop::Failed(Failure::overtaken(Server::Management, &what))
     };
-    // An annotation, of which the next spec depends, is no new generation.
+    // An annotation, on which the next spec depends, is no new generation.
     let version = |bootstrap: &ClusterBootstrap| (bootstrap.uid(), bootstrap.resource_version());
     if version(&whole) != version(current) {
         return Err(edited());
@@ -80,33 +76,24 @@ fn completed(
     let ClusterBootstrap {
         mut spec, metadata, ..
     } = next;
-    let texts: Vec<&FreeForm> = inlines(&whole.spec).collect();
     for package in all_mut(&mut spec) {
         let inline = package.values_from.as_mut().and_then(|from| from.inline.as_mut());
         if let Some(inline) = inline
             && inline.text().is_none()
         {
-            let text = texts.iter().find(|text| inline.is_of(text));
-            *inline = text.map(|text| (*text).clone()).ok_or_else(edited)?;
+            *inline = values::inline_of(&whole.spec, inline)
+                .cloned()
+                .ok_or_else(edited)?;
         }
     }
     let mark = metadata.annotations.unwrap_or_default();
     let mark = mark
         .into_iter()
         .filter(|(key, _)| key == annotation::RESOLVED_TKR);
-    let mut completed = ClusterBootstrap {
-        spec,
-        ..whole.clone()
-    };
+    let mut completed = ClusterBootstrap { spec, ..whole };
     completed.annotations_mut().extend(mark);
     completed.metadata.owner_references = metadata.owner_references;
     Ok(completed)
-}
-
-/// The values that packages have in the ClusterBootstrap itself.
-fn inlines(spec: &ClusterBootstrapSpec) -> impl Iterator<Item = &FreeForm> {
-    let packages = packages(spec).into_iter();
-    packages.filter_map(|(_, package)| package.values_from.as_ref()?.inline.as_ref())
 }
 
 /// Writes a drafted ClusterBootstrap: its clones first, so that it never refers to what does not exist.

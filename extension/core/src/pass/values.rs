@@ -8,7 +8,7 @@ use sluice_crds::{
     FreeForm,
     foreign::Cluster,
     labels::name,
-    run::{ClusterBootstrap, ClusterBootstrapPackage},
+    run::{ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec},
 };
 
 use super::{Failure, Key, Known, Server, Sight, Step, Stop, known::typed, owners::Owners, provider};
@@ -78,15 +78,18 @@ pub(super) fn inline_text<'k>(
         return Ok(Cow::Borrowed(text));
     }
     let whole = whole_bootstrap(known, sight)?;
-    let texts = packages(&whole.spec).into_iter().filter_map(|(_, package)| {
-        let found = package.values_from.as_ref()?.inline.as_ref()?;
-        inline.is_of(found).then(|| found.text().map(str::to_owned))?
-    });
-    let text = texts.into_iter().next();
-    text.map(Cow::Owned).ok_or_else(|| {
+    let text = inline_of(&whole.spec, inline).and_then(FreeForm::text);
+    text.map(|text| Cow::Owned(text.to_owned())).ok_or_else(|| {
         let what = format!("valuesFrom.inline of package {package} was edited while it was read");
         Stop::Failed(Failure::overtaken(Server::Management, &what))
     })
+}
+
+/// The values in `whole`, of which the texts are known, that `inline` was made of.
+pub(super) fn inline_of<'w>(whole: &'w ClusterBootstrapSpec, inline: &FreeForm) -> Option<&'w FreeForm> {
+    let packages = packages(whole).into_iter();
+    let mut inlines = packages.filter_map(|(_, package)| package.values_from.as_ref()?.inline.as_ref());
+    inlines.find(|found| inline.is_of(found))
 }
 
 /// The ClusterBootstrap as the API server has it: in memory it lacks long values, and what nothing reads.
