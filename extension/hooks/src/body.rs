@@ -206,9 +206,7 @@ impl Share {
         }
         self.of_all.reach(total.max(1), parts, self.large)
     }
-}
 
-impl Share {
     /// Takes the memory as well of what was made of the body, as far as it is more.
     ///
     /// # Errors

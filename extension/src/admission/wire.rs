@@ -83,6 +83,7 @@ pub(super) fn changed<'a, O: Deserialize<'a>>(
     body: &'a [u8],
     (group, version, kind): (&str, &str, &str),
 ) -> Result<Changed<O>, Malformed> {
+    let body = std::str::from_utf8(body).map_err(|error| Malformed(error.to_string()))?;
     let body: Body<O> = read(body)?;
     let expected = |what: &str, found: &str, wanted: &str| {
         if found == wanted {
@@ -129,7 +130,7 @@ fn text<'a>(object: &Object<'a, Metadata>) -> &'a str {
 
 fn state(object: Object<'_, Metadata>) -> Result<State, Malformed> {
     let spec: Spec = match object.spec {
-        Some(spec) => read(spec.get().as_bytes())?,
+        Some(spec) => read(spec.get())?,
         None => Spec::default(),
     };
     Ok(State {
@@ -138,8 +139,7 @@ fn state(object: Object<'_, Metadata>) -> Result<State, Malformed> {
     })
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Malformed> {
-    let text = std::str::from_utf8(text).map_err(|error| Malformed(error.to_string()))?;
+fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed> {
     let read = decode::from_str(text, Limit::whole(OF_TENANT));
     read.map(|(read, _)| read)
         .map_err(|error| Malformed(error.to_string()))
