@@ -3,7 +3,7 @@
 use std::{future::pending, time::Instant};
 
 use jiff::Timestamp;
-use sluice_core::step::Clock;
+use sluice_core::clock::Clock;
 use tokio::time::sleep_until;
 
 /// Now, for what `sluice-core` decides by time. The clock goes on while the process is stopped, and stands still while the whole machine

@@ -7,6 +7,7 @@ pub mod admission;
 pub mod bootstrap;
 pub mod build;
 pub mod chain;
+pub mod clock;
 pub mod cluster;
 pub mod compact;
 pub mod concern;

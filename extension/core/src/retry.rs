@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{step::Clock, stuck::STUCK_AFTER};
+use crate::{clock::Clock, stuck::STUCK_AFTER};
 
 /// The time between two looks at what waits for something that no watch shows.
 const SHORTEST_WAIT: Duration = Duration::from_secs(10);

@@ -42,9 +42,12 @@ pub use memory::Memory;
 pub use provider::missing_rule;
 pub use status::{Close, close};
 
-pub use crate::step::{
-    Answer, Ask, Clock, Contact, Done, Failure, Key, Moment, Object, ParsedKubeconfig, Resource, Server,
-    Sight, Step, Stop, Verb, Watched, Write,
+pub use crate::{
+    clock::Clock,
+    step::{
+        Answer, Ask, Contact, Done, Failure, Key, Moment, Object, ParsedKubeconfig, Resource, Server, Sight,
+        Step, Stop, Verb, Watched, Write,
+    },
 };
 
 use crate::{

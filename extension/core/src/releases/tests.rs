@@ -20,7 +20,8 @@ use sluice_crds::{
 use super::*;
 use crate::{
     bootstrap::{Catalogue, PackageFacts},
-    step::{Clock, Done, Error, Known, Object, Stop, Subject, Write},
+    clock::Clock,
+    step::{Done, Error, Known, Object, Stop, Subject, Write},
     stores::Releases,
     version::Ordered,
 };

@@ -1,5 +1,6 @@
 //! What is known to a pass, and how it asks for more. Nothing here is read: the process reads what a pass asks for.
 
+use crate::clock::Clock;
 use std::{
     collections::{HashMap, HashSet},
     time::Instant,
@@ -21,15 +22,6 @@ use super::{
     write::{Verb, Write},
 };
 use crate::{decode::Undecodable, slots::Last};
-
-/// What time it is.
-#[derive(Debug, Clone, Copy)]
-pub struct Clock {
-    /// For people, and for what other machines have written.
-    pub now: Timestamp,
-    /// For what this process remembers.
-    pub instant: Instant,
-}
 
 /// What a pass is made over, as it is known from memory.
 pub trait Subject: Sized {

@@ -8,7 +8,10 @@ use super::{
     Breaker, FirstSeenRuns, GivenUp, Sign,
     identity::{Identity, Served},
 };
-use crate::step::{Clock, Contact, Failure};
+use crate::{
+    clock::Clock,
+    step::{Contact, Failure},
+};
 
 /// A question for the UID of a server. Counts the disturbances before it.
 #[derive(Debug)]

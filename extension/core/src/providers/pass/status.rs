@@ -8,8 +8,9 @@ use sluice_crds::{ConfigStatus, run::Condition};
 
 use super::{Known, Step};
 use crate::{
+    clock::Clock,
     providers::{Problem, Reason},
-    step::{Clock, Verb, Write},
+    step::{Verb, Write},
 };
 
 /// The one condition that a pass writes.

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::releases::{Change, tests::merge};
-use crate::step::{Answer, Ask, Clock, Object, Stop, Verb};
+use crate::{
+    clock::Clock,
+    step::{Answer, Ask, Object, Stop, Verb},
+};
 
 const NAMESPACE: &str = "tkg-system";
 const NAME: &str = "tkr-vsphere.tanzu.vmware.com.1.35.4+vmware.1-tkg.1";

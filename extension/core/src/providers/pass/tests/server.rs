@@ -9,8 +9,9 @@ use sluice_crds::{cni::CalicoConfig, foreign::Cluster};
 
 use super::super::*;
 use crate::{
+    clock::Clock,
     providers::{self, Config, Output, OwnerBy, Provider, Reason, Sources},
-    step::{Answer, Ask, Clock, Failure, Object, Resource, Verb, Write},
+    step::{Answer, Ask, Failure, Object, Resource, Verb, Write},
 };
 
 /// Kind, namespace, name.
