@@ -10,7 +10,10 @@ use sluice_crds::run::{Condition, PackageRecord, PackageState};
 
 use crate::hold::Hold;
 use crate::names::short;
-use crate::overview::{Wait, lines, one_line};
+use crate::{
+    overview::Wait,
+    text::{lines, one_line},
+};
 
 /// What kapp-controller's conditions of a PackageInstall or App come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

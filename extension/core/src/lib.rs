@@ -42,6 +42,7 @@ pub mod stores;
 mod strict_yaml;
 pub mod stuck;
 pub mod takeover;
+pub mod text;
 pub mod tkr;
 pub mod unsynced;
 pub mod version;

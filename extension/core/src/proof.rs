@@ -20,7 +20,7 @@ pub use self::standing::{Standing, standing};
 pub use self::underway::{is_underway, last_moved};
 use crate::conditions::Summary;
 use crate::hold::{Hold, PackageReason};
-use crate::overview::lines;
+use crate::text::lines;
 use clauses::{
     CLAUSES, Clause, Evidence, asks_for_the_target, failure, observed_install, stopped, unfinished,
 };

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{KEPT_UPGRADES, Outcome, PastUpgrade, UpgradeRecord};
 
-use super::{Wait, text::one_line};
+use super::Wait;
+use crate::text::one_line;
 
 /// The longest version, in characters.
 const LONGEST_VERSION: usize = 32;

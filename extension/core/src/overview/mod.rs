@@ -5,9 +5,9 @@
 
 mod deadline;
 mod history;
-mod text;
 mod wait;
 
+use crate::text::one_line;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{
@@ -15,7 +15,6 @@ use sluice_crds::run::{
 };
 
 pub use self::deadline::{DEADLINE_EXCEEDED, exceeded, until_deadline};
-pub use self::text::{lines, one_line};
 pub use self::wait::Wait;
 use self::wait::{closed_gate, is_of_cluster_api};
 use crate::{

@@ -4,9 +4,9 @@ use std::fmt;
 
 use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
-use super::text::one_line;
 use crate::hold::{GateReason, PackageReason};
 use crate::record::is_ready;
+use crate::text::one_line;
 
 /// The longest name and version of what is waited for, in characters.
 const LONGEST_SUBJECT: usize = 48;
