@@ -18,6 +18,7 @@ pub mod decode;
 pub mod digest;
 pub mod edits;
 pub mod events;
+pub mod fault;
 pub mod hold;
 pub mod hook_call;
 pub mod hop;

@@ -7,7 +7,10 @@ use axum::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Value, json};
-use sluice_core::admission::{Fault, Kind, Verdict};
+use sluice_core::{
+    admission::{Kind, Verdict},
+    fault::Fault,
+};
 
 /// What an answer is about.
 #[derive(Debug, Clone, Copy)]

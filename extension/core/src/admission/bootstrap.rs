@@ -3,14 +3,15 @@
 use sluice_crds::labels::annotation;
 
 use super::{
-    Fault, Look, Looked, Review, Seen, Verdict,
+    Look, Looked, Review, Seen, Verdict,
     look::Sights,
-    packages::{Listed, Rules, each, missing},
+    packages::{Listed, Rules, each},
     update,
 };
 use crate::bootstrap::{
     Catalogue, KeptVersions, listed_twice, places_of_twins, too_many, unmanaged_conflict,
 };
+use crate::{bootstrap::missing, fault::Fault};
 
 pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Look>> {
     let Review { name, new, old, .. } = review;

@@ -2,8 +2,9 @@
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
-use super::{Fault, Look, Looked, Review, Seen, look::Sights};
+use super::{Look, Looked, Review, Seen, look::Sights};
 use crate::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
+use crate::fault::Fault;
 
 /// So many releases are suggested.
 const NEAREST: usize = 3;

@@ -6,20 +6,18 @@
 
 mod bootstrap;
 mod complete;
-mod fault;
 mod look;
 mod packages;
 mod template;
 mod update;
 
+use crate::fault::Fault;
 use std::collections::BTreeMap;
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 pub use complete::{Completion, complete};
-pub use fault::Fault;
 pub use look::{Look, Looked, Seen};
-pub(crate) use packages::missing;
 
 /// The annotations that rules are about.
 pub const ANNOTATIONS: [&str; 4] = [

@@ -2,7 +2,8 @@
 
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
 
-use super::{Fault, Look, Review, Seen, Verdict, look::Sights};
+use super::{Look, Review, Seen, Verdict, look::Sights};
+use crate::fault::Fault;
 use crate::{
     bootstrap::{PackageFacts, Role, Source, credential_of, credential_refused, packages, source},
     digest, names,
@@ -39,16 +40,6 @@ pub(super) fn each(spec: &ClusterBootstrapSpec) -> impl Iterator<Item = Listed<'
         };
         Listed { role, field, package }
     })
-}
-
-/// The packages that a cluster cannot do without, and that are not there.
-pub(crate) fn missing(spec: &ClusterBootstrapSpec, unmanaged_cni: bool) -> impl Iterator<Item = Fault> {
-    let cni = (spec.cni.is_none() && !unmanaged_cni).then_some(Role::Cni);
-    let kapp = spec.kapp.is_none().then_some(Role::KappController);
-    [cni, kapp]
-        .into_iter()
-        .flatten()
-        .map(|role| Fault::nil(role.field()))
 }
 
 /// What is wrong with the source of a package's values, whatever there is in the cluster.

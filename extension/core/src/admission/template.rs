@@ -1,9 +1,10 @@
 //! The rules of a ClusterBootstrapTemplate. What it refers to may come later, so nothing is looked up.
 
 use super::{
-    Fault, Review, Verdict,
-    packages::{each, missing, source_faults},
+    Review, Verdict,
+    packages::{each, source_faults},
 };
+use crate::{bootstrap::missing, fault::Fault};
 
 /// What the definition of the kind says, too.
 const IMMUTABLE: &str = "ClusterBootstrapTemplate has immutable spec, update is not allowed";

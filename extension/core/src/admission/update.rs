@@ -8,10 +8,11 @@ use sluice_crds::{
 };
 
 use super::{
-    Fault, Look, Review, Seen, State, Verdict,
+    Look, Review, Seen, State, Verdict,
     look::Sights,
     packages::{Listed, each},
 };
+use crate::fault::Fault;
 use crate::{
     bootstrap::{Catalogue, KeptVersions, PackageFacts, Role, Source, source},
     names::short,

@@ -14,7 +14,8 @@ use super::{
     listed_twice, package_not_found, packages, too_many, unmanaged_conflict,
 };
 use crate::{
-    admission::{Fault, missing},
+    bootstrap::missing,
+    fault::Fault,
     hold::{GateReason, Hold},
 };
 

@@ -27,6 +27,7 @@ pub use fill::{Filling, fill, fill_with_values, filled_from, other_hop, other_re
 pub use kept::KeptVersions;
 pub use limit::{MOST_ADDITIONAL, too_many};
 pub use merge::{Inputs, Release, merge};
+pub(crate) use packages::missing;
 pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
 pub use resolved_release::{Change, ResolvedRelease};

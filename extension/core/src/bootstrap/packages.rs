@@ -1,5 +1,6 @@
 //! The package set of a ClusterBootstrap, and what the catalogue knows of its members.
 
+use crate::fault::Fault;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -88,6 +89,16 @@ pub fn packages(spec: &ClusterBootstrapSpec) -> Vec<(Role, &ClusterBootstrapPack
         .filter_map(|(role, package)| package.map(|package| (role, package)))
         .chain(additional)
         .collect()
+}
+
+/// The packages that a cluster cannot do without, and that are not there.
+pub(crate) fn missing(spec: &ClusterBootstrapSpec, unmanaged_cni: bool) -> impl Iterator<Item = Fault> {
+    let cni = (spec.cni.is_none() && !unmanaged_cni).then_some(Role::Cni);
+    let kapp = spec.kapp.is_none().then_some(Role::KappController);
+    [cni, kapp]
+        .into_iter()
+        .flatten()
+        .map(|role| Fault::nil(role.field()))
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use super::{
     steps::{control_plane_overrides, overrides, replace},
 };
 use crate::{
-    admission::Fault,
     cluster::{is_stopped, release_of},
+    fault::Fault,
     releases::{from_label, prefixes, version_label},
 };
 

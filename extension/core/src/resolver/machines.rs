@@ -17,7 +17,7 @@ use super::{
     pick::Picked,
     steps::{control_plane_overrides, overrides, put, put_control_plane, put_pool},
 };
-use crate::{admission::Fault, cluster::release_of};
+use crate::{cluster::release_of, fault::Fault};
 
 impl<'a> Change<'a> {
     /// What the Cluster had for all parts before.

@@ -16,7 +16,7 @@ use sluice_crds::{
 };
 
 use super::selector;
-use crate::admission::Fault;
+use crate::fault::Fault;
 
 /// Which part of a topology.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! One thing that is wrong, in the words of the API server.
+//! One invalid field, in the words of the API server.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl Fault {
     }
 
     /// A package that has to be there.
-    pub(super) fn nil(field: &str) -> Self {
+    pub(crate) fn nil(field: &str) -> Self {
         Self::new(field, "null", "package can't be nil")
     }
 }
