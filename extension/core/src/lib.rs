@@ -46,6 +46,7 @@ pub mod takeover;
 pub mod text;
 pub mod tkr;
 pub mod unsynced;
+pub mod value_kinds;
 pub mod version;
 pub mod walls;
 

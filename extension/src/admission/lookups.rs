@@ -18,10 +18,10 @@ use sluice_core::{
     admission::{Completion, Look, Looked, Review, Seen, Verdict, complete, judge},
     bootstrap::{PackageFacts, is_credential_type},
     cluster::{is_stopped, release_of},
-    providers::own_resource,
     resolver::{self, Resolution},
     step::{Failure, Key, Resource, Server},
     stores::Stores as _,
+    value_kinds::own_resource,
     walls::{Discoveries, NamedKind, Turn},
 };
 use sluice_crds::{

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::{
     bootstrap::{PackageFacts, Role, Source, credential_of, credential_refused, packages, source},
     digest, names,
-    providers::provides_values,
+    value_kinds::provides_values,
 };
 
 /// A package and the path of the field that lists it.

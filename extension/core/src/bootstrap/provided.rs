@@ -14,7 +14,7 @@ use super::Role;
 use crate::{
     hold::{GateReason, Hold},
     names::parse_string_for_label,
-    providers::own_resource,
+    value_kinds::own_resource,
 };
 
 /// A package whose values come from an object, and which object that is.

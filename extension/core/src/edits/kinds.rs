@@ -1,5 +1,6 @@
 //! Kinds of other projects that packages of managed Clusters take values from.
 
+use crate::providers;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::{BuildHasher as _, RandomState},
@@ -9,7 +10,7 @@ use std::{
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec};
 
 use super::GroupKind;
-use crate::{bootstrap::packages, cluster::ClusterRef, providers};
+use crate::{bootstrap::packages, cluster::ClusterRef, value_kinds::provides_values};
 
 /// So many kinds are watched at once: those that are watched stay so while they can be, and a place that is free goes to the kind that
 /// most Clusters name, of those that were in trouble to the one that was so longest ago.
@@ -88,7 +89,7 @@ fn third_party(spec: &ClusterBootstrapSpec) -> BTreeSet<GroupKind> {
         Some((by.api_group.clone()?, by.kind.clone()))
     });
     named
-        .filter(|named| !OURS.contains(named) && providers::provides_values(&named.0, &named.1))
+        .filter(|named| !OURS.contains(named) && provides_values(&named.0, &named.1))
         .map(|(group, kind)| GroupKind { group, kind })
         .collect()
 }

@@ -30,7 +30,7 @@ use crate::{
     cluster::ClusterRef,
     hold::Hold,
     names,
-    providers::ConfigRef,
+    value_kinds::ConfigRef,
 };
 
 const WHY: &str = "the packages of the Cluster take values from it";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Memory;
-use crate::{hold::Hold, providers::ConfigRef, record::Ungated};
+use crate::{hold::Hold, record::Ungated, value_kinds::ConfigRef};
 
 /// One event for people.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::{
     bootstrap::Provided,
     hold::{GateReason, Hold},
     names,
-    providers::{own_resource, provides_values},
+    value_kinds::{own_resource, provides_values},
 };
 
 /// What Sluice does to a kind of which it makes copies.

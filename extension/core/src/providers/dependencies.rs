@@ -3,19 +3,9 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher as _, Hash, RandomState},
-    sync::Arc,
 };
 
-use crate::{cluster::ClusterRef, step::Source};
-
-/// Names one configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ConfigRef {
-    /// Its kind.
-    pub kind: Arc<str>,
-    /// Its namespace and its name.
-    pub object: ClusterRef,
-}
+use crate::step::Source;
 
 /// Who depends on what, in both directions. Sources are kept as hashes: those of two sources may be the same, and then one is taken for
 /// the other, which wakes one too many.

@@ -31,11 +31,11 @@ mod vsphere_cpi_paravirtual;
 mod vsphere_csi;
 mod vsphere_csi_paravirtual;
 
-pub use dependencies::{ConfigRef, Dependencies};
+pub use dependencies::Dependencies;
 pub use kind::{Config, Kind, OwnerBy, Provider};
 pub use output::Output;
 pub use pass::{Configuration, Effects, Known, pass};
 pub use problem::{Problem, Reason};
 pub use reasons::Reasons;
 pub use source::{Single, Source, Sources, Stop};
-pub use table::{kinds, own_resource, provides_values};
+pub use table::kinds;

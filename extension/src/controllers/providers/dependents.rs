@@ -6,7 +6,10 @@ use std::{
 };
 
 use futures::{Stream, channel::mpsc};
-use sluice_core::providers::{ConfigRef, Dependencies, Source};
+use sluice_core::{
+    providers::{Dependencies, Source},
+    value_kinds::ConfigRef,
+};
 
 use crate::{lock::lock, triggers::ClusterRef};
 

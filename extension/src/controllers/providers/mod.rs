@@ -21,9 +21,10 @@ use sluice_core::{
     chain::chain,
     decode::Item,
     events::{Notice, Uids},
-    providers::{ConfigRef, Configuration, Effects, Kind, Source},
+    providers::{Configuration, Effects, Kind, Source},
     retry::SyncPeriod,
     step::{Answer, Ask, Done, Failure, Object, Server, Write},
+    value_kinds::ConfigRef,
     walls::{Again, FollowedStore, Retries},
 };
 use sluice_crds::foreign::Cluster;

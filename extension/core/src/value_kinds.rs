@@ -1,0 +1,90 @@
+//! The kinds that provide values.
+
+use std::sync::Arc;
+
+use kube::core::ApiResource;
+use sluice_crds::{
+    cni::{AntreaConfig, CalicoConfig},
+    cpi::{KubevipCPIConfig, OracleCPIConfig, VSphereCPIConfig},
+    csi::{AwsEbsCSIConfig, AzureDiskCSIConfig, AzureFileCSIConfig, VSphereCSIConfig},
+    run::KappControllerConfig,
+};
+
+use crate::cluster::ClusterRef;
+
+/// Names one configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConfigRef {
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Its namespace and its name.
+    pub object: ClusterRef,
+}
+
+/// Whether a kind is one that provides values: of Sluice, or of another project. Those of Kubernetes, Cluster API, Carvel and Tanzu are
+/// none: Sluice may do more to them than tenants who name them.
+#[must_use]
+pub fn provides_values(group: &str, kind: &str) -> bool {
+    let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
+    let is_theirs = [
+        "k8s.io",
+        "x-k8s.io",
+        "k14s.io",
+        "carvel.dev",
+        "tanzu.vmware.com",
+        "nsx.vmware.com",
+        "sluice.dev",
+    ];
+    let is_of_others = group.contains('.') && !is_theirs.into_iter().any(within);
+    is_of_others || own_resource(group, kind).is_some()
+}
+
+/// How a kind is served, if it is one of Sluice.
+#[must_use]
+pub fn own_resource(group: &str, kind: &str) -> Option<ApiResource> {
+    own_resources()
+        .into_iter()
+        .find(|resource| (resource.group.as_str(), resource.kind.as_str()) == (group, kind))
+}
+
+/// The configuration kinds of Sluice.
+fn own_resources() -> [ApiResource; 10] {
+    [
+        ApiResource::erase::<KappControllerConfig>(&()),
+        ApiResource::erase::<AntreaConfig>(&()),
+        ApiResource::erase::<CalicoConfig>(&()),
+        ApiResource::erase::<VSphereCPIConfig>(&()),
+        ApiResource::erase::<OracleCPIConfig>(&()),
+        ApiResource::erase::<KubevipCPIConfig>(&()),
+        ApiResource::erase::<VSphereCSIConfig>(&()),
+        ApiResource::erase::<AwsEbsCSIConfig>(&()),
+        ApiResource::erase::<AzureDiskCSIConfig>(&()),
+        ApiResource::erase::<AzureFileCSIConfig>(&()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::of_sluice("cni.tanzu.vmware.com", "AntreaConfig", true)]
+    #[case::of_another_project("fleet.test", "FleetConfig", true)]
+    #[case::of_a_name_that_is_like("notk8s.io", "FleetConfig", true)]
+    #[case::a_secret("", "Secret", false)]
+    #[case::a_deployment("apps", "Deployment", false)]
+    #[case::a_cluster("cluster.x-k8s.io", "Cluster", false)]
+    #[case::a_control_plane("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", false)]
+    #[case::an_account("nsx.vmware.com", "NSXServiceAccount", false)]
+    #[case::a_role("rbac.authorization.k8s.io", "ClusterRole", false)]
+    #[case::a_package_install("packaging.carvel.dev", "PackageInstall", false)]
+    #[case::a_package("data.packaging.carvel.dev", "Package", false)]
+    #[case::an_app("kappctrl.k14s.io", "App", false)]
+    #[case::a_cluster_bootstrap("run.tanzu.vmware.com", "ClusterBootstrap", false)]
+    #[case::an_unknown_kind_of_tanzu("cni.tanzu.vmware.com", "OtherConfig", false)]
+    fn only_some_kinds_provide_values(#[case] group: &str, #[case] kind: &str, #[case] provides: bool) {
+        assert_eq!(provides_values(group, kind), provides);
+    }
+}
