@@ -29,6 +29,7 @@ pub mod overview;
 pub mod pass;
 pub mod proof;
 pub mod providers;
+pub mod rbac;
 pub mod record;
 pub mod registration;
 pub mod releases;

@@ -6,8 +6,7 @@ use kube::core::ApiResource;
 
 use super::Watched;
 use crate::{
-    pass::missing_rule,
-    step::Resource,
+    rbac::missing_rule,
     walls::{Attempts, Backoff, Ended, FollowedKind},
 };
 
@@ -123,7 +122,7 @@ fn refusal(watched: &Watched, code: u16, resource: &ApiResource) -> String {
         Watched::Secrets(Some(_)) => {
             "add a RoleBinding there for ClusterRole sluice-secrets, as manifests/overlays/secret-namespaces has it".to_owned()
         }
-        Watched::Kind(_) => missing_rule("list and watch", &Resource::from(resource)),
+        Watched::Kind(_) => missing_rule("list and watch", &resource.group, &resource.plural),
     };
     format!("Sluice may not list and watch {watched}: {until}; {way_out}")
 }

@@ -1,9 +1,7 @@
 //! What the answers of API servers come to that are none, or that refuse.
 
-use super::{
-    Known,
-    provider::{COPYING, missing_rule},
-};
+use super::{Known, provider::COPYING};
+use crate::rbac::missing_rule;
 use crate::{
     build::Owner,
     hold::{GateReason, Hold},
@@ -96,7 +94,10 @@ pub(super) fn object_refused_with(key: &Key, package: &str, failure: &Failure) -
     // As an authorizer says it; quotas and admission answer with 403 as well.
     let is_unauthorized = failure.code == Some(403) && failure.message.contains(" cannot ");
     let rule = if is_unauthorized && !key.resource.group.is_empty() {
-        format!("; {}", missing_rule(COPYING, &key.resource))
+        format!(
+            "; {}",
+            missing_rule(COPYING, &key.resource.group, &key.resource.plural)
+        )
     } else {
         String::new()
     };

@@ -39,7 +39,6 @@ pub use failure::{ended_early, pass_failed};
 pub use look::looked_at_first;
 pub use memories::Memories;
 pub use memory::Memory;
-pub use provider::missing_rule;
 pub use status::{Close, close};
 
 pub use crate::{

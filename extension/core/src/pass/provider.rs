@@ -1,5 +1,6 @@
 //! The object that provides the values of a package, and what keeps it from being read.
 
+use crate::rbac::missing_rule;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::DynamicObject;
 use serde_json::Value;
@@ -28,17 +29,6 @@ pub(super) struct Found {
     pub(super) object: DynamicObject,
 }
 
-/// What an operator has to add so that Sluice may do `verbs` to a kind of another project.
-#[must_use]
-pub fn missing_rule(verbs: &str, resource: &Resource) -> String {
-    let Resource { group, plural, .. } = resource;
-    let group = if group.is_empty() { "\"\"" } else { group };
-    format!(
-        "add a ClusterRole that allows to {verbs} {plural} in group {group} and has the label \
-         sluice.dev/aggregate-to-extension: \"true\""
-    )
-}
-
 /// An object that values depend on, for the hold of a package that misses it.
 pub(super) struct Missing {
     /// What the object is, and who names it.
@@ -56,7 +46,7 @@ impl Missing {
     pub(super) fn explain<T>(&self, read: Step<T>, key: &Key) -> Step<T> {
         match read {
             Err(Stop::Failed(failure)) if failure.code == Some(403) => {
-                let rule = missing_rule(self.verbs, &key.resource);
+                let rule = missing_rule(self.verbs, &key.resource.group, &key.resource.plural);
                 Err(self.hold(&format!("may not be read by Sluice; {rule}")).into())
             }
             read => read,

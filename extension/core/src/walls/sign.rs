@@ -3,7 +3,7 @@
 use kube::core::ApiResource;
 
 use super::GivenUp;
-use crate::{pass::missing_rule, step::Resource};
+use crate::rbac::missing_rule;
 
 /// What a watch has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Failure {
         match self.refusal() {
             Some(401 | 403) => format!(
                 "Sluice may not read {plural} in group {group}; {}",
-                missing_rule("get, list and watch", &Resource::from(resource))
+                missing_rule("get, list and watch", group, plural)
             ),
             Some(code) => format!("the API server refuses to list {plural} in group {group} with {code}"),
             None => {
