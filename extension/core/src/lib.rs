@@ -36,6 +36,7 @@ pub mod releases;
 pub mod resolver;
 pub mod retrigger;
 pub mod retry;
+pub mod schedule;
 pub mod server_time;
 pub mod slots;
 pub mod status;

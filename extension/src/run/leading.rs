@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::{pass::Settings, providers::kinds, retry::SyncPeriod, stores::Stores as _};
+use sluice_core::{pass::Settings, providers::kinds, schedule::SyncPeriod, stores::Stores as _};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};

@@ -14,7 +14,7 @@ use sluice::news::News;
 use sluice::remote::Remotes;
 use sluice::stores::Stores;
 use sluice_core::providers::Kind;
-use sluice_core::retry::SyncPeriod;
+use sluice_core::schedule::SyncPeriod;
 use sluice_tests::objects::definition;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -17,7 +17,7 @@ use crate::{
     hold::{GateReason, Hold},
     proof::{Standing, standing},
     record::is_ready,
-    retry::spread_back,
+    schedule::spread_back,
 };
 
 /// So long after its status was written a settled Cluster stays hot whose packages are deployed again: mostly they are proven soon.

@@ -21,7 +21,7 @@ use crate::{
     hold::{GateReason, Hold},
     hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
     record::{ClusterFacts, of_cluster},
-    retry::SyncPeriod,
+    schedule::SyncPeriod,
     stores::{Found, Releases, Stored, Stores, is_legacy_release},
     takeover::without_finalizer,
     unsynced::StoredKind,

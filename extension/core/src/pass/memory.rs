@@ -16,7 +16,7 @@ use crate::{
     hold::Hold,
     proof::last_moved,
     record::Ungated,
-    retry::{SyncPeriod, spread_back, wait},
+    schedule::{SyncPeriod, spread_back, wait},
     slots::Last,
 };
 

@@ -28,7 +28,7 @@ use crate::{
     hold::Hold,
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
     record::{latch, may_keep},
-    retry::spread_back,
+    schedule::spread_back,
     slots::Last,
 };
 

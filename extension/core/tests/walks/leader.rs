@@ -19,7 +19,7 @@ use sluice_core::{
         Answer, Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, Server, Settings, Stop,
         Verb, Watched, Write, pass,
     },
-    retry::SyncPeriod,
+    schedule::SyncPeriod,
     stores::Stored as _,
 };
 use sluice_crds::foreign::Cluster;

@@ -13,7 +13,7 @@ use sluice_core::{
     hold::GateReason,
     kubeconfig,
     pass::{Done, Settings},
-    retry::SyncPeriod,
+    schedule::SyncPeriod,
 };
 use sluice_crds::{
     foreign::Cluster,

@@ -22,7 +22,7 @@ use sluice_core::{
     decode::Item,
     events::{Notice, Uids},
     providers::{Configuration, Effects, Kind, Source},
-    retry::SyncPeriod,
+    schedule::SyncPeriod,
     step::{Answer, Ask, Done, Failure, Object, Server, Write},
     value_kinds::ConfigRef,
     walls::{Again, FollowedStore, Retries},

@@ -2,7 +2,7 @@ use futures::{FutureExt as _, Stream, StreamExt as _};
 use serde_json::{Value, json};
 use sluice_core::{
     providers::kinds,
-    retry::SyncPeriod,
+    schedule::SyncPeriod,
     step::{Failure, Server},
 };
 use tokio::time::sleep;

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::retry::spread;
+use crate::schedule::spread;
 
 const OVER: Duration = Duration::from_mins(10);
 

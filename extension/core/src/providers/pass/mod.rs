@@ -17,7 +17,7 @@ pub(super) use status::reason;
 
 use super::{Kind, Problem, Source};
 use crate::{
-    retry::{SyncPeriod, wait},
+    schedule::{SyncPeriod, wait},
     step::{
         self, Done, Key, Server, Subject,
         stop::{in_order, together},

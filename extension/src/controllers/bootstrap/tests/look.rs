@@ -4,7 +4,7 @@ use std::iter;
 
 use rstest::rstest;
 use sluice_core::{
-    retry::spread,
+    schedule::spread,
     slots::{Last, Turn},
 };
 use sluice_crds::run::{Outcome, PackageState};

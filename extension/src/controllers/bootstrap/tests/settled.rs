@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use sluice_core::retry::spread;
+use sluice_core::schedule::spread;
 
 use super::*;
 use crate::clock::now;
