@@ -3,6 +3,7 @@
 
 mod queue;
 
+use crate::step::Last;
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
@@ -46,15 +47,6 @@ pub struct Troubles {
     unfinished: HashMap<String, Unfinished>,
     free: usize,
     looks: Looks,
-}
-
-/// What the last look at a workload came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Last {
-    /// It was answered, or there was none.
-    Answered,
-    /// It was not.
-    Unanswered,
 }
 
 /// The slots that are left for looks at settled Clusters. A workload that does not answer keeps one for seconds, and a partition may

@@ -17,7 +17,7 @@ use crate::{
     proof::last_moved,
     record::Ungated,
     schedule::{SyncPeriod, spread_back, wait},
-    slots::Last,
+    step::Last,
 };
 
 /// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.

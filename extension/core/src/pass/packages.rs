@@ -29,7 +29,7 @@ use crate::{
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
     record::{latch, may_keep},
     schedule::spread_back,
-    slots::Last,
+    step::Last,
 };
 
 /// The shortest time after which a look is asked for again.

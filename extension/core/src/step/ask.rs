@@ -11,7 +11,16 @@ use sluice_crds::{
 };
 
 use super::{Failure, Source};
-use crate::{kubeconfig::WorkloadKubeconfig, slots::Last};
+use crate::kubeconfig::WorkloadKubeconfig;
+
+/// What the last look at a workload came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Last {
+    /// It was answered, or there was none.
+    Answered,
+    /// It was not.
+    Unanswered,
+}
 
 /// Which API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,12 +1,8 @@
 //! What is known to a pass, and how it asks for more. Nothing here is read: the process reads what a pass asks for.
 
 use crate::clock::Clock;
-use std::{
-    collections::{HashMap, HashSet},
-    time::Instant,
-};
+use std::collections::{HashMap, HashSet};
 
-use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sluice_crds::{
@@ -21,7 +17,7 @@ use super::{
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
-use crate::{decode::Undecodable, slots::Last};
+use crate::{decode::Undecodable, step::Last};
 
 /// What a pass is made over, as it is known from memory.
 pub trait Subject: Sized {

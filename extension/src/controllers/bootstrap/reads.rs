@@ -11,8 +11,7 @@ use sluice_core::{
     compact::Kept,
     decode::Undecodable,
     pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},
-    slots::Last,
-    step::{Object, Write},
+    step::{Last, Object, Write},
 };
 
 use super::{Context, troubles::LookSlot};

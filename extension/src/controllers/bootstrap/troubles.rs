@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use sluice_core::slots::{Last, SLOW, Troubles, Turn};
+use sluice_core::{
+    slots::{SLOW, Troubles, Turn},
+    step::Last,
+};
 use tokio::time::timeout;
 
 use crate::{clock::now, lock::lock};

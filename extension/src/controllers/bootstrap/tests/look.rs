@@ -3,10 +3,7 @@
 use std::iter;
 
 use rstest::rstest;
-use sluice_core::{
-    schedule::spread,
-    slots::{Last, Turn},
-};
+use sluice_core::{schedule::spread, slots::Turn, step::Last};
 use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;
