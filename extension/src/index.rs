@@ -11,9 +11,10 @@ use sluice_core::{
     hold::Hold,
     hook_call::HookCall,
     index::{self, Counting, Noted, Pace, Said, Uncounted},
+    stored_kind::StoredKind,
     stores::Stores as _,
     stuck::Standings,
-    unsynced::{StoredKind, Unsynced},
+    unsynced::Unsynced,
 };
 use sluice_hooks::Gate;
 use tokio::time::Instant;

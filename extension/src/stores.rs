@@ -16,9 +16,9 @@ use sluice_core::{
     bootstrap::Catalogue,
     compact::Kept,
     decode::{Item, Undecodable},
-    releases::{Change, Images},
-    stores::{self, Found, OfCluster, Releases, Stored, Whole},
-    unsynced::StoredKind,
+    releases::Change,
+    stored_kind::StoredKind,
+    stores::{self, Found, Images, OfCluster, Releases, Stored, Whole},
     walls::FollowedStore,
 };
 use sluice_crds::{

@@ -27,10 +27,11 @@ use crate::{
     record::of_cluster,
     resolver::{asks_before, missed},
     retry::RetryPolicy,
+    stored_kind::StoredKind,
     stores::{Found, Stores, is_legacy_release},
     stuck::{Counted, Held, Standing, Stuck},
     tkr::{template_not_found, tkr_not_found},
-    unsynced::{StoredKind, Unsynced},
+    unsynced::Unsynced,
 };
 
 /// What hooks are answered from.

@@ -41,6 +41,7 @@ pub mod server_time;
 pub mod slots;
 pub mod status;
 pub mod step;
+pub mod stored_kind;
 pub mod stores;
 mod strict_yaml;
 pub mod stuck;

@@ -14,9 +14,11 @@ use crate::{
     cluster::is_legacy,
     decode::Undecodable,
     hop::ControlPlane,
-    releases::Images,
-    unsynced::StoredKind,
+    stored_kind::StoredKind,
 };
+
+/// OSImages by name.
+pub type Images = BTreeMap<String, Arc<OSImage>>;
 
 /// What there is of one name, at one moment: an object, none, or one that cannot be decoded.
 pub type Found<K> = Result<Option<Arc<K>>, Arc<Undecodable>>;

@@ -11,12 +11,12 @@ use crate::retry::RetryAfter;
 use crate::{
     hold::{CallReason, GateReason, HoldReason},
     hook_call::Hook,
+    stored_kind::CURRENT_FOR,
     stores::{
         Stored,
         tests::{Filling, Given, object, undecodable},
     },
     stuck::{STUCK_AFTER, Standings},
-    unsynced::CURRENT_FOR,
 };
 
 const LABEL: &str = "v1.35.4---sluice.1";

@@ -22,9 +22,9 @@ use crate::{
     hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
     record::{ClusterFacts, of_cluster},
     schedule::SyncPeriod,
+    stored_kind::StoredKind,
     stores::{Found, Releases, Stored, Stores, is_legacy_release},
     takeover::without_finalizer,
-    unsynced::StoredKind,
 };
 
 /// What an operator has set.

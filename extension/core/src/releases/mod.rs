@@ -27,7 +27,7 @@ pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPacka
 pub use labels::{from_label, image_labels_of, of_image_itself, prefixes, release_labels_of, version_label};
 pub use mark::Mark;
 pub use offer::{Offer, of_cluster};
-pub use survey::{Facts, Fault, Images, Survey};
+pub use survey::{Facts, Fault, Survey};
 pub use updates::Updates;
 
 reasons! {

@@ -1,16 +1,10 @@
 //! All releases, judged together.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use sluice_crds::{
-    labels::label,
-    run::{OSImage, TanzuKubernetesRelease},
-};
+use sluice_crds::{labels::label, run::TanzuKubernetesRelease};
 
 use super::{
     ReleaseReason, Updates,
@@ -20,11 +14,12 @@ use super::{
     mark::Mark,
 };
 use crate::{
-    bootstrap::Catalogue, cluster::is_legacy, names::LONGEST_LABEL, stores::Releases, version::Ordered,
+    bootstrap::Catalogue,
+    cluster::is_legacy,
+    names::LONGEST_LABEL,
+    stores::{Images, Releases},
+    version::Ordered,
 };
-
-/// OSImages by name.
-pub type Images = BTreeMap<String, Arc<OSImage>>;
 
 /// What a survey is made of.
 #[derive(Debug, Clone, Copy)]

@@ -30,7 +30,11 @@ pub use missed::{asks_before, missed};
 pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
 
-use crate::{decode::Undecodable, fault::Fault, releases::Images, stores::Releases};
+use crate::{
+    decode::Undecodable,
+    fault::Fault,
+    stores::{Images, Releases},
+};
 
 /// The labels and annotations of Clusters that are read.
 pub const KEYS: [&str; 3] = [label::TKR, annotation::RESOLVE_TKR, annotation::PAUSED];

@@ -18,8 +18,8 @@ use sluice_crds::{
 use super::part::Part;
 use crate::{
     cluster::is_legacy,
-    releases::{Images, image_labels_of, prefixes, release_labels_of, version_label},
-    stores::Releases,
+    releases::{image_labels_of, prefixes, release_labels_of, version_label},
+    stores::{Images, Releases},
     version::Ordered,
 };
 

@@ -10,8 +10,8 @@ use sluice_crds::{
 use super::Unknown;
 use crate::{
     hop::{ControlPlaneFacts, Worker, WorkerFacts},
+    stored_kind::StoredKind,
     stores::{Stored, Stores},
-    unsynced::StoredKind,
 };
 
 /// The versions that machines of a Cluster may run, or are made with next without that a hook is asked again.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kube::core::ApiResource;
 
 use super::{Age, Backoff, Failure, Sign, WatchAnswer, backoff::HEALTHY};
-use crate::unsynced::CURRENT_FOR;
+use crate::stored_kind::CURRENT_FOR;
 
 /// How long the API server may take to say how a kind is served.
 pub const FINDING: Duration = Duration::from_secs(10);

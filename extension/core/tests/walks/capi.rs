@@ -10,7 +10,8 @@ use sluice_core::{
     hook_call::HookCall,
     pass::Server,
     retry::RetryPolicy,
-    unsynced::{StoredKind, Unsynced},
+    stored_kind::StoredKind,
+    unsynced::Unsynced,
 };
 use sluice_crds::{
     labels::label,

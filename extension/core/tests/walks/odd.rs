@@ -9,8 +9,8 @@ use sluice_core::{
     bootstrap::Catalogue,
     decode::{Item, Undecodable},
     pass::Server,
+    stored_kind::StoredKind,
     stores::{Found, Releases, Stored, Stores},
-    unsynced::StoredKind,
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 

@@ -1,0 +1,113 @@
+//! The kinds of which a replica keeps every object.
+
+use std::time::Duration;
+
+use kube::Resource;
+use sluice_crds::{
+    foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
+    run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
+};
+
+use crate::hold::{GateReason, Hold};
+
+/// For how long memory counts after the API server has confirmed it.
+pub const CURRENT_FOR: Duration = Duration::from_secs(45);
+
+/// A kind of which a replica keeps every object that decisions depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredKind {
+    /// ClusterBootstrap.
+    ClusterBootstrap,
+    /// Cluster.
+    Cluster,
+    /// TanzuKubernetesRelease.
+    TanzuKubernetesRelease,
+    /// ClusterBootstrapTemplate.
+    ClusterBootstrapTemplate,
+    /// ClusterClass.
+    ClusterClass,
+    /// MachineDeployment.
+    MachineDeployment,
+    /// MachinePool.
+    MachinePool,
+    /// Package.
+    Package,
+    /// PackageInstall.
+    PackageInstall,
+    /// App.
+    App,
+}
+
+impl StoredKind {
+    /// All of them, which a managed Cluster needs. Of several that are missing the first one is named: ClusterBootstrap, which every
+    /// answer needs, where nothing was listed.
+    pub const ALL: [Self; 10] = [
+        Self::ClusterBootstrap,
+        Self::Cluster,
+        Self::TanzuKubernetesRelease,
+        Self::ClusterBootstrapTemplate,
+        Self::ClusterClass,
+        Self::MachineDeployment,
+        Self::MachinePool,
+        Self::Package,
+        Self::PackageInstall,
+        Self::App,
+    ];
+
+    /// Its API as `kubectl api-resources` and definitions name it: `<plural>.<group>`.
+    #[must_use]
+    pub fn api(self) -> String {
+        fn of<K: Resource<DynamicType = ()>>() -> String {
+            format!("{}.{}", K::plural(&()), K::group(&()))
+        }
+        match self {
+            Self::Cluster => of::<Cluster>(),
+            Self::ClusterBootstrap => of::<ClusterBootstrap>(),
+            Self::TanzuKubernetesRelease => of::<TanzuKubernetesRelease>(),
+            Self::ClusterBootstrapTemplate => of::<ClusterBootstrapTemplate>(),
+            Self::ClusterClass => of::<ClusterClass>(),
+            Self::MachineDeployment => of::<MachineDeployment>(),
+            Self::MachinePool => of::<MachinePool>(),
+            Self::Package => of::<Package>(),
+            Self::PackageInstall => of::<PackageInstall>(),
+            Self::App => of::<App>(),
+        }
+    }
+
+    /// What holds a Cluster that needs this kind before it was listed.
+    #[must_use]
+    pub fn waits(self) -> String {
+        format!("waiting for {} to be listed", self.api())
+    }
+
+    /// What holds a managed Cluster before this kind was listed. An empty store is not an empty list.
+    #[must_use]
+    pub fn unavailable(self) -> Hold {
+        Hold::new(GateReason::APIUnavailable, self.waits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_named_as_its_definition_is() {
+        let apis = StoredKind::ALL.map(StoredKind::api);
+        assert_eq!(
+            apis,
+            [
+                "clusterbootstraps.run.tanzu.vmware.com",
+                "clusters.cluster.x-k8s.io",
+                "tanzukubernetesreleases.run.tanzu.vmware.com",
+                "clusterbootstraptemplates.run.tanzu.vmware.com",
+                "clusterclasses.cluster.x-k8s.io",
+                "machinedeployments.cluster.x-k8s.io",
+                "machinepools.cluster.x-k8s.io",
+                "packages.data.packaging.carvel.dev",
+                "packageinstalls.packaging.carvel.dev",
+                "apps.kappctrl.k14s.io",
+            ]
+        );
+    }
+}
