@@ -1,83 +1,17 @@
 //! The state of kapp-controller's objects as conditions, read and mirrored.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use sluice_crds::foreign::condition;
-use sluice_crds::foreign::{App, PackageInstall};
+use sluice_crds::foreign::{PackageInstall, condition};
 use sluice_crds::run::{Condition, PackageRecord, PackageState};
 
 use crate::hold::Hold;
 use crate::names::short;
+use crate::proof::Summary;
 use crate::{
     overview::Wait,
     text::{lines, one_line},
 };
-
-/// What kapp-controller's conditions of a PackageInstall or App come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Summary {
-    /// It is being worked on.
-    Reconciling,
-    /// The last attempt failed.
-    ReconcileFailed,
-    /// The last attempt succeeded.
-    ReconcileSucceeded,
-    /// It is being removed.
-    Deleting,
-    /// Its removal failed.
-    DeleteFailed,
-}
-
-impl Summary {
-    /// Every summary, the one that counts most first.
-    pub const ALL: [Self; 5] = [
-        Self::Reconciling,
-        Self::ReconcileFailed,
-        Self::ReconcileSucceeded,
-        Self::Deleting,
-        Self::DeleteFailed,
-    ];
-
-    /// The type of kapp-controller's condition.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reconciling => "Reconciling",
-            Self::ReconcileFailed => "ReconcileFailed",
-            Self::ReconcileSucceeded => "ReconcileSucceeded",
-            Self::Deleting => "Deleting",
-            Self::DeleteFailed => "DeleteFailed",
-        }
-    }
-
-    /// The first condition in [`Summary::ALL`] that is true, as the addons-manager read them.
-    #[must_use]
-    pub fn of(conditions: &[condition::Condition]) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|summary| condition::is_true(conditions, summary.as_str()))
-    }
-
-    /// What the conditions of a PackageInstall come to.
-    #[must_use]
-    pub fn of_install(install: &PackageInstall) -> Option<Self> {
-        Self::of(&install.status.as_ref()?.conditions)
-    }
-
-    /// What the conditions of an App come to.
-    #[must_use]
-    pub fn of_app(app: &App) -> Option<Self> {
-        Self::of(&app.status.as_ref()?.conditions)
-    }
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// A package whose state is mirrored into the conditions of the ClusterBootstrap.
 #[derive(Clone, Copy, Debug)]

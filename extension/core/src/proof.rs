@@ -8,6 +8,7 @@ mod clauses;
 mod first_run;
 mod made_from;
 mod standing;
+mod summary;
 mod underway;
 
 use sluice_crds::foreign::{App, PackageInstall};
@@ -17,8 +18,8 @@ use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Phase, Readine
 pub use self::first_run::first_seen_run;
 pub use self::made_from::is_made_from;
 pub use self::standing::{Standing, standing};
+pub use self::summary::Summary;
 pub use self::underway::{is_underway, last_moved};
-use crate::conditions::Summary;
 use crate::hold::{Hold, PackageReason};
 use crate::text::lines;
 use clauses::{

@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope, runtime::watcher};
 use sluice_core::{
     compact::Packer,
-    conditions::Summary,
     decode::Item,
+    proof::Summary,
     step::{self, Contact},
     walls::{FirstSeenRuns, FollowedStore, Weight},
 };

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::conditions::Summary;
+use crate::proof::Summary;
 
 /// Between the end of a pass and the next one at least. Events that come together lead to one pass.
 pub const GAP: Duration = Duration::from_millis(50);
