@@ -4,9 +4,19 @@ use std::{collections::HashMap, hash::Hash};
 
 use crate::{
     hold::{GateReason, Hold},
-    pass::Event,
     providers::Problem,
 };
+
+/// One event for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// What the Cluster waits for.
+    Held(Hold),
+    /// Something else: reason and note.
+    Said(&'static str, String),
+    /// Something else that is wrong: reason and note.
+    Warned(&'static str, String),
+}
 
 /// What every upgrade waits for at some point; the record says it to all who ask.
 const PROGRESS: [GateReason; 6] = [

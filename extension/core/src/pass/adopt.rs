@@ -14,7 +14,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Effects, Event, Key, Known, Server, Sight, Step, Stop,
+    Effects, Key, Known, Server, Sight, Step, Stop,
     failure::{object_refused, object_refused_with},
     known::typed,
     owners::{Owners, is_current, is_there},
@@ -24,6 +24,7 @@ use super::{
     values,
     write::Write,
 };
+use crate::events::Event;
 use crate::{
     bootstrap::{Provided, Role, is_credential, packages},
     build,

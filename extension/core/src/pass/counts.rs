@@ -5,8 +5,9 @@ use sluice_crds::run::{Hook, UpgradeRecord};
 
 use super::{
     Known,
-    effects::{Count, Effects, Event},
+    effects::{Count, Effects},
 };
+use crate::events::Event;
 use crate::record::{Observed, ungated};
 
 /// Counts what `record`, which follows `previous`, and what is seen say.

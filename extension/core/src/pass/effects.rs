@@ -1,20 +1,10 @@
 //! What a pass leaves, whether it came to its end or not.
 
+use crate::events::Event;
 use std::time::Duration;
 
 use super::Memory;
 use crate::{hold::Hold, record::Ungated, value_kinds::ConfigRef};
-
-/// One event for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// What the Cluster waits for.
-    Held(Hold),
-    /// Something else: reason and note.
-    Said(&'static str, String),
-    /// Something else that is wrong: reason and note.
-    Warned(&'static str, String),
-}
 
 /// What is counted of a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -31,9 +31,10 @@ mod validate;
 mod values;
 mod workload;
 
+use crate::events::Event;
 use std::time::Duration;
 
-pub use effects::{Count, Effects, Event};
+pub use effects::{Count, Effects};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, pass_failed};
 pub use look::looked_at_first;

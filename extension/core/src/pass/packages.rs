@@ -11,7 +11,7 @@ use super::{
     Known, Server, Step, Stop, WITH_PROBLEM,
     ask::{Ask, Moment},
     at_rest::AtRest,
-    effects::{Effects, Event},
+    effects::Effects,
     failure::{refused, silent, write_refused},
     install::install,
     kept,
@@ -22,6 +22,7 @@ use super::{
     validate::Validated,
     workload::{Reach, connect, reach},
 };
+use crate::events::Event;
 use crate::{
     bootstrap::Role,
     digest::DigestInputs,

@@ -12,7 +12,7 @@ use super::{
     Done, Known, Step, Stop, UNWATCHED, WITH_PROBLEM, at_rest,
     confirm::confirm,
     counts::{count, date_release},
-    effects::{Effects, Event},
+    effects::Effects,
     install::tidy,
     opening::{opens_a_gate, rests_on_a_new_proof},
     packages::{Packages, PeriodicLook},
@@ -20,6 +20,7 @@ use super::{
     workload::Reach,
     write::Write,
 };
+use crate::events::Event;
 use crate::{
     bootstrap::ResolvedRelease,
     conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},

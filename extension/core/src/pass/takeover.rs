@@ -12,12 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use sluice_crds::labels::annotation;
 
-use super::{
-    Done, Known, Step, Stop, UNWATCHED, Verb,
-    effects::{Effects, Event},
-    failure::not_removed,
-    write::Write,
-};
+use super::{Done, Known, Step, Stop, UNWATCHED, Verb, effects::Effects, failure::not_removed, write::Write};
+use crate::events::Event;
 use crate::{
     cluster::{LegacyPause, is_paused, legacy_pause},
     conditions::says_takeover,

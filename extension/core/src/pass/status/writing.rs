@@ -3,13 +3,9 @@
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, PackageRecord, UpgradeRecord};
 
 use crate::{
+    events::Event,
     hold::{GateReason, Hold},
-    pass::{
-        Known, Server, Step,
-        effects::{Effects, Event},
-        known::typed,
-        write::Write,
-    },
+    pass::{Known, Server, Step, effects::Effects, known::typed, write::Write},
 };
 
 /// Writes the status, and looks whether the API server has kept it.
