@@ -1,6 +1,7 @@
 //! Objects in memory as few bytes: what nothing reads is dropped, and the rest is packed.
 
 mod entry;
+mod item;
 mod kept;
 mod objects;
 mod packer;

@@ -7,7 +7,6 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sluice_crds::decode::{self, Limit, Text};
 
 use super::{Decode, Undecodable};
-use crate::compact::{Kept, Packed, Packer};
 
 /// An object, without its `managedFields`, or what is known of one that cannot be decoded.
 ///
@@ -50,22 +49,6 @@ impl<K> Item<K> {
         match self {
             Self::Decoded(object) => Ok(read(object)),
             Self::Undecodable(object) => Err(object),
-        }
-    }
-}
-
-impl<K: Kept> Item<K> {
-    /// The object as it is kept, packed; none where it cannot be decoded. One that takes too much becomes such an object.
-    pub fn pack(&mut self, by: &Packer<K>) -> Option<Packed> {
-        let Self::Decoded(object) = self else { return None };
-        object.prune();
-        match by.pack_kept(object) {
-            Ok(packed) => Some(packed),
-            Err(too_large) => {
-                let stub = Undecodable::too_large(object, &too_large)?;
-                *self = Self::Undecodable(Box::new(stub));
-                None
-            }
         }
     }
 }

@@ -17,7 +17,6 @@ use sluice_crds::{
 use super::text::{why, with_whole_characters};
 use crate::{
     cluster::ClusterRef,
-    compact::TooLarge,
     hold::{GateReason, Hold},
 };
 
@@ -47,10 +46,10 @@ impl Undecodable {
     }
 
     /// The same of an object that takes too much to be kept. None if it has no name.
-    pub(crate) fn too_large<K: Serialize>(object: &K, too_large: &TooLarge) -> Option<Self> {
+    pub(crate) fn too_large<K: Serialize>(object: &K, why: &str) -> Option<Self> {
         let named = Self::named(&serde_json::to_string(object).ok()?)?;
         Some(Self {
-            why: too_large.to_string(),
+            why: why.to_owned(),
             ..named
         })
     }
