@@ -8,9 +8,9 @@ use std::{
 use prometheus_client::registry::Registry;
 use sluice_core::{
     decision::{Decision, Knowledge, decide},
-    hold::Hold,
     hook_call::HookCall,
     index::{self, Counting, Noted, Pace, Said, Uncounted},
+    reasons::Hold,
     stored_kind::StoredKind,
     stores::Stores as _,
     stuck::Standings,

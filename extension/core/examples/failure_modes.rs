@@ -2,7 +2,7 @@
 
 use std::{error::Error, fs, path::PathBuf};
 
-use sluice_core::hold::{PAGE, with_tables};
+use sluice_core::reasons::{PAGE, with_tables};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);

@@ -8,7 +8,7 @@ use sluice_crds::labels::{annotation, label};
 use sluice_crds::run::{Gate, Hook, UpgradeRecord};
 
 pub use self::reference::ClusterRef;
-use crate::hold::GateReason;
+use crate::reasons::GateReason;
 
 /// Whether Sluice answers for a Cluster with this release label; `legacy` says that the release is marked legacy.
 ///

@@ -5,9 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::foreign::{PackageInstall, condition};
 use sluice_crds::run::{Condition, PackageRecord, PackageState};
 
-use crate::hold::Hold;
 use crate::names::short;
 use crate::proof::Summary;
+use crate::reasons::Hold;
 use crate::{
     overview::Wait,
     text::{lines, one_line},

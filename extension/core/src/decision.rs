@@ -5,8 +5,8 @@ use std::time::Duration;
 use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
 
 use crate::cluster::is_managed;
-use crate::hold::{CallReason, GateReason, Hold, HoldReason};
 use crate::hook_call::HookCall;
+use crate::reasons::{CallReason, GateReason, Hold, HoldReason};
 use crate::retry::{RetryAfter, RetryPolicy};
 use crate::server_time::is_overdue;
 use crate::tkr::tkr_legacy;

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, hash::Hash};
 
 use crate::{
-    hold::{GateReason, Hold},
     providers::Problem,
+    reasons::{GateReason, Hold},
 };
 
 /// One event for people.

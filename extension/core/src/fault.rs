@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::hold::Hold;
+use crate::reasons::Hold;
 
 /// A field, its value and what is wrong with it: `spec.cni: Invalid value: "null": package can't be nil`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,9 +21,9 @@ pub use self::{
 use crate::{
     cluster::{is_custom, is_managed, is_stopped, release_of},
     decision::{Decision, Knowledge, Known, decide},
-    hold::{Hold, HoldReason},
     hook_call::HookCall,
     overview::exceeded,
+    reasons::{Hold, HoldReason},
     record::of_cluster,
     resolver::{asks_before, missed},
     retry::RetryPolicy,

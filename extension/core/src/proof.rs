@@ -20,7 +20,7 @@ pub use self::made_from::is_made_from;
 pub use self::standing::{Standing, standing};
 pub use self::summary::Summary;
 pub use self::underway::{is_underway, last_moved};
-use crate::hold::{Hold, PackageReason};
+use crate::reasons::{Hold, PackageReason};
 use crate::text::lines;
 use clauses::{
     CLAUSES, Clause, Evidence, asks_for_the_target, failure, observed_install, stopped, unfinished,

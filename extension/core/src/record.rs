@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
 
-use crate::hold::{GateReason, Hold};
 use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::proof::Judgement;
+use crate::reasons::{GateReason, Hold};
 use crate::version::{reached, same};
 
 pub use self::holds::{failed, is_pause};

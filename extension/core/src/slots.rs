@@ -11,8 +11,8 @@ use std::{
 
 use self::queue::Queue;
 use crate::{
-    hold::{GateReason, Hold},
     pass::ended_early,
+    reasons::{GateReason, Hold},
     step::Error,
     walls::{Again, Backoff},
 };

@@ -8,7 +8,7 @@ use sluice_crds::{
     run::{ClusterBootstrap, ClusterBootstrapTemplate, TanzuKubernetesRelease},
 };
 
-use crate::hold::{GateReason, Hold};
+use crate::reasons::{GateReason, Hold};
 
 /// For how long memory counts after the API server has confirmed it.
 pub const CURRENT_FOR: Duration = Duration::from_secs(45);

@@ -12,7 +12,7 @@ use std::{
 
 use sluice_crds::run::{PackageState, UpgradeRecord};
 
-use crate::hold::{GateReason, Hold};
+use crate::reasons::{GateReason, Hold};
 
 /// A held Cluster that has made no progress for so long is stuck.
 pub const STUCK_AFTER: Duration = Duration::from_mins(10);

@@ -1,7 +1,7 @@
 //! Which TanzuKubernetesRelease belongs to a hop.
 
-use crate::hold::{GateReason, Hold};
 use crate::hop::{Course, Progress};
+use crate::reasons::{GateReason, Hold};
 use sluice_crds::foreign::cluster::Topology;
 use sluice_crds::labels::{label, name};
 

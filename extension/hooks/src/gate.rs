@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sluice_core::decision::Decision;
-use sluice_core::hold::HoldReason;
 use sluice_core::hook_call::HookCall;
+use sluice_core::reasons::HoldReason;
 
 use crate::Hook;
 

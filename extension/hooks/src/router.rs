@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method};
 use sluice_core::decision::Decision;
-use sluice_core::hold::CallReason;
+use sluice_core::reasons::CallReason;
 use tracing::{debug, error, warn};
 
 use crate::body::{self, Budget, Peer};

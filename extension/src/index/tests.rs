@@ -9,7 +9,7 @@ use sluice_core::{hook_call::Hook, retry::RetryPolicy, server_time::ServerTime};
 use tokio::time::sleep;
 use tower::service_fn;
 
-use sluice_core::hold::{CallReason, GateReason, HoldReason};
+use sluice_core::reasons::{CallReason, GateReason, HoldReason};
 use sluice_crds::labels::label;
 
 use super::*;

@@ -145,9 +145,9 @@ fn with(path: &str, planted: &str) -> Vec<String> {
 #[test]
 fn decisions_in_what_reads_and_writes_are_noticed() {
     for planted in [
-        "use sluice_core::hold::HoldReason;",
+        "use sluice_core::reasons::HoldReason;",
         "fn hold() { Hold::new(GateReason::TKRNotFound, text) }",
-        "use sluice_core::hold::{CallReason as Other};",
+        "use sluice_core::reasons::hold::{CallReason as Other};",
         "fn ready(package: &PackageRecord) -> bool { package.state == PackageState::Ready }",
         "fn first(hook: Hook) -> bool { hook == Hook::BeforeClusterUpgrade }",
         "fn open(record: &UpgradeRecord) -> bool { record.gates.iter().all(|gate| gate.open) }",
@@ -168,7 +168,7 @@ fn decisions_in_what_reads_and_writes_are_noticed() {
             "events.rs",
             "controllers/providers/metrics.rs",
             "serve/mod.rs",
-            "core/src/hold.rs",
+            "core/src/reasons/hold.rs",
         ] {
             assert_eq!(with(path, planted), Vec::<String>::new(), "{path}");
         }
@@ -189,7 +189,7 @@ fn nested_results_are_noticed() {
         "kube::Result<Result<u8, Hold>>",
         "Result<core::result::Result<u8, A>, B>",
     ] {
-        for path in ["watch.rs", "core/src/hold.rs"] {
+        for path in ["watch.rs", "core/src/reasons/hold.rs"] {
             let planted = format!("fn ask() -> {nested} {{}}");
             assert!(
                 with(path, &planted).concat().contains("Result"),

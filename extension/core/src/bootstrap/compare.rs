@@ -12,9 +12,9 @@ use sluice_crds::{
 
 use super::{Inputs, PackageFacts, Role, merge, packages};
 use crate::{
-    hold::{GateReason, Hold},
     hop::{Course, Progress, WorkerFacts},
     names,
+    reasons::{GateReason, Hold},
     version::{order, reached, same},
 };
 

@@ -7,8 +7,8 @@ use sluice_crds::{
 
 use super::{Catalogue, Source, package_not_found, packages, source};
 use crate::{
-    hold::{GateReason, Hold},
     names,
+    reasons::{GateReason, Hold},
 };
 
 /// What holds or provides values of the new ClusterBootstrap, and must exist in the namespace of the Cluster.

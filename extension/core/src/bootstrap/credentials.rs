@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::hold::{GateReason, Hold};
+use crate::reasons::{GateReason, Hold};
 
 /// Types of Secrets that are credentials: tokens of ServiceAccounts and of joining nodes, and whatever Cluster API makes.
 ///

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     bootstrap::missing,
     fault::Fault,
-    hold::{GateReason, Hold},
+    reasons::{GateReason, Hold},
 };
 
 /// What stands for the rest of the name of a Package.

@@ -4,8 +4,8 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::PackageFacts;
 use crate::{
-    hold::{GateReason, Hold},
     names,
+    reasons::{GateReason, Hold},
     version::order,
 };
 

@@ -2,7 +2,7 @@
 
 use sluice_crds::run::ClusterBootstrapSpec;
 
-use crate::hold::{GateReason, Hold};
+use crate::reasons::{GateReason, Hold};
 
 /// So many, as the definitions have it. One that was stored before has more.
 pub const MOST_ADDITIONAL: usize = 128;

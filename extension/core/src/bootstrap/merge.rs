@@ -7,7 +7,7 @@ use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec};
 use super::{
     Catalogue, Draft, KeptVersions, create::localize, package_not_found, too_many, unmanaged_conflict,
 };
-use crate::hold::{GateReason, Hold};
+use crate::reasons::{GateReason, Hold};
 
 /// One release: its name and the Package objects it lists.
 #[derive(Debug, Clone, Copy)]

@@ -35,7 +35,7 @@ pub use source::{Source, source};
 pub use twice::{listed_twice, places_of_twins};
 pub use unmanaged::unmanaged_conflict;
 
-use crate::hold::{GateReason, Hold};
+use crate::reasons::{GateReason, Hold};
 
 fn package_not_found(name: &str, by: &str) -> Hold {
     Hold::new(

@@ -12,8 +12,8 @@ use sluice_crds::{
 
 use super::Role;
 use crate::{
-    hold::{GateReason, Hold},
     names::parse_string_for_label,
+    reasons::{GateReason, Hold},
     value_kinds::own_resource,
 };
 

@@ -5,7 +5,7 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, TypedLocalObjectReference},
 };
 
-use crate::hold::{GateReason, Hold};
+use crate::reasons::{GateReason, Hold};
 
 /// The source of a package's values.
 #[derive(Debug, Clone, Copy, PartialEq)]

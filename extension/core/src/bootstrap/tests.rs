@@ -7,7 +7,7 @@ use sluice_crds::run::{
 };
 
 use super::*;
-use crate::hold::GateReason;
+use crate::reasons::GateReason;
 
 fn package(name: &str) -> ClusterBootstrapPackage {
     ClusterBootstrapPackage {

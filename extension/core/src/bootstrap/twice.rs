@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use sluice_crds::run::ClusterBootstrapSpec;
 
 use super::{Catalogue, packages};
-use crate::hold::{GateReason, Hold};
 use crate::names;
+use crate::reasons::{GateReason, Hold};
 
 /// The first two packages of `spec` whose PackageInstalls have one name, by their places among all packages. Packages that do not exist
 /// have none.

@@ -2,7 +2,7 @@
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
-use crate::hold::{GateReason, Hold};
+use crate::reasons::{GateReason, Hold};
 
 /// What `spec` of the ClusterBootstrap `name` contradicts, which carries the annotation `unmanaged-cni` if `unmanaged`.
 #[must_use]

@@ -17,7 +17,7 @@ use sluice_crds::{
 use super::text::{why, with_whole_characters};
 use crate::{
     cluster::ClusterRef,
-    hold::{GateReason, Hold},
+    reasons::{GateReason, Hold},
 };
 
 /// An object that an API server has and that cannot be decoded.

@@ -40,8 +40,8 @@ impl Answers {
 mod tests {
     use super::*;
     use crate::{
-        hold::{GateReason, HoldReason},
         hook_call::Hook,
+        reasons::{GateReason, HoldReason},
         retry::RetryPolicy,
     };
 

@@ -95,7 +95,7 @@ impl Counting {
 mod tests {
     use super::*;
     use crate::{
-        hold::{GateReason, Hold},
+        reasons::{GateReason, Hold},
         stuck::Standing,
     };
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Answers;
-use crate::{hold::Hold, stuck::Counted};
+use crate::{reasons::Hold, stuck::Counted};
 
 /// What is noted beside the stores.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hold::GateReason;
+    use crate::reasons::GateReason;
 
     #[test]
     fn a_change_is_said_once() {

@@ -9,8 +9,8 @@ use sluice_crds::{
 use super::*;
 use crate::retry::RetryAfter;
 use crate::{
-    hold::{CallReason, GateReason, HoldReason},
     hook_call::Hook,
+    reasons::{CallReason, GateReason, HoldReason},
     stored_kind::CURRENT_FOR,
     stores::{
         Stored,

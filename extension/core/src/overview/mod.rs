@@ -19,7 +19,7 @@ pub use self::wait::Wait;
 use self::wait::{closed_gate, is_of_cluster_api};
 use crate::{
     conditions::with_ready,
-    hold::GateReason,
+    reasons::GateReason,
     record::{is_pause, is_ready},
     version::same,
 };

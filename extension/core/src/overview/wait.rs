@@ -4,7 +4,7 @@ use std::fmt;
 
 use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
-use crate::hold::{GateReason, PackageReason};
+use crate::reasons::{GateReason, PackageReason};
 use crate::record::is_ready;
 use crate::text::one_line;
 

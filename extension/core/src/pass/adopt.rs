@@ -29,8 +29,8 @@ use crate::{
     bootstrap::{Provided, Role, is_credential, packages},
     build,
     cluster::ClusterRef,
-    hold::Hold,
     names,
+    reasons::Hold,
     value_kinds::ConfigRef,
 };
 

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     bootstrap::packages,
-    hold::{GateReason, Hold},
     proof::{Standing, standing},
+    reasons::{GateReason, Hold},
     record::is_ready,
     schedule::spread_back,
 };

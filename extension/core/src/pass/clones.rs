@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     bootstrap::{ResolvedRelease, ValuesClone, clones_of, packages},
-    hold::{GateReason, Hold},
     names,
+    reasons::{GateReason, Hold},
 };
 
 const WHY: &str = "values of the ClusterBootstrap";

@@ -25,8 +25,8 @@ use super::{
 use crate::{
     bootstrap::{PackageFacts, Role, packages},
     build::{self, Repair},
-    hold::{GateReason, Hold},
     proof::{JudgedOn, is_made_from, judge, judge_from_record},
+    reasons::{GateReason, Hold},
     record::latch,
 };
 

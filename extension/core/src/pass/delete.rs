@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     build::Owner,
-    hold::{GateReason, Hold},
     names,
+    reasons::{GateReason, Hold},
 };
 
 /// Uninstalls, then lets the deletion go on.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     bootstrap::{Draft, ResolvedRelease, all_mut},
     build,
-    hold::Hold,
+    reasons::Hold,
 };
 
 /// The ClusterBootstrap as it is now, written where it has to be another one; what is wrong; and what the API server says where it

@@ -4,7 +4,7 @@ use super::{Known, provider::COPYING};
 use crate::rbac::missing_rule;
 use crate::{
     build::Owner,
-    hold::{GateReason, Hold},
+    reasons::{GateReason, Hold},
     step::{Error, Failure, Key, PassError, Stop},
 };
 

@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{
     build::{self, Repair},
-    hold::Hold,
     proof::{is_made_from, judge},
+    reasons::Hold,
     record::latch,
 };
 

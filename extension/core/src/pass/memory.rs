@@ -13,8 +13,8 @@ use sluice_crds::{foreign::App, run::Hook};
 
 use super::{Clock, WITH_PROBLEM, takeover::Removals};
 use crate::{
-    hold::Hold,
     proof::last_moved,
+    reasons::Hold,
     record::Ungated,
     schedule::{SyncPeriod, spread_back, wait},
     step::Last,

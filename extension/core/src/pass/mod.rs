@@ -53,7 +53,7 @@ pub use crate::{
 use crate::{
     bootstrap::too_many,
     build::Owner,
-    hold::Hold,
+    reasons::Hold,
     step::{self, Subject, ask, known, stop, write},
 };
 

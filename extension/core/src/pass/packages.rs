@@ -26,8 +26,8 @@ use crate::events::Event;
 use crate::{
     bootstrap::Role,
     digest::DigestInputs,
-    hold::Hold,
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
+    reasons::Hold,
     record::{latch, may_keep},
     schedule::spread_back,
     step::Last,

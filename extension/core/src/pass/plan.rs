@@ -13,9 +13,9 @@ use crate::{
     bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
     build::{self, Install, Owner, Place, Values},
     digest::{self, DigestInputs, Installer},
-    hold::{GateReason, Hold},
     names,
     proof::{JudgedOn, Judgement, Target},
+    reasons::{GateReason, Hold},
 };
 
 /// One package that shall be installed.

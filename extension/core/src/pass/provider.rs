@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     bootstrap::Provided,
-    hold::{GateReason, Hold},
     names,
+    reasons::{GateReason, Hold},
     value_kinds::{own_resource, provides_values},
 };
 

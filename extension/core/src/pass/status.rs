@@ -24,8 +24,8 @@ use crate::events::Event;
 use crate::{
     bootstrap::ResolvedRelease,
     conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
-    hold::{GateReason, Hold},
     overview::{DEADLINE_EXCEEDED, exceeded, shown, until_deadline},
+    reasons::{GateReason, Hold},
     record::{
         BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
         of_cluster,

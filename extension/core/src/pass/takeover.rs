@@ -17,7 +17,7 @@ use crate::events::Event;
 use crate::{
     cluster::{LegacyPause, is_paused, legacy_pause},
     conditions::says_takeover,
-    hold::{GateReason, Hold},
+    reasons::{GateReason, Hold},
     server_time::is_overdue,
     takeover::{is_let_go, may_be_left, without_finalizer},
 };

@@ -14,8 +14,8 @@ use crate::{
     },
     build::adopted,
     cluster::{is_custom, is_legacy},
-    hold::{GateReason, Hold},
     hop::{Progress, progress},
+    reasons::{GateReason, Hold},
     record::pause,
     tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
 };

@@ -15,8 +15,8 @@ use super::{Failure, Key, Known, Server, Sight, Step, Stop, known::typed, owners
 use crate::{
     bootstrap::{Provided, Role, Source, credential_of, credential_refused, is_credential, packages, source},
     build::{Owner, Values, inline_document},
-    hold::{GateReason, Hold},
     names,
+    reasons::{GateReason, Hold},
 };
 
 /// Values that say nothing: a PackageInstall names a Secret in any case, because its name carries the stage.

@@ -12,8 +12,8 @@ use super::{
     failure::{SILENT, silent},
 };
 use crate::{
-    hold::{GateReason, Hold},
     kubeconfig,
+    reasons::{GateReason, Hold},
     record::Workload,
 };
 

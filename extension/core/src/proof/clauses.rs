@@ -9,8 +9,8 @@ use sluice_crds::run::{FirstSeenRun, Readiness};
 use super::applied::all_changes_applied;
 use super::first_run::{is_later_run, observed_app};
 use super::{Target, app_version};
-use crate::hold::{Hold, PackageReason};
 use crate::proof::Summary;
+use crate::reasons::{Hold, PackageReason};
 
 /// What a package is judged by.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@ use rstest::rstest;
 use sluice_crds::run::{PackageState, Phase};
 
 use super::*;
-use crate::hold::GateReason;
+use crate::reasons::GateReason;
 
 mod after_control_plane;
 mod courses;

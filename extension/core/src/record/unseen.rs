@@ -3,7 +3,7 @@
 use sluice_crds::run::{Hook, UpgradeRecord};
 
 use super::holds::is_pause;
-use crate::hold::Hold;
+use crate::reasons::Hold;
 
 /// The record with every gate closed for `hold` that lets machines go. What a gate after a step has once said stays, and so does a
 /// closed record: it is about steps that were made. A pause stays, too: it says what may be written once the Cluster is seen again.
@@ -37,7 +37,7 @@ mod tests {
     use sluice_crds::run::{Gate, Outcome};
 
     use super::*;
-    use crate::hold::GateReason;
+    use crate::reasons::GateReason;
 
     #[test]
     fn nothing_lets_machines_go_and_nothing_else_changes() {

@@ -11,7 +11,7 @@ use sluice_crds::{
 use super::{asks, class_of};
 use crate::{
     decode::Undecodable,
-    hold::{CallReason, GateReason, Hold, HoldReason},
+    reasons::{CallReason, GateReason, Hold, HoldReason},
     stores::{Found, Stored},
 };
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Ask, Failure, Write};
-use crate::hold::Hold;
+use crate::reasons::Hold;
 
 /// A pass that came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use sluice_core::bootstrap::{Change, ResolvedRelease, is_bound};
-use sluice_core::hold::{GateReason, Hold};
 use sluice_core::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
 use sluice_core::proof::{Judgement, judge, judge_from_record};
+use sluice_core::reasons::{GateReason, Hold};
 use sluice_core::record::{
     BootstrapFacts, ClusterFacts, Observed, PackageSet, Workload, advance, latch, of_cluster, pause,
     progress_of,

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use sluice_core::bootstrap::{
     Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release as compare,
 };
-use sluice_core::hold::Hold;
 use sluice_core::proof::{JudgedOn, Target};
+use sluice_core::reasons::Hold;
 use sluice_crds::foreign::packaging::{
     AppSpec, AppStatus, PackageInstallSpec, PackageInstallStatus, PackageRef, SecretRef, TemplateStep,
     TemplateTool, Values, VersionSelection,

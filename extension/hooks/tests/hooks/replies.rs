@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::Request;
 use rstest::rstest;
 use sluice_core::decision::Decision;
-use sluice_core::hold::{CallReason, GateReason, HoldReason};
+use sluice_core::reasons::{CallReason, GateReason, HoldReason};
 use sluice_hooks::{Hook, Profile, Reply, router};
 use tower::ServiceExt;
 

@@ -10,9 +10,9 @@ use std::{
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_core::{
-    hold::GateReason,
     kubeconfig,
     pass::{Done, Settings},
+    reasons::GateReason,
     schedule::SyncPeriod,
 };
 use sluice_crds::{

@@ -9,7 +9,7 @@ mod cited;
 
 use std::collections::BTreeSet;
 
-use sluice_core::hold::{PAGE, with_tables};
+use sluice_core::reasons::{PAGE, with_tables};
 use sluice_tests::sources::root;
 
 fn read(path: &str) -> String {

@@ -6,7 +6,7 @@ use super::{judged, package, review, seen, state};
 use crate::{
     admission::{Look, Seen},
     bootstrap::{Catalogue, Inputs, KeptVersions, Release, below_release, packages},
-    hold::GateReason,
+    reasons::GateReason,
 };
 use serde_json::{Value, json};
 use sluice_crds::labels::annotation;

@@ -6,8 +6,8 @@ use sluice_crds::run::{
 
 use crate::{
     bootstrap::{Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release, is_bound, merge},
-    hold::GateReason,
     hop::{ControlPlaneFacts, Plan, WorkerFacts, progress},
+    reasons::GateReason,
 };
 
 const VERSIONS: [&str; 4] = [

@@ -14,9 +14,8 @@ use super::{
 };
 use crate::{
     bootstrap::{EmbeddedReference, credential_refused, embedded_references, is_credential_type},
-    build,
-    hold::{GateReason, Hold},
-    names,
+    build, names,
+    reasons::{GateReason, Hold},
     step::stop::together,
 };
 

@@ -9,8 +9,8 @@ use super::{
 use crate::{
     bootstrap::{ValuesClone, credential_refused, is_credential},
     build,
-    hold::{GateReason, Hold},
     pass::Key,
+    reasons::{GateReason, Hold},
     step::stop::together,
 };
 

@@ -4,8 +4,8 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, PackageRecord, 
 
 use crate::{
     events::Event,
-    hold::{GateReason, Hold},
     pass::{Known, Server, Step, effects::Effects, known::typed, write::Write},
+    reasons::{GateReason, Hold},
 };
 
 /// Writes the status, and looks whether the API server has kept it.

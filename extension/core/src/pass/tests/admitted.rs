@@ -20,8 +20,8 @@ use crate::{
     },
     bootstrap::{CREDENTIAL_TYPES, KeptVersions, packages, too_many, unmanaged_conflict},
     digest::DigestInputs,
-    hold::GateReason,
     names::parse_string_for_label,
+    reasons::GateReason,
 };
 
 /// The reasons of rules that admission has.

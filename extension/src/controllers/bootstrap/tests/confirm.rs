@@ -3,7 +3,7 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::hold::GateReason::{self, PackagesNotReady, PackagesUnknown};
+use sluice_core::reasons::GateReason::{self, PackagesNotReady, PackagesUnknown};
 use sluice_crds::run::Hook;
 
 use super::super::{

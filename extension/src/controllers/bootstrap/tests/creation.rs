@@ -2,8 +2,8 @@
 
 use sluice_core::{
     decision::Decision,
-    hold::{CallReason, HoldReason},
     hook_call::{Hook, HookCall},
+    reasons::{CallReason, HoldReason},
 };
 use sluice_hooks::Gate as _;
 

@@ -2,16 +2,6 @@
 
 use std::fmt;
 
-mod call;
-mod gate;
-mod package;
-mod table;
-
-pub use self::call::CallReason;
-pub use self::gate::GateReason;
-pub use self::package::PackageReason;
-pub use self::table::{PAGE, with_tables};
-
 /// Why a call is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HoldReason {

@@ -1,0 +1,15 @@
+//! Hold reasons: one enum for each source, spelled alike in hook messages, conditions, events and metrics.
+
+mod call;
+mod gate;
+mod hold;
+mod macros;
+mod package;
+mod table;
+
+pub use call::CallReason;
+pub use gate::GateReason;
+pub use hold::{Hold, HoldReason};
+pub(crate) use macros::reasons;
+pub use package::PackageReason;
+pub use table::{PAGE, with_tables};
