@@ -8,8 +8,8 @@ use std::{
 
 use kube::{Client, core::ObjectMeta};
 use sluice_core::{
-    hop::{ControlPlane, ControlPlaneFacts},
     pass::Unknown,
+    upgrade::hop::{ControlPlane, ControlPlaneFacts},
     walls::{Asker, Attempts, Discoveries, NamedKind, NamedKinds, Standing, Turn, Waiting},
 };
 use sluice_crds::foreign::cluster::ObjectReference;

@@ -15,7 +15,7 @@ use sluice_crds::{
 use crate::{
     bootstrap::{ResolvedRelease, packages},
     cluster::ClusterRef,
-    record::of_cluster,
+    upgrade::record::of_cluster,
 };
 
 /// Something that many Clusters may rest on, by its name.

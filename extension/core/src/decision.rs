@@ -9,7 +9,7 @@ use crate::hook_call::HookCall;
 use crate::reasons::{CallReason, GateReason, Hold, HoldReason};
 use crate::retry::{RetryAfter, RetryPolicy};
 use crate::server_time::is_overdue;
-use crate::tkr::tkr_legacy;
+use crate::upgrade::tkr::tkr_legacy;
 use crate::{stored_kind::StoredKind, unsynced::Unsynced};
 
 /// What a hook answers for one cluster, and why.

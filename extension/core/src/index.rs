@@ -24,14 +24,16 @@ use crate::{
     hook_call::HookCall,
     overview::exceeded,
     reasons::{Hold, HoldReason},
-    record::of_cluster,
     resolver::{asks_before, missed},
     retry::RetryPolicy,
     stored_kind::StoredKind,
     stores::{Found, Stores, is_legacy_release},
     stuck::{Counted, Held, Standing, Stuck},
-    tkr::{template_not_found, tkr_not_found},
     unsynced::Unsynced,
+    upgrade::{
+        record::of_cluster,
+        tkr::{template_not_found, tkr_not_found},
+    },
 };
 
 /// What hooks are answered from.

@@ -13,8 +13,8 @@ use crate::{
     bootstrap::{Catalogue, PackageFacts},
     cluster::is_legacy,
     decode::Undecodable,
-    hop::ControlPlane,
     stored_kind::StoredKind,
+    upgrade::hop::ControlPlane,
 };
 
 /// OSImages by name.

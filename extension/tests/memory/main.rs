@@ -16,8 +16,8 @@ use sluice::admission::{Admission, AdmissionMetrics};
 use sluice_core::{
     compact::{Kept, Objects, Packer},
     decode::{Decode, Item, OF_TENANT, READ},
-    hop::ControlPlane,
     step::{Answer, Key, Object, Server},
+    upgrade::hop::ControlPlane,
 };
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},

@@ -71,7 +71,7 @@ async fn written(cluster: &Cluster, since: Revision) -> Result<Milestone> {
         .await
 }
 
-/// Until a replica has seen a Cluster, its class may ask for a release (docs/decisions/0034-a-missed-resolution-is-held.md).
+/// Until a replica has seen a Cluster, its class may ask for a release (docs/decisions/0034-holds-for-unresolved-clusters.md).
 fn held_only_until_seen(cluster: &Cluster) -> Result<()> {
     let answers = cluster.hook_answers()?;
     answers

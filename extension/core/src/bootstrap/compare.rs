@@ -12,9 +12,9 @@ use sluice_crds::{
 
 use super::{Inputs, PackageFacts, Role, merge, packages};
 use crate::{
-    hop::{Course, Progress, WorkerFacts},
     names,
     reasons::{GateReason, Hold},
+    upgrade::hop::{Course, Progress, WorkerFacts},
     version::{order, reached, same},
 };
 

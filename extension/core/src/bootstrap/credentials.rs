@@ -111,7 +111,7 @@ mod tests {
 
     #[rstest]
     #[case("docs/admission.md")]
-    #[case("docs/decisions/0031-releases-are-installed-by-kapp-controller.md")]
+    #[case("docs/decisions/0031-release-installation-through-kapp-controller.md")]
     #[case("docs/failure-modes.md")]
     #[case("docs/reference/providers.md")]
     #[case("docs/reference/releases.md")]

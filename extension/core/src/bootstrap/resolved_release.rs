@@ -2,7 +2,7 @@
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
-use crate::hop::Progress;
+use crate::upgrade::hop::Progress;
 
 /// What a ClusterBootstrap says about the release of its spec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ mod tests {
     use sluice_crds::run::ClusterBootstrapSpec;
 
     use super::*;
-    use crate::hop::{ControlPlaneFacts, Plan, progress};
+    use crate::upgrade::hop::{ControlPlaneFacts, Plan, progress};
 
     const NEW: (&str, &str) = ("", "");
     const SETTLED: (&str, &str) = ("v1.36.3", "v1.36.3");

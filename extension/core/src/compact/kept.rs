@@ -11,7 +11,7 @@ use sluice_crds::{
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
-use crate::{decode::Decode, hop::ControlPlane, stores::OfCluster};
+use crate::{decode::Decode, stores::OfCluster, upgrade::hop::ControlPlane};
 
 /// The annotation that kubectl keeps a whole object in.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

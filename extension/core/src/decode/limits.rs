@@ -11,7 +11,7 @@ use sluice_crds::{
 };
 
 use super::{Body, Unspecified};
-use crate::hop::ControlPlane;
+use crate::upgrade::hop::ControlPlane;
 
 /// Bytes of memory that an object of a tenant may take while it is decoded. A Cluster with a hundred pools, each with images of its own
 /// for two Kubernetes versions, takes less.

@@ -20,7 +20,7 @@ use sluice_crds::{
 use super::{Body, Item, Undecodable, list};
 use crate::{
     compact::{Kept, Objects, Packer},
-    hop::ControlPlane,
+    upgrade::hop::ControlPlane,
 };
 
 /// More levels than serde_json goes down, and than a tenant needs.

@@ -20,7 +20,7 @@ use self::wait::{closed_gate, is_of_cluster_api};
 use crate::{
     conditions::with_ready,
     reasons::GateReason,
-    record::{is_pause, is_ready},
+    upgrade::record::{is_pause, is_ready},
     version::same,
 };
 

@@ -5,8 +5,8 @@ use std::fmt;
 use sluice_crds::run::{Gate, Hook, PackageRecord, PackageState, UpgradeRecord};
 
 use crate::reasons::{GateReason, PackageReason};
-use crate::record::is_ready;
 use crate::text::one_line;
+use crate::upgrade::record::is_ready;
 
 /// The longest name and version of what is waited for, in characters.
 const LONGEST_SUBJECT: usize = 48;

@@ -16,8 +16,8 @@ use crate::{
     bootstrap::packages,
     proof::{Standing, standing},
     reasons::{GateReason, Hold},
-    record::is_ready,
     schedule::spread_back,
+    upgrade::record::is_ready,
 };
 
 /// So long after its status was written a settled Cluster stays hot whose packages are deployed again: mostly they are proven soon.

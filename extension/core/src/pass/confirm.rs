@@ -27,7 +27,7 @@ use crate::{
     build::{self, Repair},
     proof::{JudgedOn, is_made_from, judge, judge_from_record},
     reasons::{GateReason, Hold},
-    record::latch,
+    upgrade::record::latch,
 };
 
 /// What became of a package since it was planned.

@@ -8,7 +8,7 @@ use super::{
     effects::{Count, Effects},
 };
 use crate::events::Event;
-use crate::record::{Observed, ungated};
+use crate::upgrade::record::{Observed, ungated};
 
 /// Counts what `record`, which follows `previous`, and what is seen say.
 pub(super) fn count(

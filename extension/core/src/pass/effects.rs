@@ -4,7 +4,7 @@ use crate::events::Event;
 use std::time::Duration;
 
 use super::Memory;
-use crate::{reasons::Hold, record::Ungated, value_kinds::ConfigRef};
+use crate::{reasons::Hold, upgrade::record::Ungated, value_kinds::ConfigRef};
 
 /// What is counted of a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,13 +18,15 @@ use crate::{
     build::Owner,
     cluster::{is_managed, is_paused},
     decode::Undecodable,
-    hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
     reasons::{GateReason, Hold},
-    record::{ClusterFacts, of_cluster},
     schedule::SyncPeriod,
     stored_kind::StoredKind,
     stores::{Found, Releases, Stored, Stores, is_legacy_release},
     takeover::without_finalizer,
+    upgrade::{
+        hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
+        record::{ClusterFacts, of_cluster},
+    },
 };
 
 /// What an operator has set.

@@ -30,7 +30,7 @@ use crate::{
     build::{self, Repair},
     proof::{is_made_from, judge},
     reasons::Hold,
-    record::latch,
+    upgrade::record::latch,
 };
 
 /// What a look has found.

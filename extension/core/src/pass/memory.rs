@@ -15,9 +15,9 @@ use super::{Clock, WITH_PROBLEM, takeover::Removals};
 use crate::{
     proof::last_moved,
     reasons::Hold,
-    record::Ungated,
     schedule::{SyncPeriod, spread_back, wait},
     step::Last,
+    upgrade::record::Ungated,
 };
 
 /// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.

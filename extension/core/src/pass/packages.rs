@@ -28,9 +28,9 @@ use crate::{
     digest::DigestInputs,
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
     reasons::Hold,
-    record::{latch, may_keep},
     schedule::spread_back,
     step::Last,
+    upgrade::record::{latch, may_keep},
 };
 
 /// The shortest time after which a look is asked for again.

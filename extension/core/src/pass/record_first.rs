@@ -4,7 +4,7 @@
 use sluice_crds::run::{ClusterBootstrap, Gate, UpgradeRecord};
 
 use super::{Known, Memory, opening::lets_go, packages::Packages, status::observe, validate::Validated};
-use crate::record::advance;
+use crate::upgrade::record::advance;
 
 impl Memory {
     /// A record is about to be written. Whether it was is known only if the API server says so.

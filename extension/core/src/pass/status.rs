@@ -26,7 +26,7 @@ use crate::{
     conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
     overview::{DEADLINE_EXCEEDED, exceeded, shown, until_deadline},
     reasons::{GateReason, Hold},
-    record::{
+    upgrade::record::{
         BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
         of_cluster,
     },

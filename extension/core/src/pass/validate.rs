@@ -14,10 +14,12 @@ use crate::{
     },
     build::adopted,
     cluster::{is_custom, is_legacy},
-    hop::{Progress, progress},
     reasons::{GateReason, Hold},
-    record::pause,
-    tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
+    upgrade::{
+        hop::{Progress, progress},
+        record::pause,
+        tkr::{TkrFacts, for_progress, pinned, template_not_found, tkr_legacy, tkr_not_found},
+    },
 };
 
 /// What follows.

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     kubeconfig,
     reasons::{GateReason, Hold},
-    record::Workload,
+    upgrade::record::Workload,
 };
 
 /// A connection that was silent for so long is opened again once the server answers.

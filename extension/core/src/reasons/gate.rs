@@ -55,7 +55,7 @@ held! {
         /// put an old manifest back. Nothing is written to the workload meanwhile.
         PackageBelowRelease("gate, event"):
             "set the version that the message names, or [keep the one that is \
-             there](decisions/0011-packages-are-bound-to-the-release.md) by annotation",
+             there](decisions/0011-release-as-the-lower-bound-of-package-versions.md) by annotation",
         /// During an upgrade, a package of that release is not in the ClusterBootstrap.
         PackageMissing("gate, event"): "add it, or leave it out by the same annotation",
         /// Two packages of the ClusterBootstrap have the same name up to the first dot of `refName`, and would be one PackageInstall;

@@ -9,9 +9,9 @@ use sluice_crds::{
 
 use super::Unknown;
 use crate::{
-    hop::{ControlPlaneFacts, Worker, WorkerFacts},
     stored_kind::StoredKind,
     stores::{Stored, Stores},
+    upgrade::hop::{ControlPlaneFacts, Worker, WorkerFacts},
 };
 
 /// The versions that machines of a Cluster may run, or are made with next without that a hook is asked again.

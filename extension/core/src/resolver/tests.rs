@@ -12,8 +12,8 @@ use sluice_crds::{
 
 use super::*;
 use crate::{
-    hop::ControlPlaneFacts,
     stores::tests::{Given, undecodable},
+    upgrade::hop::ControlPlaneFacts,
 };
 
 /// Releases and images of one test.

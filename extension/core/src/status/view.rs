@@ -8,9 +8,8 @@ use sluice_crds::{
 
 use crate::{
     cluster::{ClusterRef, is_managed, release_of},
-    record::of_cluster,
     stores::{Found, Stores, is_legacy_release},
-    tkr::pinned,
+    upgrade::{record::of_cluster, tkr::pinned},
 };
 
 /// What a client of the status service sees of one Cluster.

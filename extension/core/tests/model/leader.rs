@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use sluice_core::bootstrap::{Change, ResolvedRelease, is_bound};
-use sluice_core::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
 use sluice_core::proof::{Judgement, judge, judge_from_record};
 use sluice_core::reasons::{GateReason, Hold};
-use sluice_core::record::{
+use sluice_core::upgrade::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
+use sluice_core::upgrade::record::{
     BootstrapFacts, ClusterFacts, Observed, PackageSet, Workload, advance, latch, of_cluster, pause,
     progress_of,
 };
-use sluice_core::tkr::{TkrFacts, for_progress};
+use sluice_core::upgrade::tkr::{TkrFacts, for_progress};
 use sluice_crds::run::{Phase, UpgradeRecord};
 
 use crate::capi::Plan;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use sluice_core::tkr::TkrFacts;
+use sluice_core::upgrade::tkr::TkrFacts;
 use stateright::{Checker as _, Model, Property};
 
 use crate::capi::{self, Plan};

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use sluice_core::{
     bootstrap::PackageFacts,
     decode::Undecodable,
-    hop::{ControlPlaneFacts, Plan},
     pass::{
         Answer, Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, Server, Settings, Stop,
         Verb, Watched, Write, pass,
     },
     schedule::SyncPeriod,
     stores::Stored as _,
+    upgrade::hop::{ControlPlaneFacts, Plan},
 };
 use sluice_crds::foreign::Cluster;
 

@@ -6,8 +6,8 @@ use sluice_crds::run::{
 
 use crate::{
     bootstrap::{Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release, is_bound, merge},
-    hop::{ControlPlaneFacts, Plan, WorkerFacts, progress},
     reasons::GateReason,
+    upgrade::hop::{ControlPlaneFacts, Plan, WorkerFacts, progress},
 };
 
 const VERSIONS: [&str; 4] = [

@@ -5,9 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{PackageRecord, PackageState, Phase, UpgradeRecord};
 
 use super::{ClusterFacts, Observed, Workload};
-use crate::hop::{ControlPlanePhase, Course, Progress, WorkerFacts};
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
+use crate::upgrade::hop::{ControlPlanePhase, Course, Progress, WorkerFacts};
 use crate::version::reached;
 
 /// How long proofs outlive the last answer of a workload cluster.

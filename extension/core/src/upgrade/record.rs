@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord};
 
-use crate::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
+use crate::upgrade::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
 use crate::version::{reached, same};
 
 pub use self::holds::{failed, is_pause};
@@ -107,7 +107,7 @@ pub struct Observed<'a> {
     pub plan: &'a Plan,
     /// The ClusterBootstrap.
     pub bootstrap: BootstrapFacts<'a>,
-    /// The release of the hop, from [`for_hop`](crate::tkr::for_hop).
+    /// The release of the hop, from [`for_hop`](crate::upgrade::tkr::for_hop).
     pub tkr: Result<&'a str, &'a Hold>,
     /// How the workload cluster answers.
     pub workload: Workload<'a>,

@@ -63,7 +63,7 @@ fn an_annotation_holds_the_start_of_a_later_upgrade(#[case] state: PackageState)
     assert_eq!(answer(&record, Hook::BeforeControlPlaneUpgrade, V36), held);
     let record = scene.advance(Some(&record));
     assert_eq!(answer(&record, Hook::BeforeControlPlaneUpgrade, V36), held);
-    let progress = crate::hop::progress(
+    let progress = crate::upgrade::hop::progress(
         Some(&scene.control_plane),
         &scene.workers,
         V36,

@@ -1,7 +1,7 @@
 //! Which TanzuKubernetesRelease belongs to a hop.
 
-use crate::hop::{Course, Progress};
 use crate::reasons::{GateReason, Hold};
+use crate::upgrade::hop::{Course, Progress};
 use sluice_crds::foreign::cluster::Topology;
 use sluice_crds::labels::{label, name};
 
@@ -150,7 +150,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::hop::{ControlPlaneFacts, Plan, progress};
+    use crate::upgrade::hop::{ControlPlaneFacts, Plan, progress};
     use sluice_crds::run::UpgradeRecord;
 
     const V35: &str = "v1.35.4";

@@ -3,9 +3,9 @@
 use sluice_crds::run::{Gate, Hook, Phase, UpgradeRecord};
 
 use super::{Observed, gate, holds};
-use crate::hop::{ControlPlanePhase, Course, Progress};
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
+use crate::upgrade::hop::{ControlPlanePhase, Course, Progress};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];

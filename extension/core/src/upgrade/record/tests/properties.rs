@@ -230,7 +230,7 @@ fn judged_for(
     previous: Option<&UpgradeRecord>,
 ) -> (Option<&'static str>, Option<&'static str>, Option<&'static str>) {
     let spelled = |version: &str| [V34, V35, V36].into_iter().find(|known| *known == version);
-    let found = crate::hop::progress(
+    let found = crate::upgrade::hop::progress(
         Some(&scene.control_plane),
         &scene.workers,
         scene.cluster.topology_version,
