@@ -13,9 +13,9 @@ use kube::{
     runtime::watcher,
 };
 use sluice_core::{
-    bootstrap::Catalogue,
     compact::Kept,
     decode::{Item, Undecodable},
+    packages::bootstrap::Catalogue,
     releases::Change,
     stored_kind::StoredKind,
     stores::{self, Found, Images, OfCluster, Releases, Stored, Whole},

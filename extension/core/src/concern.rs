@@ -13,8 +13,8 @@ use sluice_crds::{
 };
 
 use crate::{
-    bootstrap::{ResolvedRelease, packages},
     cluster::ClusterRef,
+    packages::bootstrap::{ResolvedRelease, packages},
     upgrade::record::of_cluster,
 };
 

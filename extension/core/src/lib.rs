@@ -4,8 +4,6 @@
 //! properties and a model checker can run every function as the product runs it.
 
 pub mod admission;
-pub mod bootstrap;
-pub mod build;
 pub mod chain;
 pub mod clock;
 pub mod cluster;
@@ -24,6 +22,7 @@ pub mod index;
 pub mod kubeconfig;
 pub mod names;
 pub mod overview;
+pub mod packages;
 pub mod pass;
 pub mod proof;
 pub mod providers;

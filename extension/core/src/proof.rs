@@ -59,7 +59,7 @@ pub struct Target<'a> {
     /// fixed name says nothing of the values that were deployed.
     pub kept: bool,
     /// `spec.syncPeriod` that the App needs to have when nothing else in it follows the digest, because no step of the
-    /// package takes values; see [`sync_period`](crate::build::sync_period).
+    /// package takes values; see [`sync_period`](crate::packages::build::sync_period).
     pub sync_period: Option<&'a str>,
     /// Where PackageInstall and App are.
     pub judged_on: JudgedOn,

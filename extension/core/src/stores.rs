@@ -10,9 +10,9 @@ use sluice_crds::{
 };
 
 use crate::{
-    bootstrap::{Catalogue, PackageFacts},
     cluster::is_legacy,
     decode::Undecodable,
+    packages::bootstrap::{Catalogue, PackageFacts},
     stored_kind::StoredKind,
     upgrade::hop::ControlPlane,
 };

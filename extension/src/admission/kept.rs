@@ -6,7 +6,9 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
-use sluice_core::{admission::ANNOTATIONS, bootstrap::MOST_ADDITIONAL, names::LONGEST_NAME, resolver};
+use sluice_core::{
+    admission::ANNOTATIONS, names::LONGEST_NAME, packages::bootstrap::MOST_ADDITIONAL, resolver,
+};
 
 /// The longest text of an annotation that is read; one that is longer is cut, and so cannot be read by its rule.
 const LONGEST_ANNOTATION: usize = 16 * 1024;

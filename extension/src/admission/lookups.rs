@@ -16,8 +16,8 @@ use serde::{
 };
 use sluice_core::{
     admission::{Completion, Look, Looked, Review, Seen, Verdict, complete, judge},
-    bootstrap::{PackageFacts, is_credential_type},
     cluster::{is_stopped, release_of},
+    packages::bootstrap::{PackageFacts, is_credential_type},
     resolver::{self, Resolution},
     step::{Failure, Key, Resource, Server},
     stores::Stores as _,

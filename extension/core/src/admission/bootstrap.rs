@@ -8,10 +8,10 @@ use super::{
     packages::{Listed, Rules, each},
     update,
 };
-use crate::bootstrap::{
+use crate::packages::bootstrap::{
     Catalogue, KeptVersions, listed_twice, places_of_twins, too_many, unmanaged_conflict,
 };
-use crate::{bootstrap::missing, fault::Fault};
+use crate::{fault::Fault, packages::bootstrap::missing};
 
 pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Look>> {
     let Review { name, new, old, .. } = review;

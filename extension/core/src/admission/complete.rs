@@ -3,8 +3,8 @@
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 use super::{Look, Looked, Review, Seen, look::Sights};
-use crate::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
 use crate::fault::Fault;
+use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
 
 /// So many releases are suggested.
 const NEAREST: usize = 3;

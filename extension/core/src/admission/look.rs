@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_crds::run::{ClusterBootstrapSpec, TypedLocalObjectReference};
 
-use crate::bootstrap::PackageFacts;
+use crate::packages::bootstrap::PackageFacts;
 
 /// An object that is looked up by its name. Packages are in the system namespace, all others in that of the ClusterBootstrap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

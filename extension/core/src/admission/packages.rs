@@ -5,8 +5,8 @@ use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocal
 use super::{Look, Review, Seen, Verdict, look::Sights};
 use crate::fault::Fault;
 use crate::{
-    bootstrap::{PackageFacts, Role, Source, credential_of, credential_refused, packages, source},
     digest, names,
+    packages::bootstrap::{PackageFacts, Role, Source, credential_of, credential_refused, packages, source},
     value_kinds::provides_values,
 };
 

@@ -4,7 +4,7 @@ use super::{
     Review, Verdict,
     packages::{each, source_faults},
 };
-use crate::{bootstrap::missing, fault::Fault};
+use crate::{fault::Fault, packages::bootstrap::missing};
 
 /// What the definition of the kind says, too.
 const IMMUTABLE: &str = "ClusterBootstrapTemplate has immutable spec, update is not allowed";

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::bootstrap::PackageFacts;
+use crate::packages::bootstrap::PackageFacts;
 
 pub(crate) mod agreement;
 mod updates;

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::fault::Fault;
 use crate::{
-    bootstrap::{Catalogue, KeptVersions, PackageFacts, Role, Source, source},
     names::short,
+    packages::bootstrap::{Catalogue, KeptVersions, PackageFacts, Role, Source, source},
     version::order,
 };
 

@@ -10,7 +10,7 @@ use std::{
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapSpec};
 
 use super::GroupKind;
-use crate::{bootstrap::packages, cluster::ClusterRef, value_kinds::provides_values};
+use crate::{cluster::ClusterRef, packages::bootstrap::packages, value_kinds::provides_values};
 
 /// So many kinds are watched at once: those that are watched stay so while they can be, and a place that is free goes to the kind that
 /// most Clusters name, of those that were in trouble to the one that was so longest ago.

@@ -26,10 +26,12 @@ use super::{
 };
 use crate::events::Event;
 use crate::{
-    bootstrap::{Provided, Role, is_credential, packages},
-    build,
     cluster::ClusterRef,
     names,
+    packages::{
+        bootstrap::{Provided, Role, is_credential, packages},
+        build,
+    },
     reasons::Hold,
     value_kinds::ConfigRef,
 };

@@ -13,7 +13,7 @@ use super::{
     validate::Validated,
 };
 use crate::{
-    bootstrap::packages,
+    packages::bootstrap::packages,
     proof::{Standing, standing},
     reasons::{GateReason, Hold},
     schedule::spread_back,

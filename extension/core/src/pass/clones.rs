@@ -19,8 +19,8 @@ use super::{
     write::Write,
 };
 use crate::{
-    bootstrap::{ResolvedRelease, ValuesClone, clones_of, packages},
     names,
+    packages::bootstrap::{ResolvedRelease, ValuesClone, clones_of, packages},
     reasons::{GateReason, Hold},
 };
 

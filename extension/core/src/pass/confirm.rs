@@ -23,8 +23,10 @@ use super::{
     workload::Reach,
 };
 use crate::{
-    bootstrap::{PackageFacts, Role, packages},
-    build::{self, Repair},
+    packages::{
+        bootstrap::{PackageFacts, Role, packages},
+        build::{self, Repair},
+    },
     proof::{JudgedOn, is_made_from, judge, judge_from_record},
     reasons::{GateReason, Hold},
     upgrade::record::latch,

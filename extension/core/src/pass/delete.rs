@@ -19,8 +19,8 @@ use super::{
     write::Write,
 };
 use crate::{
-    build::Owner,
     names,
+    packages::build::Owner,
     reasons::{GateReason, Hold},
 };
 

@@ -13,8 +13,10 @@ use super::{
     write::Write,
 };
 use crate::{
-    bootstrap::{Draft, ResolvedRelease, all_mut},
-    build,
+    packages::{
+        bootstrap::{Draft, ResolvedRelease, all_mut},
+        build,
+    },
     reasons::Hold,
 };
 

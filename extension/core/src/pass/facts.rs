@@ -14,10 +14,12 @@ use sluice_crds::{
 };
 
 use crate::{
-    bootstrap::{Catalogue, ResolvedRelease, packages},
-    build::Owner,
     cluster::{is_managed, is_paused},
     decode::Undecodable,
+    packages::{
+        bootstrap::{Catalogue, ResolvedRelease, packages},
+        build::Owner,
+    },
     reasons::{GateReason, Hold},
     schedule::SyncPeriod,
     stored_kind::StoredKind,

@@ -3,7 +3,7 @@
 use super::{Known, provider::COPYING};
 use crate::rbac::missing_rule;
 use crate::{
-    build::Owner,
+    packages::build::Owner,
     reasons::{GateReason, Hold},
     step::{Error, Failure, Key, PassError, Stop},
 };

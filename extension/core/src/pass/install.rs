@@ -17,7 +17,7 @@ use super::{
     takeover::{Seen, Thing},
     write::Write,
 };
-use crate::build::{self, Identity, Repair};
+use crate::packages::build::{self, Identity, Repair};
 
 /// Makes sure of all that `planned` needs, and of its PackageInstall. Sets `altered` where its Package or its values are not what the
 /// PackageInstall, as it is, asks for, also if what follows fails.

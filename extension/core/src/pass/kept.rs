@@ -11,10 +11,9 @@ use sluice_crds::{foreign::PackageInstall, run::UpgradeRecord};
 
 use super::{Known, Server, Sight, Step, plan::Planned, stop::together, values::content};
 use crate::{
-    bootstrap::Role,
-    build::asks_for,
     digest::differs_in_template_only,
     names,
+    packages::{bootstrap::Role, build::asks_for},
     takeover::{same_values, say_nothing},
 };
 

@@ -27,7 +27,7 @@ use super::{
     workload::{Reach, connect},
 };
 use crate::{
-    build::{self, Repair},
+    packages::build::{self, Repair},
     proof::{is_made_from, judge},
     reasons::Hold,
     upgrade::record::latch,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Memory;
-use crate::build::Owner;
+use crate::packages::build::Owner;
 
 /// The memories of this process.
 #[derive(Debug, Default)]

@@ -51,8 +51,7 @@ pub use crate::{
 };
 
 use crate::{
-    bootstrap::too_many,
-    build::Owner,
+    packages::{bootstrap::too_many, build::Owner},
     reasons::Hold,
     step::{self, Subject, ask, known, stop, write},
 };

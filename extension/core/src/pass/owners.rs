@@ -5,7 +5,7 @@ use kube::Resource as _;
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use super::{Key, Known, Server, Sight, Step, stop::together};
-use crate::{build, names::is_object_name};
+use crate::{names::is_object_name, packages::build};
 
 /// So many owners of an object are looked up.
 const MOST: usize = 16;

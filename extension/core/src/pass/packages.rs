@@ -24,8 +24,8 @@ use super::{
 };
 use crate::events::Event;
 use crate::{
-    bootstrap::Role,
     digest::DigestInputs,
+    packages::bootstrap::Role,
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
     reasons::Hold,
     schedule::spread_back,

@@ -10,10 +10,12 @@ use sluice_crds::{
 
 use super::{Facts, Known, Server, Sight, Step, stop::together, values};
 use crate::{
-    bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
-    build::{self, Install, Owner, Place, Values},
     digest::{self, DigestInputs, Installer},
     names,
+    packages::{
+        bootstrap::{Catalogue, PackageFacts, Role, listed_twice, packages},
+        build::{self, Install, Owner, Place, Values},
+    },
     proof::{JudgedOn, Judgement, Target},
     reasons::{GateReason, Hold},
 };

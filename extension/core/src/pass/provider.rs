@@ -11,8 +11,8 @@ use super::{
     known::typed,
 };
 use crate::{
-    bootstrap::Provided,
     names,
+    packages::bootstrap::Provided,
     reasons::{GateReason, Hold},
     value_kinds::{own_resource, provides_values},
 };
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        bootstrap::Role,
+        packages::bootstrap::Role,
         pass::{Answer, Failure, Memory, tests::facts},
     };
 

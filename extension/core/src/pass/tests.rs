@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::{build::Owner, schedule::SyncPeriod, upgrade::hop::Plan};
+use crate::{packages::build::Owner, schedule::SyncPeriod, upgrade::hop::Plan};
 
 pub(super) fn clock() -> Clock {
     Clock {

@@ -8,12 +8,14 @@ use sluice_crds::{
 
 use super::{Facts, Known, Step};
 use crate::{
-    bootstrap::{
-        self, Change, Draft, Filling, Inputs, KeptVersions, Release, ResolvedRelease, fill_with_values,
-        filled_from, from_template, is_bound, merge, other_hop, too_many,
-    },
-    build::adopted,
     cluster::{is_custom, is_legacy},
+    packages::{
+        bootstrap::{
+            self, Change, Draft, Filling, Inputs, KeptVersions, Release, ResolvedRelease, fill_with_values,
+            filled_from, from_template, is_bound, merge, other_hop, too_many,
+        },
+        build::adopted,
+    },
     reasons::{GateReason, Hold},
     upgrade::{
         hop::{Progress, progress},

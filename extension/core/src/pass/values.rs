@@ -13,9 +13,13 @@ use sluice_crds::{
 
 use super::{Failure, Key, Known, Server, Sight, Step, Stop, known::typed, owners::Owners, provider};
 use crate::{
-    bootstrap::{Provided, Role, Source, credential_of, credential_refused, is_credential, packages, source},
-    build::{Owner, Values, inline_document},
     names,
+    packages::{
+        bootstrap::{
+            Provided, Role, Source, credential_of, credential_refused, is_credential, packages, source,
+        },
+        build::{Owner, Values, inline_document},
+    },
     reasons::{GateReason, Hold},
 };
 

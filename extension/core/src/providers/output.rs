@@ -7,7 +7,7 @@ use serde_saphyr::ser_options;
 use sluice_crds::labels::name;
 
 use super::Source;
-use crate::build::Values;
+use crate::packages::build::Values;
 
 /// What a configuration turns into.
 #[derive(Clone, Debug, PartialEq)]

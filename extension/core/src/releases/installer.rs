@@ -19,10 +19,10 @@ use sluice_crds::{
 };
 
 use crate::{
-    build::update,
     digest::hash,
     events::Notice,
     names::is_object_name,
+    packages::build::update,
     reasons::reasons,
     step::{Done, Key, Known, Server, Sight, Step, Subject, Write},
 };

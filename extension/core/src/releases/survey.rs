@@ -14,9 +14,9 @@ use super::{
     mark::Mark,
 };
 use crate::{
-    bootstrap::Catalogue,
     cluster::is_legacy,
     names::LONGEST_LABEL,
+    packages::bootstrap::Catalogue,
     stores::{Images, Releases},
     version::Ordered,
 };

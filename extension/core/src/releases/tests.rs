@@ -19,8 +19,8 @@ use sluice_crds::{
 
 use super::*;
 use crate::{
-    bootstrap::{Catalogue, PackageFacts},
     clock::Clock,
+    packages::bootstrap::{Catalogue, PackageFacts},
     step::{Done, Error, Known, Object, Stop, Subject, Write},
     stores::Releases,
     version::Ordered,

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::{build::Values, strict_yaml};
+use crate::{packages::build::Values, strict_yaml};
 
 /// Deeper than values get.
 const MAX_DEPTH: usize = 64;

@@ -56,7 +56,7 @@ pub struct BootstrapFacts<'a> {
     /// `spec.paused`.
     pub paused: bool,
     /// The release whose packages are known to be in its spec; see
-    /// [`ResolvedRelease::resolved`](crate::bootstrap::ResolvedRelease::resolved).
+    /// [`ResolvedRelease::resolved`](crate::packages::bootstrap::ResolvedRelease::resolved).
     pub resolved_tkr: Option<&'a str>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use sluice_core::bootstrap::{Change, ResolvedRelease, is_bound};
+use sluice_core::packages::bootstrap::{Change, ResolvedRelease, is_bound};
 use sluice_core::proof::{Judgement, judge, judge_from_record};
 use sluice_core::reasons::{GateReason, Hold};
 use sluice_core::upgrade::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};

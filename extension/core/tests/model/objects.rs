@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use sluice_core::bootstrap::{
+use sluice_core::packages::bootstrap::{
     Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release as compare,
 };
 use sluice_core::proof::{JudgedOn, Target};

@@ -12,8 +12,8 @@ use std::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_core::{
-    bootstrap::PackageFacts,
     decode::Undecodable,
+    packages::bootstrap::PackageFacts,
     pass::{
         Answer, Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, Server, Settings, Stop,
         Verb, Watched, Write, pass,

@@ -6,8 +6,8 @@ use kube::core::{DynamicObject, ObjectMeta, WatchEvent};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_core::{
-    bootstrap::Catalogue,
     decode::{Item, Undecodable},
+    packages::bootstrap::Catalogue,
     pass::Server,
     stored_kind::StoredKind,
     stores::{Found, Releases, Stored, Stores},

@@ -11,9 +11,9 @@ use std::{
 use futures::{Stream, StreamExt, stream};
 use kube::{Client, Resource as _, ResourceExt};
 use sluice_core::{
-    build::FIELD_MANAGER,
     chain::chain,
     events::Notice,
+    packages::build::FIELD_MANAGER,
     pass::{Close, Count, Done, Effects, Facts, Memories, Settings, close},
     reasons::Hold,
     slots::SLOW,

@@ -7,9 +7,9 @@ use std::{
 
 use kube::Client;
 use sluice_core::{
-    build::FIELD_MANAGER,
     compact::Kept,
     decode::Undecodable,
+    packages::build::FIELD_MANAGER,
     pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},
     step::{Last, Object, Write},
 };

@@ -5,7 +5,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use super::{judged, package, review, seen, state};
 use crate::{
     admission::{Look, Seen},
-    bootstrap::{Catalogue, Inputs, KeptVersions, Release, below_release, packages},
+    packages::bootstrap::{Catalogue, Inputs, KeptVersions, Release, below_release, packages},
     reasons::GateReason,
 };
 use serde_json::{Value, json};

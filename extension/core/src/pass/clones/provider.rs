@@ -13,8 +13,11 @@ use super::{
     Change, Found, Key, Known, Owners, Sight, Step, What, found, left_behind, owner_references,
 };
 use crate::{
-    bootstrap::{EmbeddedReference, credential_refused, embedded_references, is_credential_type},
-    build, names,
+    names,
+    packages::{
+        bootstrap::{EmbeddedReference, credential_refused, embedded_references, is_credential_type},
+        build,
+    },
     reasons::{GateReason, Hold},
     step::stop::together,
 };

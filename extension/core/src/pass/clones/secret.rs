@@ -7,8 +7,10 @@ use super::{
     Change, Found, Known, Sight, Step, What, found,
 };
 use crate::{
-    bootstrap::{ValuesClone, credential_refused, is_credential},
-    build,
+    packages::{
+        bootstrap::{ValuesClone, credential_refused, is_credential},
+        build,
+    },
     pass::Key,
     reasons::{GateReason, Hold},
     step::stop::together,

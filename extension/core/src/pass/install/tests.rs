@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    build::{Install, Owner, Place, install as built, repair_values_secret, values_secret},
+    packages::build::{Install, Owner, Place, install as built, repair_values_secret, values_secret},
     pass::{
         Answer, Failure, Object,
         tests::{clock, facts},

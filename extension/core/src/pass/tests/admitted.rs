@@ -18,9 +18,9 @@ use crate::{
             judged, package, review, seen, state,
         },
     },
-    bootstrap::{CREDENTIAL_TYPES, KeptVersions, packages, too_many, unmanaged_conflict},
     digest::DigestInputs,
     names::parse_string_for_label,
+    packages::bootstrap::{CREDENTIAL_TYPES, KeptVersions, packages, too_many, unmanaged_conflict},
     reasons::GateReason,
 };
 

@@ -11,7 +11,7 @@ use sluice_crds::foreign::Cluster;
 
 use super::{Known, Step, Stop, values::found};
 use crate::{
-    build::{self, Owner},
+    packages::build::{self, Owner},
     providers::{Source, Sources, source::text},
     step::{Ask, Failure, Key, Server, Write},
 };

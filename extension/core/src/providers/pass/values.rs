@@ -5,7 +5,7 @@ use sluice_crds::foreign::Cluster;
 
 use super::{Known, Step, Stop};
 use crate::{
-    bootstrap::{credential, credential_of, is_credential_type},
+    packages::bootstrap::{credential, credential_of, is_credential_type},
     providers::{self, Output, Problem, Reason, Source, Sources},
     step::{Answer, Ask, Failure, Key, Server, Sight, known::unexpected},
 };

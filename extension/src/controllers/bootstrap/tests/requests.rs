@@ -1,6 +1,6 @@
 //! What a pass asks of the API servers, and how much of it.
 
-use sluice_core::bootstrap::MOST_ADDITIONAL;
+use sluice_core::packages::bootstrap::MOST_ADDITIONAL;
 use sluice_crds::run::Hook;
 
 use super::*;

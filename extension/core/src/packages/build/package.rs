@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_crds::foreign::Package;
 
 use super::Repair;
-use crate::bootstrap::PackageFacts;
+use crate::packages::bootstrap::PackageFacts;
 
 /// The Package to keep in `namespace` of a workload cluster: the spec, and nothing of the metadata but the name.
 #[must_use]

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::bootstrap::PackageFacts;
+use crate::packages::bootstrap::PackageFacts;
 
 /// A package with the last part of its name as its version.
 fn facts(name: &str) -> PackageFacts {

@@ -14,8 +14,8 @@ use super::{
     listed_twice, package_not_found, packages, too_many, unmanaged_conflict,
 };
 use crate::{
-    bootstrap::missing,
     fault::Fault,
+    packages::bootstrap::missing,
     reasons::{GateReason, Hold},
 };
 

@@ -5,7 +5,9 @@ use sluice_crds::run::{
 };
 
 use crate::{
-    bootstrap::{Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release, is_bound, merge},
+    packages::bootstrap::{
+        Catalogue, Inputs, KeptVersions, PackageFacts, Release, below_release, is_bound, merge,
+    },
     reasons::GateReason,
     upgrade::hop::{ControlPlaneFacts, Plan, WorkerFacts, progress},
 };
