@@ -3,7 +3,7 @@
 
 mod queue;
 
-use crate::step::Last;
+use crate::protocol::Last;
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
@@ -12,8 +12,8 @@ use std::{
 use self::queue::Queue;
 use crate::{
     pass::ended_early,
+    protocol::Error,
     reasons::{GateReason, Hold},
-    step::Error,
     walls::{Again, Backoff},
 };
 

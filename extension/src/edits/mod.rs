@@ -20,7 +20,7 @@ use kube::{
 };
 use sluice_core::{
     edits::{self, LABEL, Trouble, Watched},
-    step::{Object, Write},
+    protocol::{Object, Write},
     walls::{Brought, Ended, FINDING, Sign},
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};

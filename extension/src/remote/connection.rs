@@ -15,7 +15,7 @@ use sluice_core::{
     compact::Packer,
     decode::Item,
     proof::Summary,
-    step::{self, Contact},
+    protocol::{self, Contact},
     walls::{FirstSeenRuns, FollowedStore, Weight},
 };
 use sluice_crds::{

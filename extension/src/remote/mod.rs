@@ -11,7 +11,7 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::{kubeconfig::WorkloadKubeconfig, step::ParsedKubeconfig};
+use sluice_core::{kubeconfig::WorkloadKubeconfig, protocol::ParsedKubeconfig};
 
 pub use client::connect;
 pub use connection::Remote;

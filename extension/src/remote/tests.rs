@@ -13,7 +13,7 @@ use kube::client::Body;
 use rstest::rstest;
 use serde_json::json;
 use sluice_core::{
-    step::Contact,
+    protocol::Contact,
     walls::{GivenUp, MAX_REST, MIN_REST, OWED},
 };
 use tokio::time::{Instant, sleep, timeout};

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
-use sluice_core::step::{PASS_TIMEOUT, PassError};
+use sluice_core::protocol::{PASS_TIMEOUT, PassError};
 use tokio::time::timeout;
 
 /// Runs `pass` to its end, or to the limit of its time, or to its panic.

@@ -10,8 +10,8 @@ use std::{collections::HashSet, fmt::Display, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use kube::Client;
-use sluice_core::step::{Answer, Ask, Done, Failure, Known, Object, Server, Stop, Subject, Write};
-pub use sluice_core::step::{Error, PassError};
+use sluice_core::protocol::{Answer, Ask, Done, Failure, Known, Object, Server, Stop, Subject, Write};
+pub use sluice_core::protocol::{Error, PassError};
 
 use crate::clock::clock;
 

@@ -4,7 +4,7 @@ use http::Request;
 use kube::{Client, api::ApiResource, discovery};
 use sluice_core::{
     chain::chain,
-    step::{Answer, Ask, Contact, Failure, Resource, Server, Subject},
+    protocol::{Answer, Ask, Contact, Failure, Resource, Server, Subject},
 };
 use tokio::time::timeout;
 use tracing::{debug, warn};

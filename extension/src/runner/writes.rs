@@ -2,7 +2,7 @@
 
 use kube::Client;
 use serde_json::Value;
-use sluice_core::step::{Failure, Object, Verb, Write};
+use sluice_core::protocol::{Failure, Object, Verb, Write};
 use tracing::{debug, info, warn};
 
 use super::reads::request;

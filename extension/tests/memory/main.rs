@@ -16,7 +16,7 @@ use sluice::admission::{Admission, AdmissionMetrics};
 use sluice_core::{
     compact::{Kept, Objects, Packer},
     decode::{Decode, Item, OF_TENANT, READ},
-    step::{Answer, Key, Object, Server},
+    protocol::{Answer, Key, Object, Server},
     upgrade::hop::ControlPlane,
 };
 use sluice_crds::{

@@ -35,7 +35,7 @@ pub use self::{
 };
 use crate::{
     cluster::ClusterRef,
-    step::{Object, Write},
+    protocol::{Object, Write},
     walls::{Brought, Ended, FollowedKind},
 };
 

@@ -3,7 +3,7 @@
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
-use crate::step::{Object, Server, Verb, Write};
+use crate::protocol::{Object, Server, Verb, Write};
 
 /// What the watch will show of an object that was written: its UID and, unless it was deleted, its resourceVersion. None where another
 /// client may have edited the object since it was read.
@@ -38,7 +38,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::step::Key;
+    use crate::protocol::Key;
 
     #[rstest]
     #[case::made(Verb::Create, json!({}), "u 7")]

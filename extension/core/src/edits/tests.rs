@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::step::{Key, Server, Verb};
+use crate::protocol::{Key, Server, Verb};
 
 mod kinds;
 

@@ -4,8 +4,8 @@ use super::{Known, provider::COPYING};
 use crate::rbac::missing_rule;
 use crate::{
     packages::build::Owner,
+    protocol::{Error, Failure, Key, PassError, Stop},
     reasons::{GateReason, Hold},
-    step::{Error, Failure, Key, PassError, Stop},
 };
 
 /// What is said of a workload API server that says nothing.
@@ -171,7 +171,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::step::Server;
+    use crate::protocol::Server;
 
     #[rstest]
     #[case::credentials_that_were_revoked(401, "the workload API server answers with 401")]

@@ -14,9 +14,9 @@ use sluice_crds::{foreign::App, run::Hook};
 use super::{Clock, WITH_PROBLEM, takeover::Removals};
 use crate::{
     proof::last_moved,
+    protocol::Last,
     reasons::Hold,
     schedule::{SyncPeriod, spread_back, wait},
-    step::Last,
     upgrade::record::Ungated,
 };
 

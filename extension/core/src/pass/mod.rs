@@ -44,7 +44,7 @@ pub use status::{Close, close};
 
 pub use crate::{
     clock::Clock,
-    step::{
+    protocol::{
         Answer, Ask, Contact, Done, Failure, Key, Moment, Object, ParsedKubeconfig, Resource, Server, Sight,
         Step, Stop, Verb, Watched, Write,
     },
@@ -52,8 +52,8 @@ pub use crate::{
 
 use crate::{
     packages::{bootstrap::too_many, build::Owner},
+    protocol::{self, Subject, ask, known, stop, write},
     reasons::Hold,
-    step::{self, Subject, ask, known, stop, write},
 };
 
 /// How soon a cluster is looked at again on whose workload something has to be seen that no watch shows.

@@ -27,9 +27,9 @@ use crate::{
     digest::DigestInputs,
     packages::bootstrap::Role,
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
+    protocol::Last,
     reasons::Hold,
     schedule::spread_back,
-    step::Last,
     upgrade::record::{latch, may_keep},
 };
 

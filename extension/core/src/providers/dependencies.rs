@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher as _, Hash, RandomState},
 };
 
-use crate::step::Source;
+use crate::protocol::Source;
 
 /// Who depends on what, in both directions. Sources are kept as hashes: those of two sources may be the same, and then one is taken for
 /// the other, which wakes one too many.

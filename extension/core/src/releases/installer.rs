@@ -23,8 +23,8 @@ use crate::{
     events::Notice,
     names::is_object_name,
     packages::build::update,
+    protocol::{Done, Key, Known, Server, Sight, Step, Subject, Write},
     reasons::reasons,
-    step::{Done, Key, Known, Server, Sight, Step, Subject, Write},
 };
 
 /// The longest name of a PackageInstall that follows from that of a Package. kapp makes longer names of it, which have to be valid, too.

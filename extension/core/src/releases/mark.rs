@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_crds::run::Condition;
 
 use super::labels::Labels;
-use crate::step::{Done, Key, Known, Server, Step, Subject, Write};
+use crate::protocol::{Done, Key, Known, Server, Step, Subject, Write};
 
 /// What has to be written of an object: first its labels, then its status.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cluster::release_of,
-    step::{Done, Key, Known, Server, Sight, Step, Subject, Write},
+    protocol::{Done, Key, Known, Server, Sight, Step, Subject, Write},
     version::Ordered,
 };
 

@@ -21,7 +21,7 @@ use super::*;
 use crate::{
     clock::Clock,
     packages::bootstrap::{Catalogue, PackageFacts},
-    step::{Done, Error, Known, Object, Stop, Subject, Write},
+    protocol::{Done, Error, Known, Object, Stop, Subject, Write},
     stores::Releases,
     version::Ordered,
 };
@@ -159,7 +159,7 @@ fn carry_out<S: Subject<Memory = (), Effects = (), Hold = String>>(
                     .map_err(|error: Error| error.to_string())
                     .unwrap()
                 {
-                    known.record_answer(ask, crate::step::Answer::Found(Object(object.clone())));
+                    known.record_answer(ask, crate::protocol::Answer::Found(Object(object.clone())));
                 }
             }
             Err(Stop::Write(writes)) => {

@@ -1,5 +1,5 @@
 use super::{queue::ASKS, *};
-use crate::step::{Failure, PassError, Server};
+use crate::protocol::{Failure, PassError, Server};
 
 fn troubles(concurrency: u16, uids: &[&str], now: Instant) -> Troubles {
     let mut troubles = Troubles::new(concurrency);

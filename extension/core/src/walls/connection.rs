@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    step::{Contact, Failure},
+    protocol::{Contact, Failure},
 };
 
 /// A question for the UID of a server. Counts the disturbances before it.
@@ -104,7 +104,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{step::Server, walls};
+    use crate::{protocol::Server, walls};
 
     const SILENCE: Sign = Sign::Failed(walls::Failure::WATCH);
 

@@ -12,7 +12,7 @@ use sluice_crds::foreign::cluster::ObjectReference;
 use super::discoveries::PERIOD;
 use crate::{
     names::{LONGEST_LABEL, LONGEST_NAME},
-    step::{Single, Source},
+    protocol::{Single, Source},
 };
 
 /// Kinds that cannot be read are not more than this: there are few by mistake.

@@ -11,7 +11,7 @@ use sluice_core::{
     decode::Undecodable,
     packages::build::FIELD_MANAGER,
     pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},
-    step::{Last, Object, Write},
+    protocol::{Last, Object, Write},
 };
 
 use super::{Context, troubles::LookSlot};

@@ -7,8 +7,8 @@ use std::{
 };
 
 use sluice_core::{
+    protocol::Last,
     slots::{SLOW, Troubles, Turn},
-    step::Last,
 };
 use tokio::time::timeout;
 

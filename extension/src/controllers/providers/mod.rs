@@ -21,9 +21,9 @@ use sluice_core::{
     chain::chain,
     decode::Item,
     events::{Notice, Uids},
+    protocol::{Answer, Ask, Done, Failure, Object, Server, Write},
     providers::{Configuration, Effects, Kind, Source},
     schedule::SyncPeriod,
-    step::{Answer, Ask, Done, Failure, Object, Server, Write},
     value_kinds::ConfigRef,
     walls::{Again, FollowedStore, Retries},
 };

@@ -1,9 +1,9 @@
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use serde_json::{Value, json};
 use sluice_core::{
+    protocol::{Failure, Server},
     providers::kinds,
     schedule::SyncPeriod,
-    step::{Failure, Server},
 };
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use kube::core::{DynamicObject, ObjectMeta};
 use sluice_core::{
-    step::{Answer, Failure, Object, Server, Source},
+    protocol::{Answer, Failure, Object, Server, Source},
     walls::{Asker, Attempts, NamedKind, NamedKinds},
 };
 

@@ -6,8 +6,8 @@ use kube::{Client, Resource, ResourceExt};
 use sluice_core::{
     chain::chain,
     events::Notice,
+    protocol::{Answer, Ask, Done, Failure, Object, Server, Subject, Write},
     releases::{Install, InstallState, Mark, Named, Offer, TkrPackage, of_cluster, of_image},
-    step::{Answer, Ask, Done, Failure, Object, Server, Subject, Write},
     stores::Stored,
     walls::Again,
 };

@@ -18,8 +18,8 @@ use crate::{
         bootstrap::{EmbeddedReference, credential_refused, embedded_references, is_credential_type},
         build,
     },
+    protocol::stop::together,
     reasons::{GateReason, Hold},
-    step::stop::together,
 };
 
 /// Whether the object of this name in the namespace of the Cluster is there, and all that it refers to.

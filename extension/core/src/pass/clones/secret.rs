@@ -12,8 +12,8 @@ use crate::{
         build,
     },
     pass::Key,
+    protocol::stop::together,
     reasons::{GateReason, Hold},
-    step::stop::together,
 };
 
 /// A Secret in the namespace of the Cluster.

@@ -17,11 +17,11 @@ pub(super) use status::reason;
 
 use super::{Kind, Problem, Source};
 use crate::{
-    schedule::{SyncPeriod, wait},
-    step::{
+    protocol::{
         self, Done, Key, Server, Subject,
         stop::{in_order, together},
     },
+    schedule::{SyncPeriod, wait},
 };
 
 /// How soon a configuration of a hot Cluster is looked at again whose result depends on what no watch shows: Secrets are read by name.

@@ -12,8 +12,8 @@ use sluice_crds::foreign::Cluster;
 use super::{Known, Step, Stop, values::found};
 use crate::{
     packages::build::{self, Owner},
+    protocol::{Ask, Failure, Key, Server, Write},
     providers::{Source, Sources, source::text},
-    step::{Ask, Failure, Key, Server, Write},
 };
 
 /// The Cluster as an owner.

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     names,
+    protocol::{Key, Server, Sight, Write},
     providers::{Output, Problem, Reason},
-    step::{Key, Server, Sight, Write},
 };
 
 /// The Secret as it has to be.

@@ -9,8 +9,8 @@ use sluice_crds::{ConfigStatus, run::Condition};
 use super::{Known, Step};
 use crate::{
     clock::Clock,
+    protocol::{Verb, Write},
     providers::{Problem, Reason},
-    step::{Verb, Write},
 };
 
 /// The one condition that a pass writes.

@@ -6,8 +6,8 @@ use sluice_crds::foreign::Cluster;
 use super::{Known, Step, Stop};
 use crate::{
     packages::bootstrap::{credential, credential_of, is_credential_type},
+    protocol::{Answer, Ask, Failure, Key, Server, Sight, known::unexpected},
     providers::{self, Output, Problem, Reason, Source, Sources},
-    step::{Answer, Ask, Failure, Key, Server, Sight, known::unexpected},
 };
 
 /// What a configuration turns into, and what it was computed from. Sets `unwatched` where that is something that no watch shows.

@@ -6,7 +6,7 @@ use super::*;
 use crate::releases::{Change, tests::merge};
 use crate::{
     clock::Clock,
-    step::{Answer, Ask, Object, Stop, Verb},
+    protocol::{Answer, Ask, Object, Stop, Verb},
 };
 
 const NAMESPACE: &str = "tkg-system";

@@ -3,7 +3,7 @@
 use std::iter;
 
 use rstest::rstest;
-use sluice_core::{schedule::spread, slots::Turn, step::Last};
+use sluice_core::{protocol::Last, schedule::spread, slots::Turn};
 use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;

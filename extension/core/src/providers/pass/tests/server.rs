@@ -10,8 +10,8 @@ use sluice_crds::{cni::CalicoConfig, foreign::Cluster};
 use super::super::*;
 use crate::{
     clock::Clock,
+    protocol::{Answer, Ask, Failure, Object, Resource, Verb, Write},
     providers::{self, Config, Output, OwnerBy, Provider, Reason, Sources},
-    step::{Answer, Ask, Failure, Object, Resource, Verb, Write},
 };
 
 /// Kind, namespace, name.

@@ -123,7 +123,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::step::Server;
+    use crate::protocol::Server;
 
     const ALL: &str = "/api/v1/namespaces/team-a/secrets";
     const ONE: &str = "/api/v1/namespaces/team-a/secrets/one";

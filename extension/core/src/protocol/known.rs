@@ -17,7 +17,7 @@ use super::{
     ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
     write::{Verb, Write},
 };
-use crate::{decode::Undecodable, step::Last};
+use crate::{decode::Undecodable, protocol::Last};
 
 /// What a pass is made over, as it is known from memory.
 pub trait Subject: Sized {
@@ -278,6 +278,8 @@ pub(crate) fn unexpected<H>(server: Server) -> Stop<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::Timestamp;
+    use std::time::Instant;
 
     struct Nothing;
 
