@@ -4,7 +4,6 @@
 //! properties and a model checker can run every function as the product runs it.
 
 pub mod admission;
-pub mod chain;
 pub mod clock;
 pub mod cluster;
 pub mod compact;
@@ -15,6 +14,7 @@ pub mod decision;
 pub mod decode;
 pub mod digest;
 pub mod edits;
+pub mod error_chain;
 pub mod events;
 pub mod fault;
 pub mod hook_call;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::uri::Authority;
-use sluice_core::chain::chain;
+use sluice_core::error_chain::chain;
 use sluice_proto::status::v1::status_service_client::StatusServiceClient;
 use tonic::{
     Code, Request, Status,

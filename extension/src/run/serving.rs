@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
-use sluice_core::chain::chain;
+use sluice_core::error_chain::chain;
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::error;

@@ -3,7 +3,7 @@
 use http::Request;
 use kube::{Client, api::ApiResource, discovery};
 use sluice_core::{
-    chain::chain,
+    error_chain::chain,
     protocol::{Answer, Ask, Contact, Failure, Resource, Server, Subject},
 };
 use tokio::time::timeout;

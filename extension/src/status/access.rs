@@ -7,7 +7,7 @@ use kube::{Api, Client, Resource, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use sluice_core::{
-    chain::chain,
+    error_chain::chain,
     status::{Refusal, Strangers, User, access_review, allowed, token_review, user},
 };
 use tokio::{sync::Semaphore, time::timeout};

@@ -11,7 +11,7 @@ use std::{
 use futures::{Stream, StreamExt, stream};
 use kube::{Client, Resource as _, ResourceExt};
 use sluice_core::{
-    chain::chain,
+    error_chain::chain,
     events::Notice,
     packages::build::FIELD_MANAGER,
     pass::{Close, Count, Done, Effects, Facts, Memories, Settings, close},

@@ -18,8 +18,8 @@ use kube::{
     runtime::watcher,
 };
 use sluice_core::{
-    chain::chain,
     decode::Item,
+    error_chain::chain,
     events::{Notice, Uids},
     protocol::{Answer, Ask, Done, Failure, Object, Server, Write},
     providers::{Configuration, Effects, Kind, Source},

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{Client, Resource, ResourceExt};
 use sluice_core::{
-    chain::chain,
+    error_chain::chain,
     events::Notice,
     protocol::{Answer, Ask, Done, Failure, Object, Server, Subject, Write},
     releases::{Install, InstallState, Mark, Named, Offer, TkrPackage, of_cluster, of_image},
