@@ -13,7 +13,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use kube::{Client, client::Body};
-use sluice_core::walls::memory_of;
+use sluice_core::limits::memory_of;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::BoxError;
 

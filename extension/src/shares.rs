@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use sluice_core::walls::may_have_more;
+use sluice_core::limits::may_have_more;
 
 use crate::lock::lock;
 

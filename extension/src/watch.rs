@@ -20,7 +20,8 @@ use kube::{
 use sluice_core::{
     compact::{Change, Kept, Listed, Packed, Packer},
     decode::{Decode, Item, Undecodable},
-    walls::{Brought, Failure, FollowedStore, GivenUp, Sign},
+    limits::GivenUp,
+    walls::{Brought, Failure, FollowedStore, Sign},
 };
 use tracing::warn;
 

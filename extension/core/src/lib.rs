@@ -20,6 +20,7 @@ pub mod fault;
 pub mod hook_call;
 pub mod index;
 pub mod kubeconfig;
+pub mod limits;
 pub mod names;
 pub mod overview;
 pub mod packages;

@@ -11,10 +11,10 @@ use std::{
 
 use self::queue::Queue;
 use crate::{
+    limits::{Again, Backoff},
     pass::ended_early,
     protocol::Error,
     reasons::{GateReason, Hold},
-    walls::{Again, Backoff},
 };
 
 /// The first delay before a pass that failed is repeated.

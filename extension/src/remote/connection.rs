@@ -202,7 +202,7 @@ fn note_run(runs: &mut FirstSeenRuns, seen: &Seen<'_, App>) {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use sluice_core::walls::GivenUp;
+    use sluice_core::limits::GivenUp;
 
     use super::*;
 

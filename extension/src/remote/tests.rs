@@ -13,8 +13,9 @@ use kube::client::Body;
 use rstest::rstest;
 use serde_json::json;
 use sluice_core::{
+    limits::GivenUp,
     protocol::Contact,
-    walls::{GivenUp, MAX_REST, MIN_REST, OWED},
+    walls::{MAX_REST, MIN_REST, OWED},
 };
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sluice_core::walls::may_have_more;
+use sluice_core::limits::may_have_more;
 use sluice_hooks::Peer;
 
 use super::Limits;

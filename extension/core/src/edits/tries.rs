@@ -6,8 +6,9 @@ use kube::core::ApiResource;
 
 use super::Watched;
 use crate::{
+    limits::Backoff,
     rbac::missing_rule,
-    walls::{Attempts, Backoff, Ended, FollowedKind},
+    walls::{Attempts, Ended, FollowedKind},
 };
 
 /// The first delay after a refusal, which only an administrator ends.

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::{
-    Breaker, FirstSeenRuns, GivenUp, Sign,
+    FirstSeenRuns, Sign,
     identity::{Identity, Served},
 };
+use crate::limits::{Breaker, GivenUp};
 use crate::{
     clock::Clock,
     protocol::{Contact, Failure},

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{NamedKind, may_have_more};
+use super::NamedKind;
+use crate::limits::may_have_more;
 
 /// A kind is discovered once within this time.
 pub(super) const PERIOD: Duration = Duration::from_mins(1);

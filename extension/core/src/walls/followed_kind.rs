@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use kube::core::ApiResource;
 
-use super::{Age, Backoff, Failure, Sign, WatchAnswer, backoff::HEALTHY};
+use super::{Age, Failure, Sign, WatchAnswer};
+use crate::limits::{Backoff, backoff::HEALTHY};
 use crate::stored_kind::CURRENT_FOR;
 
 /// How long the API server may take to say how a kind is served.

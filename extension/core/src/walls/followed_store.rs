@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use kube::Resource;
 use serde::Serialize;
 
-use super::{Age, Backoff, Cap, FollowedKind, GivenUp, WATCH_SECONDS, WatchAnswer};
+use super::{Age, FollowedKind, WATCH_SECONDS, WatchAnswer};
+use crate::limits::{Backoff, Cap, GivenUp};
 
 /// For how long the server is asked to keep a watch without an age; kube-runtime takes the watch for dead soon after. Its own default
 /// would be five minutes.

@@ -1,11 +1,7 @@
 //! What keeps the trouble of one server or kind its own: how soon a failure is tried again, whether a server is asked at all, how much
 //! of what it says is kept, and for how long that is believed. The binary asks, waits and keeps; what comes next is said here.
 
-mod again;
 mod age;
-mod backoff;
-mod breaker;
-mod cap;
 mod connection;
 mod discoveries;
 mod followed_kind;
@@ -15,15 +11,10 @@ mod kind_state;
 mod named;
 mod pace;
 mod runs;
-mod share;
 mod sign;
 mod waiting;
 
-pub use again::{Again, Retries};
 pub use age::{Age, LIST_SECONDS, RELIST_AFTER, WATCH_SECONDS, WatchAnswer};
-pub use backoff::Backoff;
-pub use breaker::Breaker;
-pub use cap::{Cap, GivenUp, memory_of};
 pub use connection::{Asking, Connection};
 pub use discoveries::{Discoveries, Turn};
 pub use followed_kind::{Attempts, Ended, FINDING, FollowedKind, LISTING, Next};
@@ -32,6 +23,5 @@ pub use kind_state::KindState;
 pub use named::{Asker, NamedKind, NamedKinds, Standing};
 pub use pace::{GAP, MAX_REST, MIN_REST, OWED, OWED_BY_OTHERS, Pace, Weight};
 pub use runs::FirstSeenRuns;
-pub use share::may_have_more;
 pub use sign::{Failure, Sign};
 pub use waiting::Waiting;

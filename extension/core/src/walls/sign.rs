@@ -2,7 +2,7 @@
 
 use kube::core::ApiResource;
 
-use super::GivenUp;
+use crate::limits::GivenUp;
 use crate::rbac::missing_rule;
 
 /// What a watch has seen.

@@ -13,12 +13,12 @@ use kube::{Client, Resource as _, ResourceExt};
 use sluice_core::{
     error_chain::chain,
     events::Notice,
+    limits::Again,
     packages::build::FIELD_MANAGER,
     pass::{Close, Count, Done, Effects, Facts, Memories, Settings, close},
     reasons::Hold,
     slots::SLOW,
     stores::{Stored as _, Stores as _},
-    walls::Again,
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use tokio::time::timeout;

@@ -21,11 +21,12 @@ use sluice_core::{
     decode::Item,
     error_chain::chain,
     events::{Notice, Uids},
+    limits::{Again, Retries},
     protocol::{Answer, Ask, Done, Failure, Object, Server, Write},
     providers::{Configuration, Effects, Kind, Source},
     schedule::SyncPeriod,
     value_kinds::ConfigRef,
-    walls::{Again, FollowedStore, Retries},
+    walls::FollowedStore,
 };
 use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;

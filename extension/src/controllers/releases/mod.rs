@@ -19,12 +19,12 @@ use kube::{Client, ResourceExt as _};
 use sluice_core::{
     cluster::ClusterRef,
     events::Uids,
+    limits::Retries,
     releases::{
         Change, Facts, ManagementClusters, Named, Survey, TkrPackage, Underway, of_cluster, of_image,
         package_in,
     },
     stores::Stores as _,
-    walls::Retries,
 };
 use tokio::{
     task::yield_now,

@@ -6,10 +6,10 @@ use kube::{Client, Resource, ResourceExt};
 use sluice_core::{
     error_chain::chain,
     events::Notice,
+    limits::Again,
     protocol::{Answer, Ask, Done, Failure, Object, Server, Subject, Write},
     releases::{Install, InstallState, Mark, Named, Offer, TkrPackage, of_cluster, of_image},
     stores::Stored,
-    walls::Again,
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 use tracing::warn;

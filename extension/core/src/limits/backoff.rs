@@ -9,7 +9,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 const FACTOR: f32 = 1.2;
 
 /// What has not failed for so long after a try is taken to work.
-pub(super) const HEALTHY: Duration = Duration::from_secs(20);
+pub(crate) const HEALTHY: Duration = Duration::from_secs(20);
 
 /// The delays of one thing that is tried again whenever it fails.
 #[derive(Debug)]
