@@ -49,5 +49,6 @@ pub mod upgrade;
 pub mod value_kinds;
 pub mod version;
 pub mod walls;
+pub mod workload;
 
 mod strict_yaml;

@@ -16,7 +16,8 @@ use sluice_core::{
     decode::Item,
     proof::Summary,
     protocol::{self, Contact},
-    walls::{FirstSeenRuns, FollowedStore, Weight},
+    walls::FollowedStore,
+    workload::{FirstSeenRuns, Weight},
 };
 use sluice_crds::{
     foreign::{App, PackageInstall},

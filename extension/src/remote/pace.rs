@@ -1,11 +1,11 @@
-//! Wakes a Cluster for the events of its workload cluster, at the pace of [`walls::Pace`].
+//! Wakes a Cluster for the events of its workload cluster, at the pace of [`workload::Pace`].
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::Instant,
 };
 
-use sluice_core::walls::{self, Weight};
+use sluice_core::workload::{self, Weight};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 /// The pace of one Cluster. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
-    state: Arc<Mutex<walls::Pace>>,
+    state: Arc<Mutex<workload::Pace>>,
     cluster: ClusterRef,
     triggers: Triggers,
     /// Waits until a delay is over, wherever a pass ends.
@@ -28,7 +28,7 @@ impl Pace {
     /// Nothing has happened yet.
     pub(super) fn new(cluster: ClusterRef, triggers: Triggers) -> Self {
         Self {
-            state: Arc::new(Mutex::new(walls::Pace::new(now()))),
+            state: Arc::new(Mutex::new(workload::Pace::new(now()))),
             cluster,
             triggers,
             runtime: Handle::current(),
@@ -72,7 +72,7 @@ impl Pace {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, walls::Pace> {
+    fn state(&self) -> MutexGuard<'_, workload::Pace> {
         lock(&self.state)
     }
 }

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use jiff::Timestamp;
 use kube::Client;
-use sluice_core::walls::{Connection, Sign, Weight};
+use sluice_core::{
+    walls::Sign,
+    workload::{Connection, Weight},
+};
 
 use super::pace::Pace;
 use crate::{clock::now, layer::over, lock::lock};

@@ -15,7 +15,7 @@ use serde_json::json;
 use sluice_core::{
     limits::GivenUp,
     protocol::Contact,
-    walls::{MAX_REST, MIN_REST, OWED},
+    workload::{MAX_REST, MIN_REST, OWED},
 };
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};

@@ -2,26 +2,19 @@
 //! of what it says is kept, and for how long that is believed. The binary asks, waits and keeps; what comes next is said here.
 
 mod age;
-mod connection;
 mod discoveries;
 mod followed_kind;
 mod followed_store;
-mod identity;
 mod kind_state;
 mod named;
-mod pace;
-mod runs;
 mod sign;
 mod waiting;
 
 pub use age::{Age, LIST_SECONDS, RELIST_AFTER, WATCH_SECONDS, WatchAnswer};
-pub use connection::{Asking, Connection};
 pub use discoveries::{Discoveries, Turn};
 pub use followed_kind::{Attempts, Ended, FINDING, FollowedKind, LISTING, Next};
 pub use followed_store::{Brought, FollowedStore};
 pub use kind_state::KindState;
 pub use named::{Asker, NamedKind, NamedKinds, Standing};
-pub use pace::{GAP, MAX_REST, MIN_REST, OWED, OWED_BY_OTHERS, Pace, Weight};
-pub use runs::FirstSeenRuns;
 pub use sign::{Failure, Sign};
 pub use waiting::Waiting;

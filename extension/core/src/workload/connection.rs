@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::{
-    FirstSeenRuns, Sign,
+    FirstSeenRuns,
     identity::{Identity, Served},
 };
 use crate::limits::{Breaker, GivenUp};
+use crate::walls::Sign;
 use crate::{
     clock::Clock,
     protocol::{Contact, Failure},

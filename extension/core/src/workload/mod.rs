@@ -1,0 +1,10 @@
+//! Connections to workload API servers: identity, first runs of Apps, and the pace of requests.
+
+mod connection;
+mod identity;
+mod pace;
+mod runs;
+
+pub use connection::{Asking, Connection};
+pub use pace::{GAP, MAX_REST, MIN_REST, OWED, OWED_BY_OTHERS, Pace, Weight};
+pub use runs::FirstSeenRuns;
