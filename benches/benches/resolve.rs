@@ -6,8 +6,8 @@ use std::{hint::black_box, sync::Arc};
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use sluice_core::{
+    cache::stores::{Images, Releases},
     resolver::{Asked, Known, resolve},
-    stores::{Images, Releases},
 };
 use sluice_crds::{foreign::ClusterClass, run::OSImage};
 

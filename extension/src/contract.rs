@@ -5,9 +5,11 @@ use std::sync::Arc;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt, core::ApiResource};
 use sluice_core::{
-    contract::{is_named, missing, unanswered, unread},
+    cache::{
+        NamedKind,
+        contract::{is_named, missing, unanswered, unread},
+    },
     error_chain::chain,
-    walls::NamedKind,
 };
 
 use crate::runner::reads::served;

@@ -8,9 +8,9 @@ use std::{
 
 use kube::{Client, core::ObjectMeta};
 use sluice_core::{
+    cache::{Asker, Attempts, Discoveries, NamedKind, NamedKinds, Standing, Turn, Waiting},
     pass::Unknown,
     upgrade::hop::{ControlPlane, ControlPlaneFacts},
-    walls::{Asker, Attempts, Discoveries, NamedKind, NamedKinds, Standing, Turn, Waiting},
 };
 use sluice_crds::foreign::cluster::ObjectReference;
 

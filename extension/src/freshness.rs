@@ -10,7 +10,7 @@ use futures::stream;
 use http::Request;
 use http_body_util::{BodyExt, StreamBody};
 use kube::client::{Body, Client};
-use sluice_core::walls::{FollowedStore, WatchAnswer};
+use sluice_core::cache::{FollowedStore, WatchAnswer};
 
 use crate::{clock::now, layer::over, lock::lock, streamed::streams_list};
 

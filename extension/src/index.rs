@@ -7,12 +7,11 @@ use std::{
 
 use prometheus_client::registry::Registry;
 use sluice_core::{
+    cache::{stored_kind::StoredKind, stores::Stores as _},
     decision::{Decision, Knowledge, decide},
     hook_call::HookCall,
     index::{self, Counting, Noted, Pace, Said, Uncounted},
     reasons::Hold,
-    stored_kind::StoredKind,
-    stores::Stores as _,
     stuck::Standings,
     unsynced::Unsynced,
 };

@@ -16,10 +16,10 @@ use kube::{
     runtime::watcher,
 };
 use sluice_core::{
-    decode::Item,
-    walls::{
+    cache::{
         Attempts, Ended, FINDING, FollowedKind, FollowedStore, KindState, LISTING, NamedKind, Next, Sign,
     },
+    decode::Item,
 };
 use tokio::{
     sync::{Notify, watch},

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sluice_core::stored_kind::CURRENT_FOR;
+use sluice_core::cache::stored_kind::CURRENT_FOR;
 use tokio::time::Instant;
 
 /// When the lease was last seen to change. Clones share it.

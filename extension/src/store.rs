@@ -7,10 +7,12 @@ use std::{
 
 use kube::core::ObjectMeta;
 use sluice_core::{
+    cache::{
+        compact::{Change, Kept, Listed, Objects, Packed, Packer, Recent},
+        stores::Found,
+    },
     cluster::ClusterRef,
-    compact::{Change, Kept, Listed, Objects, Packed, Packer, Recent},
     decode::{Item, Undecodable},
-    stores::Found,
 };
 use tokio::sync::watch;
 

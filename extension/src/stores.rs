@@ -13,13 +13,15 @@ use kube::{
     runtime::watcher,
 };
 use sluice_core::{
-    compact::Kept,
+    cache::{
+        FollowedStore,
+        compact::Kept,
+        stored_kind::StoredKind,
+        stores::{self, Found, Images, OfCluster, Releases, Stored, Whole},
+    },
     decode::{Item, Undecodable},
     packages::bootstrap::Catalogue,
     releases::Change,
-    stored_kind::StoredKind,
-    stores::{self, Found, Images, OfCluster, Releases, Stored, Whole},
-    walls::FollowedStore,
 };
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},

@@ -10,7 +10,7 @@ use kube::{
     client::{Body, Client},
     runtime::watcher::{self, Event, InitialListStrategy},
 };
-use sluice_core::walls::LIST_SECONDS;
+use sluice_core::cache::LIST_SECONDS;
 
 use crate::{contract::code, layer::over};
 

@@ -2,8 +2,8 @@
 
 use futures::Stream;
 use kube::core::ObjectMeta;
+use sluice_core::cache::stores::OfCluster;
 pub use sluice_core::cluster::ClusterRef;
-use sluice_core::stores::OfCluster;
 
 use crate::queue::Feed;
 

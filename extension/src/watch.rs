@@ -18,10 +18,12 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use sluice_core::{
-    compact::{Change, Kept, Listed, Packed, Packer},
+    cache::{
+        Brought, Failure, FollowedStore, Sign,
+        compact::{Change, Kept, Listed, Packed, Packer},
+    },
     decode::{Decode, Item, Undecodable},
     limits::GivenUp,
-    walls::{Brought, Failure, FollowedStore, Sign},
 };
 use tracing::warn;
 

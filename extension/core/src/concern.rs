@@ -188,7 +188,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::stores::tests::object;
+    use crate::cache::stores::tests::object;
 
     fn cluster(labels: &Value) -> Arc<Cluster> {
         let topology = json!({"classRef": {"name": "class"}, "version": "v1.36.3"});

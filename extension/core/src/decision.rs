@@ -10,7 +10,7 @@ use crate::reasons::{CallReason, GateReason, Hold, HoldReason};
 use crate::retry::{RetryAfter, RetryPolicy};
 use crate::server_time::is_overdue;
 use crate::upgrade::tkr::tkr_legacy;
-use crate::{stored_kind::StoredKind, unsynced::Unsynced};
+use crate::{cache::stored_kind::StoredKind, unsynced::Unsynced};
 
 /// What a hook answers for one cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl<'a> Knowledge<'a> {
 ///
 /// Memory of any age is no knowledge (see [`Unsynced`]). Knowledge that lags holds where a generation or the label shows it: a
 /// release needs a record about exactly this call, and an open gate in it. A gate that was closed since is seen within
-/// [`CURRENT_FOR`](crate::stored_kind::CURRENT_FOR).
+/// [`CURRENT_FOR`](crate::cache::stored_kind::CURRENT_FOR).
 #[must_use]
 pub fn decide(call: &HookCall<'_>, knowledge: &Knowledge<'_>, policy: &RetryPolicy) -> Decision {
     decide_by(&CLAUSES, call, knowledge, policy)

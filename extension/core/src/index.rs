@@ -19,6 +19,10 @@ pub use self::{
     noted::{Noted, Said},
 };
 use crate::{
+    cache::{
+        stored_kind::StoredKind,
+        stores::{Found, Stores, is_legacy_release},
+    },
     cluster::{is_custom, is_managed, is_stopped, release_of},
     decision::{Decision, Knowledge, Known, decide},
     hook_call::HookCall,
@@ -26,8 +30,6 @@ use crate::{
     reasons::{Hold, HoldReason},
     resolver::{asks_before, missed},
     retry::RetryPolicy,
-    stored_kind::StoredKind,
-    stores::{Found, Stores, is_legacy_release},
     stuck::{Counted, Held, Standing, Stuck},
     unsynced::Unsynced,
     upgrade::{

@@ -4,12 +4,11 @@
 //! properties and a model checker can run every function as the product runs it.
 
 pub mod admission;
+pub mod cache;
 pub mod clock;
 pub mod cluster;
-pub mod compact;
 pub mod concern;
 pub mod conditions;
-pub mod contract;
 pub mod decision;
 pub mod decode;
 pub mod digest;
@@ -39,8 +38,6 @@ pub mod schedule;
 pub mod server_time;
 pub mod slots;
 pub mod status;
-pub mod stored_kind;
-pub mod stores;
 pub mod stuck;
 pub mod takeover;
 pub mod text;
@@ -48,7 +45,6 @@ pub mod unsynced;
 pub mod upgrade;
 pub mod value_kinds;
 pub mod version;
-pub mod walls;
 pub mod workload;
 
 mod strict_yaml;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::stored_kind::{CURRENT_FOR, StoredKind};
+use crate::cache::stored_kind::{CURRENT_FOR, StoredKind};
 
 /// Why what a replica remembers is no knowledge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

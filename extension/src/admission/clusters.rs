@@ -6,11 +6,11 @@ use kube::core::ObjectMeta;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use sluice_core::{
+    cache::stores::Stores as _,
     cluster::ClusterRef,
     decode::{OF_TENANT, Undecodable},
     pass,
     resolver::{Asked, Known, Resolution, Running, Unknown, class_of, resolve},
-    stores::Stores as _,
 };
 use sluice_crds::{
     decode::{self, Limit},

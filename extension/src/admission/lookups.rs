@@ -16,13 +16,12 @@ use serde::{
 };
 use sluice_core::{
     admission::{Completion, Look, Looked, Review, Seen, Verdict, complete, judge},
+    cache::{Discoveries, NamedKind, Turn, stores::Stores as _},
     cluster::{is_stopped, release_of},
     packages::bootstrap::{PackageFacts, is_credential_type},
     protocol::{Failure, Key, Resource, Server},
     resolver::{self, Resolution},
-    stores::Stores as _,
     value_kinds::own_resource,
-    walls::{Discoveries, NamedKind, Turn},
 };
 use sluice_crds::{
     foreign::{Cluster, Package},

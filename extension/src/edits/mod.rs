@@ -19,9 +19,9 @@ use kube::{
     runtime::watcher,
 };
 use sluice_core::{
+    cache::{Brought, Ended, FINDING, Sign},
     edits::{self, LABEL, Trouble, Watched},
     protocol::{Object, Write},
-    walls::{Brought, Ended, FINDING, Sign},
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use tokio::{

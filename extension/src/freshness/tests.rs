@@ -8,7 +8,7 @@ use hyper::body::Frame;
 use kube::{Api, runtime::watcher};
 use rstest::rstest;
 use serde_json::json;
-use sluice_core::walls::RELIST_AFTER;
+use sluice_core::cache::RELIST_AFTER;
 use sluice_crds::foreign::App;
 use tokio::{sync::watch, time::sleep};
 use tower::service_fn;

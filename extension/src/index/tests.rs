@@ -151,7 +151,7 @@ async fn a_record_releases_nothing_while_no_replica_leads() {
         sleep(Duration::from_secs(10)).await;
         leadership.renewed(lease);
     }
-    sleep(lease + sluice_core::stored_kind::CURRENT_FOR).await;
+    sleep(lease + sluice_core::cache::stored_kind::CURRENT_FOR).await;
     assert_eq!(reason(&index), None);
     sleep(Duration::from_millis(1)).await;
     assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::NoLeader)));

@@ -12,11 +12,10 @@ use futures::future::join;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope, runtime::watcher};
 use sluice_core::{
-    compact::Packer,
+    cache::{FollowedStore, compact::Packer},
     decode::Item,
     proof::Summary,
     protocol::{self, Contact},
-    walls::FollowedStore,
     workload::{FirstSeenRuns, Weight},
 };
 use sluice_crds::{
@@ -143,7 +142,7 @@ impl Remote {
             Err(asking) => asking,
         };
         let uid = self.read_uid().await;
-        let uid = uid.map_err(|error| failure(step::Server::Workload, &error));
+        let uid = uid.map_err(|error| failure(protocol::Server::Workload, &error));
         self.server.known().asked(&asking, uid, clock())
     }
 

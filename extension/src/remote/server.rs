@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use jiff::Timestamp;
 use kube::Client;
 use sluice_core::{
-    walls::Sign,
+    cache::Sign,
     workload::{Connection, Weight},
 };
 

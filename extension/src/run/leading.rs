@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::{pass::Settings, providers::kinds, schedule::SyncPeriod, stores::Stores as _};
+use sluice_core::{cache::stores::Stores as _, pass::Settings, providers::kinds, schedule::SyncPeriod};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};

@@ -10,7 +10,7 @@ use http::Response;
 use kube::Api;
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::{cluster::ClusterRef, walls::FollowedStore};
+use sluice_core::{cache::FollowedStore, cluster::ClusterRef};
 use sluice_crds::foreign::App;
 use tokio::time::{sleep, timeout};
 use tower::service_fn;

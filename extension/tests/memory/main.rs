@@ -14,7 +14,7 @@ use peak_alloc::PeakAlloc;
 use proptest::{prelude::*, test_runner::TestRunner};
 use sluice::admission::{Admission, AdmissionMetrics};
 use sluice_core::{
-    compact::{Kept, Objects, Packer},
+    cache::compact::{Kept, Objects, Packer},
     decode::{Decode, Item, OF_TENANT, READ},
     protocol::{Answer, Key, Object, Server},
     upgrade::hop::ControlPlane,

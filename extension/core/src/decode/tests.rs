@@ -19,7 +19,7 @@ use sluice_crds::{
 
 use super::{Body, Item, Undecodable, list};
 use crate::{
-    compact::{Kept, Objects, Packer},
+    cache::compact::{Kept, Objects, Packer},
     upgrade::hop::ControlPlane,
 };
 

@@ -34,9 +34,9 @@ pub use self::{
     watched::{GroupKind, LABEL, Watched},
 };
 use crate::{
+    cache::{Brought, Ended, FollowedKind},
     cluster::ClusterRef,
     protocol::{Object, Write},
-    walls::{Brought, Ended, FollowedKind},
 };
 
 /// What is watched, what was seen of it, and whom that wakes.

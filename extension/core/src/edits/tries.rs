@@ -6,9 +6,9 @@ use kube::core::ApiResource;
 
 use super::Watched;
 use crate::{
+    cache::{Attempts, Ended, FollowedKind},
     limits::Backoff,
     rbac::missing_rule,
-    walls::{Attempts, Ended, FollowedKind},
 };
 
 /// The first delay after a refusal, which only an administrator ends.

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use kube::{Resource, core::ObjectMeta};
 
 use super::LABEL;
-use crate::{cluster::ClusterRef, walls::Brought};
+use crate::{cache::Brought, cluster::ClusterRef};
 
 /// An edit of an object, and whom it concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]

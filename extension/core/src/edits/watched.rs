@@ -4,7 +4,7 @@ use std::fmt;
 
 use sluice_crds::labels::label;
 
-use crate::walls::FollowedStore;
+use crate::cache::FollowedStore;
 
 /// Objects are watched that have it: it names their Cluster.
 pub const LABEL: &str = label::CLUSTER_NAME;

@@ -9,13 +9,15 @@ use sluice_crds::{
 use super::*;
 use crate::retry::RetryAfter;
 use crate::{
+    cache::{
+        stored_kind::CURRENT_FOR,
+        stores::{
+            Stored,
+            tests::{Filling, Given, object, undecodable},
+        },
+    },
     hook_call::Hook,
     reasons::{CallReason, GateReason, HoldReason},
-    stored_kind::CURRENT_FOR,
-    stores::{
-        Stored,
-        tests::{Filling, Given, object, undecodable},
-    },
     stuck::{STUCK_AFTER, Standings},
 };
 

@@ -14,6 +14,10 @@ use sluice_crds::{
 };
 
 use crate::{
+    cache::{
+        stored_kind::StoredKind,
+        stores::{Found, Releases, Stored, Stores, is_legacy_release},
+    },
     cluster::{is_managed, is_paused},
     decode::Undecodable,
     packages::{
@@ -22,8 +26,6 @@ use crate::{
     },
     reasons::{GateReason, Hold},
     schedule::SyncPeriod,
-    stored_kind::StoredKind,
-    stores::{Found, Releases, Stored, Stores, is_legacy_release},
     takeover::without_finalizer,
     upgrade::{
         hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
@@ -271,7 +273,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::stores::tests::{Filling, Given, object, undecodable};
+    use crate::cache::stores::tests::{Filling, Given, object, undecodable};
 
     const LABEL: &str = "v1.36.3---sluice.1";
 

@@ -14,10 +14,10 @@ use super::{
     mark::Mark,
 };
 use crate::{
+    cache::stores::{Images, Releases},
     cluster::is_legacy,
     names::LONGEST_LABEL,
     packages::bootstrap::Catalogue,
-    stores::{Images, Releases},
     version::Ordered,
 };
 

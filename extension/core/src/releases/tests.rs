@@ -2,6 +2,7 @@ mod labels;
 mod updates;
 mod verdicts;
 
+use crate::cache::stores::Images;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -19,10 +20,10 @@ use sluice_crds::{
 
 use super::*;
 use crate::{
+    cache::stores::Releases,
     clock::Clock,
     packages::bootstrap::{Catalogue, PackageFacts},
     protocol::{Done, Error, Known, Object, Stop, Subject, Write},
-    stores::Releases,
     version::Ordered,
 };
 

@@ -10,9 +10,9 @@ use sluice_crds::{
 
 use super::{asks, class_of};
 use crate::{
+    cache::stores::{Found, Stored},
     decode::Undecodable,
     reasons::{CallReason, GateReason, Hold, HoldReason},
-    stores::{Found, Stored},
 };
 
 /// Whether a hook is one before which a Cluster has to be resolved: what comes after these two follows from them.

@@ -31,9 +31,9 @@ pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
 
 use crate::{
+    cache::stores::{Images, Releases},
     decode::Undecodable,
     fault::Fault,
-    stores::{Images, Releases},
 };
 
 /// The labels and annotations of Clusters that are read.

@@ -17,9 +17,9 @@ use sluice_crds::{
 
 use super::part::Part;
 use crate::{
+    cache::stores::{Images, Releases},
     cluster::is_legacy,
     releases::{image_labels_of, prefixes, release_labels_of, version_label},
-    stores::{Images, Releases},
     version::Ordered,
 };
 

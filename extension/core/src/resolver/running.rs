@@ -9,8 +9,10 @@ use sluice_crds::{
 
 use super::Unknown;
 use crate::{
-    stored_kind::StoredKind,
-    stores::{Stored, Stores},
+    cache::{
+        stored_kind::StoredKind,
+        stores::{Stored, Stores},
+    },
     upgrade::hop::{ControlPlaneFacts, Worker, WorkerFacts},
 };
 
@@ -135,7 +137,7 @@ mod tests {
     use sluice_crds::labels::label;
 
     use super::*;
-    use crate::stores::tests::{Given, object, undecodable};
+    use crate::cache::stores::tests::{Given, object, undecodable};
 
     /// A Cluster whose control plane and worker run v1.35.4, with a closed gate toward v1.36.3.
     fn given() -> Given {

@@ -12,7 +12,7 @@ use sluice_crds::{
 
 use super::*;
 use crate::{
-    stores::tests::{Given, undecodable},
+    cache::stores::tests::{Given, undecodable},
     upgrade::hop::ControlPlaneFacts,
 };
 

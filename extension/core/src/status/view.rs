@@ -7,8 +7,8 @@ use sluice_crds::{
 };
 
 use crate::{
+    cache::stores::{Found, Stores, is_legacy_release},
     cluster::{ClusterRef, is_managed, release_of},
-    stores::{Found, Stores, is_legacy_release},
     upgrade::{record::of_cluster, tkr::pinned},
 };
 
@@ -99,7 +99,7 @@ mod tests {
     use sluice_crds::labels::label;
 
     use super::*;
-    use crate::stores::tests::{Given, object, undecodable};
+    use crate::cache::stores::tests::{Given, object, undecodable};
 
     fn record(schema: i64, uid: &str) -> Value {
         json!({"spec": {}, "status": {"upgrade": {

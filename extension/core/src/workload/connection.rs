@@ -8,8 +8,8 @@ use super::{
     FirstSeenRuns,
     identity::{Identity, Served},
 };
+use crate::cache::Sign;
 use crate::limits::{Breaker, GivenUp};
-use crate::walls::Sign;
 use crate::{
     clock::Clock,
     protocol::{Contact, Failure},
@@ -106,9 +106,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{protocol::Server, walls};
+    use crate::{cache, protocol::Server};
 
-    const SILENCE: Sign = Sign::Failed(walls::Failure::WATCH);
+    const SILENCE: Sign = Sign::Failed(cache::Failure::WATCH);
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -125,7 +125,7 @@ mod tests {
         assert!(connection.saw("App", Sign::Changed, at(100)));
         assert_eq!(connection.silent_since, None);
         // Until kapp-controller has brought its kinds, "not found" is a sign of life.
-        let not_found = walls::Failure {
+        let not_found = cache::Failure {
             of_list: true,
             answered: true,
             code: Some(404),

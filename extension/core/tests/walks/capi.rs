@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_core::{
+    cache::stored_kind::StoredKind,
     decision::{Decision, Knowledge, Known, decide},
     hook_call::HookCall,
     pass::Server,
     retry::RetryPolicy,
-    stored_kind::StoredKind,
     unsynced::Unsynced,
 };
 use sluice_crds::{

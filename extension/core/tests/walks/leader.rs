@@ -12,6 +12,7 @@ use std::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_core::{
+    cache::stores::Stored as _,
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
     pass::{
@@ -19,7 +20,6 @@ use sluice_core::{
         Verb, Watched, Write, pass,
     },
     schedule::SyncPeriod,
-    stores::Stored as _,
     upgrade::hop::{ControlPlaneFacts, Plan},
 };
 use sluice_crds::foreign::Cluster;

@@ -6,11 +6,13 @@ use kube::core::{DynamicObject, ObjectMeta, WatchEvent};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_core::{
+    cache::{
+        stored_kind::StoredKind,
+        stores::{Found, Releases, Stored, Stores},
+    },
     decode::{Item, Undecodable},
     packages::bootstrap::Catalogue,
     pass::Server,
-    stored_kind::StoredKind,
-    stores::{Found, Releases, Stored, Stores},
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 

@@ -11,6 +11,7 @@ use std::{
 use futures::{Stream, StreamExt, stream};
 use kube::{Client, Resource as _, ResourceExt};
 use sluice_core::{
+    cache::stores::{Stored as _, Stores as _},
     error_chain::chain,
     events::Notice,
     limits::Again,
@@ -18,7 +19,6 @@ use sluice_core::{
     pass::{Close, Count, Done, Effects, Facts, Memories, Settings, close},
     reasons::Hold,
     slots::SLOW,
-    stores::{Stored as _, Stores as _},
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use tokio::time::timeout;

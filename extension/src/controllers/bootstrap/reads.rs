@@ -7,7 +7,7 @@ use std::{
 
 use kube::Client;
 use sluice_core::{
-    compact::Kept,
+    cache::compact::Kept,
     decode::Undecodable,
     packages::build::FIELD_MANAGER,
     pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},

@@ -18,6 +18,7 @@ use kube::{
     runtime::watcher,
 };
 use sluice_core::{
+    cache::FollowedStore,
     decode::Item,
     error_chain::chain,
     events::{Notice, Uids},
@@ -26,7 +27,6 @@ use sluice_core::{
     providers::{Configuration, Effects, Kind, Source},
     schedule::SyncPeriod,
     value_kinds::ConfigRef,
-    walls::FollowedStore,
 };
 use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use kube::core::{DynamicObject, ObjectMeta};
 use sluice_core::{
+    cache::{Asker, Attempts, NamedKind, NamedKinds},
     protocol::{Answer, Failure, Object, Server, Source},
-    walls::{Asker, Attempts, NamedKind, NamedKinds},
 };
 
 use super::dependents::Dependents;

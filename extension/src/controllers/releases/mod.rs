@@ -17,6 +17,7 @@ use std::{
 use futures::{FutureExt as _, Stream, StreamExt as _, channel::mpsc};
 use kube::{Client, ResourceExt as _};
 use sluice_core::{
+    cache::stores::Stores as _,
     cluster::ClusterRef,
     events::Uids,
     limits::Retries,
@@ -24,7 +25,6 @@ use sluice_core::{
         Change, Facts, ManagementClusters, Named, Survey, TkrPackage, Underway, of_cluster, of_image,
         package_in,
     },
-    stores::Stores as _,
 };
 use tokio::{
     task::yield_now,

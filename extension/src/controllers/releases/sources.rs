@@ -9,9 +9,9 @@ use futures::future::{BoxFuture, FutureExt as _, join};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Resource, ResourceExt as _, runtime::watcher};
 use sluice_core::{
+    cache::FollowedStore,
     decode::Item,
     releases::{self, Change, Compatibility},
-    walls::FollowedStore,
 };
 use sluice_crds::labels::{label, name};
 

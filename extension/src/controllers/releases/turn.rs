@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use kube::{Client, Resource, ResourceExt};
 use sluice_core::{
+    cache::stores::Stored,
     error_chain::chain,
     events::Notice,
     limits::Again,
     protocol::{Answer, Ask, Done, Failure, Object, Server, Subject, Write},
     releases::{Install, InstallState, Mark, Named, Offer, TkrPackage, of_cluster, of_image},
-    stores::Stored,
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 use tracing::warn;

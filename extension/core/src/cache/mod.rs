@@ -1,5 +1,9 @@
-//! What keeps the trouble of one server or kind its own: how soon a failure is tried again, whether a server is asked at all, how much
-//! of what it says is kept, and for how long that is believed. The binary asks, waits and keeps; what comes next is said here.
+//! Cached objects of the management cluster, and the watches that keep them current.
+
+pub mod compact;
+pub mod contract;
+pub mod stored_kind;
+pub mod stores;
 
 mod age;
 mod discoveries;

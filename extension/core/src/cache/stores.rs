@@ -10,10 +10,10 @@ use sluice_crds::{
 };
 
 use crate::{
+    cache::stored_kind::StoredKind,
     cluster::is_legacy,
     decode::Undecodable,
     packages::bootstrap::{Catalogue, PackageFacts},
-    stored_kind::StoredKind,
     upgrade::hop::ControlPlane,
 };
 
@@ -208,7 +208,7 @@ pub(crate) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::compact::Kept;
+    use crate::cache::compact::Kept;
 
     /// Stores that hold what they are given.
     #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use kube::core::ApiResource;
 
 use super::{Age, Failure, Sign, WatchAnswer};
+use crate::cache::stored_kind::CURRENT_FOR;
 use crate::limits::{Backoff, backoff::HEALTHY};
-use crate::stored_kind::CURRENT_FOR;
 
 /// How long the API server may take to say how a kind is served.
 pub const FINDING: Duration = Duration::from_secs(10);

@@ -206,7 +206,7 @@ mod tests {
     use kube::core::ObjectMeta;
 
     use super::*;
-    use crate::walls::RELIST_AFTER;
+    use crate::cache::RELIST_AFTER;
 
     const NOTHING: Brought<'static, ConfigMap> = Brought::Filled;
 

@@ -11,7 +11,7 @@ use sluice_crds::{
     run::{ClusterBootstrap, ClusterBootstrapTemplate, OSImage, TanzuKubernetesRelease},
 };
 
-use crate::{decode::Decode, stores::OfCluster, upgrade::hop::ControlPlane};
+use crate::{cache::stores::OfCluster, decode::Decode, upgrade::hop::ControlPlane};
 
 /// The annotation that kubectl keeps a whole object in.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -83,7 +83,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::compact::{Objects, Packer};
+    use crate::cache::compact::{Objects, Packer};
 
     /// What is left of `object` in memory.
     fn left<K: Kept + Clone>(object: &Value) -> Value {
