@@ -9,7 +9,7 @@ use crate::names::short;
 use crate::proof::Summary;
 use crate::reasons::Hold;
 use crate::{
-    overview::Wait,
+    summary::Wait,
     text::{lines, one_line},
 };
 

@@ -26,11 +26,11 @@ use crate::{
     cluster::{is_custom, is_managed, is_stopped, release_of},
     decision::{Decision, Knowledge, Known, decide},
     hook_call::HookCall,
-    overview::exceeded,
     reasons::{Hold, HoldReason},
     resolver::{asks_before, missed},
     retry::RetryPolicy,
     stuck::{Counted, Held, Standing, Stuck},
+    summary::exceeded,
     unsynced::Unsynced,
     upgrade::{
         record::of_cluster,

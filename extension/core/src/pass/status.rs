@@ -23,9 +23,9 @@ use super::{
 use crate::events::Event;
 use crate::{
     conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
-    overview::{DEADLINE_EXCEEDED, exceeded, shown, until_deadline},
     packages::bootstrap::ResolvedRelease,
     reasons::{GateReason, Hold},
+    summary::{DEADLINE_EXCEEDED, exceeded, shown, until_deadline},
     upgrade::record::{
         BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
         of_cluster,
