@@ -8,7 +8,6 @@ pub mod cache;
 pub mod clock;
 pub mod cluster;
 pub mod concern;
-pub mod conditions;
 pub mod decision;
 pub mod decode;
 pub mod digest;

@@ -22,10 +22,13 @@ use super::{
 };
 use crate::events::Event;
 use crate::{
-    conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
     packages::bootstrap::ResolvedRelease,
     reasons::{GateReason, Hold},
-    summary::{DEADLINE_EXCEEDED, exceeded, shown, until_deadline},
+    summary::{
+        DEADLINE_EXCEEDED,
+        conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
+        exceeded, shown, until_deadline,
+    },
     upgrade::record::{
         BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
         of_cluster,

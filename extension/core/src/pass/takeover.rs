@@ -16,9 +16,9 @@ use super::{Done, Known, Step, Stop, UNWATCHED, Verb, effects::Effects, failure:
 use crate::events::Event;
 use crate::{
     cluster::{LegacyPause, is_paused, legacy_pause},
-    conditions::says_takeover,
     reasons::{GateReason, Hold},
     server_time::is_overdue,
+    summary::conditions::says_takeover,
     takeover::{is_let_go, may_be_left, without_finalizer},
 };
 

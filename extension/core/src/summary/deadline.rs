@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sluice_crds::run::{ClusterBootstrapStatus, Condition, HeldGate, Hook, UpgradePolicy};
 
-use crate::conditions::with;
+use crate::summary::conditions::with;
 
 /// Type of the condition, and reason of the event.
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";

@@ -18,8 +18,8 @@ pub use self::deadline::{DEADLINE_EXCEEDED, exceeded, until_deadline};
 pub use self::wait::Wait;
 use self::wait::{closed_gate, is_of_cluster_api};
 use crate::{
-    conditions::with_ready,
     reasons::GateReason,
+    summary::conditions::with_ready,
     upgrade::record::{is_pause, is_ready},
     version::same,
 };
@@ -156,5 +156,6 @@ fn called_hook(record: &UpgradeRecord, gate: &Gate) -> Hook {
     }
 }
 
+pub mod conditions;
 #[cfg(test)]
 mod tests;
