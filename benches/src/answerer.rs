@@ -1,8 +1,8 @@
 //! Answers hook calls as the product does, without the network: decode, decide, encode.
 
 use bytes::Bytes;
-use sluice_core::decision::{Knowledge, Known, decide};
-use sluice_core::retry::RetryPolicy;
+use sluice_core::gate::decision::{Knowledge, Known, decide};
+use sluice_core::gate::retry::RetryPolicy;
 use sluice_crds::run::{Gate, SCHEMA, UpgradeRecord};
 use sluice_hooks::{Hook, Reply, Request};
 

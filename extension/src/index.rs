@@ -8,12 +8,14 @@ use std::{
 use prometheus_client::registry::Registry;
 use sluice_core::{
     cache::{stored_kind::StoredKind, stores::Stores as _},
-    decision::{Decision, Knowledge, decide},
-    hook_call::HookCall,
-    index::{self, Counting, Noted, Pace, Said, Uncounted},
+    gate::{
+        decision::{Decision, Knowledge, decide},
+        hook_call::HookCall,
+        index::{self, Counting, Noted, Pace, Said, Uncounted},
+        stuck::Standings,
+        unsynced::Unsynced,
+    },
     reasons::Hold,
-    stuck::Standings,
-    unsynced::Unsynced,
 };
 use sluice_hooks::Gate;
 use tokio::time::Instant;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use kube::core::ObjectMeta;
 use sluice_core::{
     concern::{Classes, Shared},
-    index::Uncounted,
+    gate::index::Uncounted,
     releases::{Change, ManagementClusters},
     retrigger::{Handlers, Uncalled},
 };

@@ -15,7 +15,7 @@ use sluice_crds::{foreign::Cluster, labels::annotation};
 
 use crate::{
     cluster::{ClusterRef, is_stopped},
-    hook_call::{Hook, handler},
+    gate::hook_call::{Hook, handler},
 };
 
 /// A Cluster is touched at most this often.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sluice_core::decision::Decision;
-use sluice_core::hook_call::HookCall;
+use sluice_core::gate::decision::Decision;
+use sluice_core::gate::hook_call::HookCall;
 use sluice_core::reasons::HoldReason;
 
 use crate::Hook;

@@ -21,7 +21,7 @@ pub use self::repeats::Repeats;
 pub use self::reply::Reply;
 pub use self::request::{Request, RequestError, parse_discovery};
 pub use self::router::router;
-pub use sluice_core::hook_call::{Hook, handler};
+pub use sluice_core::gate::hook_call::{Hook, handler};
 
 /// Group and version of the hooks, the first segments of every path.
 pub const GROUP_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";

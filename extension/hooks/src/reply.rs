@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
-use sluice_core::decision::Decision;
+use sluice_core::gate::decision::Decision;
 
 use crate::Hook;
 use crate::gate::Endpoint;

@@ -12,7 +12,7 @@ use axum::routing::any;
 use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method};
-use sluice_core::decision::Decision;
+use sluice_core::gate::decision::Decision;
 use sluice_core::reasons::CallReason;
 use tracing::{debug, error, warn};
 

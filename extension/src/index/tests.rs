@@ -5,7 +5,10 @@ use jiff::Timestamp;
 use kube::{Client, client::Body};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::{hook_call::Hook, retry::RetryPolicy, server_time::ServerTime};
+use sluice_core::{
+    gate::{hook_call::Hook, retry::RetryPolicy},
+    server_time::ServerTime,
+};
 use tokio::time::sleep;
 use tower::service_fn;
 

@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc, sync::Mutex};
 
 use bytes::Bytes;
 use kube::Client;
-use sluice_core::{cache::stored_kind::StoredKind, status::Board, unsynced::Unsynced};
+use sluice_core::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced, status::Board};
 use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};

@@ -5,8 +5,8 @@ use std::{pin::Pin, sync::Arc};
 use futures::{Stream, stream};
 use prost::Message as _;
 use sluice_core::{
+    gate::unsynced::Unsynced,
     status::{GoesOn, Look, Looks, Next, Reader, Selection, User},
-    unsynced::Unsynced,
 };
 use sluice_hooks::Peer;
 use sluice_proto::status::v1::{

@@ -11,10 +11,10 @@ use hyper::body::Incoming;
 use rstest::rstest;
 use serde_json::Value;
 use sluice::serve::{Metrics, Server};
-use sluice_core::decision::Decision;
-use sluice_core::hook_call::HookCall;
+use sluice_core::gate::decision::Decision;
+use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::retry::RetryAfter;
 use sluice_core::reasons::{CallReason, HoldReason};
-use sluice_core::retry::RetryAfter;
 use sluice_hooks::{Gate, router};
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::NamedKind;
+use crate::cache::named::NamedKind;
 use crate::limits::may_have_more;
 
 /// A kind is discovered once within this time.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::NamedKind;
+use crate::cache::named::NamedKind;
 use crate::cluster::ClusterRef;
 
 /// So many wait at most. One beyond is not woken, and reconciled again after its own time.

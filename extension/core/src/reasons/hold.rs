@@ -1,5 +1,7 @@
 //! Why an upgrade is held: one vocabulary for hook messages, conditions, events and metric labels, split by what may give it.
 
+use crate::reasons::CallReason;
+use crate::reasons::GateReason;
 use std::fmt;
 
 /// Why a call is held.

@@ -1,9 +1,9 @@
 //! Cluster API's topology controller v1.14, as far as it calls hooks and writes versions
 //! (`exp/topology/desiredstate`: `computeControlPlaneVersion`, `computeMachineDeploymentVersion`, the lifecycle hooks).
 
-use sluice_core::decision::{Decision, Knowledge, Known, decide};
-use sluice_core::hook_call::HookCall;
-use sluice_core::retry::RetryPolicy;
+use sluice_core::gate::decision::{Decision, Knowledge, Known, decide};
+use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::retry::RetryPolicy;
 use sluice_crds::run::Hook;
 
 use crate::objects::now;

@@ -7,11 +7,13 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_core::{
     cache::stored_kind::StoredKind,
-    decision::{Decision, Knowledge, Known, decide},
-    hook_call::HookCall,
+    gate::{
+        decision::{Decision, Knowledge, Known, decide},
+        hook_call::HookCall,
+        retry::RetryPolicy,
+        unsynced::Unsynced,
+    },
     pass::Server,
-    retry::RetryPolicy,
-    unsynced::Unsynced,
 };
 use sluice_crds::{
     labels::label,

@@ -11,7 +11,7 @@ mod wire;
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use sluice_core::hook_call::HookCall;
+use sluice_core::gate::hook_call::HookCall;
 use sluice_core::version::KubernetesVersion;
 
 pub use self::error::RequestError;

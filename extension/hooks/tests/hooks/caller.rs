@@ -7,10 +7,10 @@ use axum::body::Body;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use sluice_core::decision::Decision;
-use sluice_core::hook_call::HookCall;
+use sluice_core::gate::decision::Decision;
+use sluice_core::gate::hook_call::HookCall;
+use sluice_core::gate::retry::RetryAfter;
 use sluice_core::reasons::HoldReason;
-use sluice_core::retry::RetryAfter;
 use sluice_hooks::{Answer, Endpoint, Gate, Hook, Observer, Outcome, Peer, handler, router};
 use tower::ServiceExt;
 

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_core::decision::Decision;
+use sluice_core::gate::decision::Decision;
 use sluice_hooks::{Hook, router};
 
 use crate::caller::{always, call, changed, recorded};

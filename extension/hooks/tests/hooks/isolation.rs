@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::Request;
 use rstest::rstest;
-use sluice_core::decision::Decision;
-use sluice_core::hook_call::HookCall;
+use sluice_core::gate::decision::Decision;
+use sluice_core::gate::hook_call::HookCall;
 use sluice_hooks::{Endpoint, Gate, Hook, Outcome, Peer, router};
 
 use crate::caller::{DISCOVERY, Seen, call, call_from, changed, path, recorded, releasing, send};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::body::Body;
 use http::Request;
 use rstest::rstest;
-use sluice_core::decision::Decision;
+use sluice_core::gate::decision::Decision;
 use sluice_core::reasons::{CallReason, GateReason, HoldReason};
 use sluice_hooks::{Hook, Profile, Reply, router};
 use tower::ServiceExt;

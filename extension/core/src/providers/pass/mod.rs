@@ -18,7 +18,7 @@ pub(super) use status::reason;
 use super::{Kind, Problem, Source};
 use crate::{
     protocol::{
-        self, Done, Key, Server, Subject,
+        Done, Key, Server, Subject,
         stop::{in_order, together},
     },
     schedule::{SyncPeriod, wait},

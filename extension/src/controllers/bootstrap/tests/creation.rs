@@ -1,8 +1,10 @@
 //! The creation of a ClusterBootstrap.
 
 use sluice_core::{
-    decision::Decision,
-    hook_call::{Hook, HookCall},
+    gate::{
+        decision::Decision,
+        hook_call::{Hook, HookCall},
+    },
     reasons::{CallReason, HoldReason},
 };
 use sluice_hooks::Gate as _;

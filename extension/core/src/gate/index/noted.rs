@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Answers;
-use crate::{reasons::Hold, stuck::Counted};
+use crate::{gate::stuck::Counted, reasons::Hold};
 
 /// What is noted beside the stores.
 #[derive(Debug, Default)]

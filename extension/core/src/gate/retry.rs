@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{schedule::bucket, stuck::STUCK_AFTER};
+use crate::{gate::stuck::STUCK_AFTER, schedule::bucket};
 
 /// Seconds after which Cluster API may ask again; at least one.
 ///
@@ -33,7 +33,7 @@ pub struct RetryPolicy {
     pub budget: u32,
     /// Clusters that are held at the moment and made progress lately, so that their gates could open.
     pub moving: u32,
-    /// Clusters that are held and stuck; see [`stuck`](crate::stuck).
+    /// Clusters that are held and stuck; see [`stuck`](crate::gate::stuck).
     pub stuck: u32,
     /// Seconds after which the deletion of a cluster is let go although packages are still there.
     pub deletion_limit: u32,

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use sluice_crds::run::{HeldGate, Hook};
 
-use crate::{cluster::ClusterRef, stuck::Held};
+use crate::{cluster::ClusterRef, gate::stuck::Held};
 
 /// Clusters of which hooks may be answered otherwise than at the last count.
 #[derive(Debug, Default)]
@@ -95,8 +95,8 @@ impl Counting {
 mod tests {
     use super::*;
     use crate::{
+        gate::stuck::Standing,
         reasons::{GateReason, Hold},
-        stuck::Standing,
     };
 
     #[test]

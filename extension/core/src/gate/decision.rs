@@ -5,12 +5,12 @@ use std::time::Duration;
 use sluice_crds::run::{Hook, SCHEMA, UpgradeRecord};
 
 use crate::cluster::is_managed;
-use crate::hook_call::HookCall;
+use crate::gate::hook_call::HookCall;
+use crate::gate::retry::{RetryAfter, RetryPolicy};
 use crate::reasons::{CallReason, GateReason, Hold, HoldReason};
-use crate::retry::{RetryAfter, RetryPolicy};
 use crate::server_time::is_overdue;
 use crate::upgrade::tkr::tkr_legacy;
-use crate::{cache::stored_kind::StoredKind, unsynced::Unsynced};
+use crate::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced};
 
 /// What a hook answers for one cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct Known<'a> {
     pub missing: Option<Hold>,
     /// Whether no replica leads: nothing looks any more at what the record says.
     pub leaderless: bool,
-    /// For how long the Cluster was held without progress, if that is long; see [`stuck`](crate::stuck).
+    /// For how long the Cluster was held without progress, if that is long; see [`stuck`](crate::gate::stuck).
     pub still: Duration,
 }
 

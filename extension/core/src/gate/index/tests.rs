@@ -7,7 +7,7 @@ use sluice_crds::{
 };
 
 use super::*;
-use crate::retry::RetryAfter;
+use crate::gate::retry::RetryAfter;
 use crate::{
     cache::{
         stored_kind::CURRENT_FOR,
@@ -16,9 +16,11 @@ use crate::{
             tests::{Filling, Given, object, undecodable},
         },
     },
-    hook_call::Hook,
+    gate::{
+        hook_call::Hook,
+        stuck::{STUCK_AFTER, Standings},
+    },
     reasons::{CallReason, GateReason, HoldReason},
-    stuck::{STUCK_AFTER, Standings},
 };
 
 const LABEL: &str = "v1.35.4---sluice.1";

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, Hash, RandomState},
 };
 
-use crate::{decision::Decision, hook_call::HookCall};
+use crate::gate::{decision::Decision, hook_call::HookCall};
 
 /// So many answers are remembered; then all are forgotten, which costs a line of the log each.
 const REMEMBERED: usize = 32 * 1024;
@@ -40,9 +40,8 @@ impl Answers {
 mod tests {
     use super::*;
     use crate::{
-        hook_call::Hook,
+        gate::{hook_call::Hook, retry::RetryPolicy},
         reasons::{GateReason, HoldReason},
-        retry::RetryPolicy,
     };
 
     fn call(uid: &str) -> HookCall<'_> {
