@@ -20,13 +20,13 @@ use crate::{
     },
     cluster::{is_managed, is_paused},
     decode::Undecodable,
+    migration::without_finalizer,
     packages::{
         bootstrap::{Catalogue, ResolvedRelease, packages},
         build::Owner,
     },
     reasons::{GateReason, Hold},
     schedule::SyncPeriod,
-    takeover::without_finalizer,
     upgrade::{
         hop::{ControlPlaneFacts, Plan, Worker, WorkerFacts},
         record::{ClusterFacts, of_cluster},

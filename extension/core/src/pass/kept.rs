@@ -12,9 +12,9 @@ use sluice_crds::{foreign::PackageInstall, run::UpgradeRecord};
 use super::{Known, Server, Sight, Step, plan::Planned, stop::together, values::content};
 use crate::{
     digest::differs_in_template_only,
+    migration::{same_values, say_nothing},
     names,
     packages::{bootstrap::Role, build::asks_for},
-    takeover::{same_values, say_nothing},
 };
 
 /// As a PackageInstall was made by the addons-manager.

@@ -16,10 +16,10 @@ use super::{Done, Known, Step, Stop, UNWATCHED, Verb, effects::Effects, failure:
 use crate::events::Event;
 use crate::{
     cluster::{LegacyPause, is_paused, legacy_pause},
+    migration::{is_let_go, may_be_left, without_finalizer},
     reasons::{GateReason, Hold},
     server_time::is_overdue,
     summary::conditions::says_takeover,
-    takeover::{is_let_go, may_be_left, without_finalizer},
 };
 
 use leftovers::{exactly, kubeconfig_has_finalizer, leftovers, note, of_bootstrap, of_cluster, remove};

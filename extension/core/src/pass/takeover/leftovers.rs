@@ -11,12 +11,12 @@ use sluice_crds::{
 };
 
 use crate::{
+    migration::{holds_machine, without_finalizer},
     pass::{
         Failure, Known, Server, Sight, Step, Stop, Verb, Write,
         ask::{Ask, Key},
         stop::{needs_of, together},
     },
-    takeover::{holds_machine, without_finalizer},
 };
 
 /// One object, and what of it is removed.
