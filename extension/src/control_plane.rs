@@ -9,7 +9,7 @@ use std::{
 use kube::{Client, core::ObjectMeta};
 use sluice_core::{
     cache::{Asker, Attempts, Discoveries, NamedKind, NamedKinds, Standing, Turn, Waiting},
-    pass::Unknown,
+    reconcile::cluster::Unknown,
     upgrade::hop::{ControlPlane, ControlPlaneFacts},
 };
 use sluice_crds::foreign::cluster::ObjectReference;

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use kube::core::ObjectMeta;
 use sluice_core::{
-    concern::{Classes, Shared},
     gate::index::Uncounted,
+    reconcile::shared_dependency::{Classes, Shared},
     releases::{Change, ManagementClusters},
     retrigger::{Handlers, Uncalled},
 };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt as _};
-use sluice_core::concern::{Classes, Shared, Sweep};
+use sluice_core::reconcile::shared_dependency::{Classes, Shared, Sweep};
 use tokio::{
     task::yield_now,
     time::{Instant, interval, timeout_at},

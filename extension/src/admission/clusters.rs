@@ -9,7 +9,7 @@ use sluice_core::{
     cache::stores::Stores as _,
     cluster::ClusterRef,
     decode::{OF_TENANT, Undecodable},
-    pass,
+    reconcile,
     resolver::{Asked, Known, Resolution, Running, Unknown, class_of, resolve},
 };
 use sluice_crds::{
@@ -169,8 +169,8 @@ fn running(asked: &Asked, stores: &Stores, control_planes: &ControlPlanes) -> Re
     let (of, reference) = referred.ok_or(Unknown::Running)?;
     match control_planes.known(&of, &reference) {
         Ok(control_plane) => Ok(Running::of(of.namespace(), of.name(), control_plane, stores)),
-        Err(pass::Unknown::Reading) => Err(Unknown::Running),
-        Err(pass::Unknown::Unreadable(_)) => Ok(Running::UNKNOWN),
+        Err(reconcile::cluster::Unknown::Reading) => Err(Unknown::Running),
+        Err(reconcile::cluster::Unknown::Unreadable(_)) => Ok(Running::UNKNOWN),
     }
 }
 

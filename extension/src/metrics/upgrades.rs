@@ -7,7 +7,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
-use sluice_core::{gate::index::Counting, pass::Count};
+use sluice_core::{gate::index::Counting, reconcile::cluster::Count};
 
 /// Around the second in which Cluster API asks, to the half hour of a Cluster that is asked rarely.
 const LAG_SECONDS: [f64; 12] = [

@@ -6,7 +6,9 @@ use std::{
 };
 
 use kube::Client;
-use sluice_core::{cache::stores::Stores as _, pass::Settings, providers::kinds, schedule::SyncPeriod};
+use sluice_core::{
+    cache::stores::Stores as _, providers::kinds, reconcile::cluster::Settings, schedule::SyncPeriod,
+};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};

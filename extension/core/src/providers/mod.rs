@@ -5,15 +5,13 @@
 //! list to keep. [`kinds`] is the table that the controller runs, and [`pass`] what it does with one configuration.
 
 mod addresses;
-mod cluster;
+pub(crate) mod cluster;
 mod credentials;
 mod dependencies;
 mod kind;
 mod output;
-mod pass;
 mod problem;
-mod reasons;
-mod source;
+pub(crate) mod source;
 mod supervisor;
 mod table;
 mod vsphere;
@@ -34,8 +32,6 @@ mod vsphere_csi_paravirtual;
 pub use dependencies::Dependencies;
 pub use kind::{Config, Kind, OwnerBy, Provider};
 pub use output::Output;
-pub use pass::{Configuration, Effects, Known, pass};
 pub use problem::{Problem, Reason};
-pub use reasons::Reasons;
 pub use source::{Single, Source, Sources, Stop};
 pub use table::kinds;

@@ -13,7 +13,7 @@ use sluice_core::{
         retry::RetryPolicy,
         unsynced::Unsynced,
     },
-    pass::Server,
+    reconcile::cluster::Server,
 };
 use sluice_crds::{
     labels::label,

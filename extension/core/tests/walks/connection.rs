@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_core::{
-    pass::{Contact, Server},
     proof::first_seen_run,
+    reconcile::cluster::{Contact, Server},
 };
 use sluice_crds::{foreign::App, run::FirstSeenRun};
 

@@ -1,6 +1,6 @@
 //! What becomes of a request of a pass.
 
-use sluice_core::pass::{Failure, Object, Write};
+use sluice_core::reconcile::cluster::{Failure, Object, Write};
 
 use crate::servers::{Servers, refused};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sluice_core::pass::Server;
+use sluice_core::reconcile::cluster::Server;
 use sluice_crds::labels::annotation;
 
 use crate::{

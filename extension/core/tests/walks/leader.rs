@@ -15,7 +15,7 @@ use sluice_core::{
     cache::stores::Stored as _,
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
-    pass::{
+    reconcile::cluster::{
         Answer, Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, Server, Settings, Stop,
         Verb, Watched, Write, pass,
     },

@@ -3,7 +3,7 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use sluice_core::pass::Server::{self, Management};
+use sluice_core::reconcile::cluster::Server::{self, Management};
 use sluice_crds::labels::label;
 
 use crate::servers::{Place, Servers, place};

@@ -12,7 +12,7 @@ use sluice_core::{
     },
     decode::{Item, Undecodable},
     packages::bootstrap::Catalogue,
-    pass::Server,
+    reconcile::cluster::Server,
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 

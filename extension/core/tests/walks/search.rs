@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use sluice_core::pass::{Ask, Server};
+use sluice_core::reconcile::cluster::{Ask, Server};
 use stateright::{Model, Property};
 
 use crate::{

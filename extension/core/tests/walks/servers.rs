@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use sluice_core::pass::{Failure, Key, Object, Server, Verb, Write};
+use sluice_core::reconcile::cluster::{Failure, Key, Object, Server, Verb, Write};
 
 /// Where an object is: server, plural, namespace, name.
 pub(crate) type Place = (bool, String, String, String);

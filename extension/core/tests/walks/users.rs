@@ -1,7 +1,7 @@
 //! What users do to both servers, and what happens to them.
 
 use serde_json::{Value, json};
-use sluice_core::pass::Server;
+use sluice_core::reconcile::cluster::Server;
 use sluice_crds::labels::{annotation, label};
 
 use crate::{

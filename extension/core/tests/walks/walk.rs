@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sluice_core::pass::Write;
+use sluice_core::reconcile::cluster::Write;
 use sluice_crds::run::{Hook, Outcome, PackageState, UpgradeRecord};
 
 use crate::{

@@ -16,9 +16,11 @@ use sluice_core::{
     events::Notice,
     limits::Again,
     packages::build::FIELD_MANAGER,
-    pass::{Close, Count, Done, Effects, Facts, Memories, Settings, close},
     reasons::Hold,
-    slots::SLOW,
+    reconcile::{
+        cluster::{Close, Count, Done, Effects, Facts, Memories, Settings, close},
+        slots::SLOW,
+    },
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use tokio::time::timeout;

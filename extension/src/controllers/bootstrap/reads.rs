@@ -10,8 +10,10 @@ use sluice_core::{
     cache::compact::Kept,
     decode::Undecodable,
     packages::build::FIELD_MANAGER,
-    pass::{Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first},
     protocol::{Last, Object, Write},
+    reconcile::cluster::{
+        Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first,
+    },
 };
 
 use super::{Context, troubles::LookSlot};

@@ -25,7 +25,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use prometheus_client::{encoding::text, registry::Registry};
 use serde_json::{Value, json};
-use sluice_core::{pass::Memory, reasons::GateReason};
+use sluice_core::{reasons::GateReason, reconcile::cluster::Memory};
 use sluice_crds::labels::label;
 use tokio::{task::JoinHandle, time::sleep};
 use tower::{BoxError, service_fn};

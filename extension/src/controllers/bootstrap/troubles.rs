@@ -1,4 +1,4 @@
-//! The slots for passes over troubled Clusters; see [`sluice_core::slots`].
+//! The slots for passes over troubled Clusters; see [`sluice_core::reconcile::slots`].
 
 use std::{
     pin::pin,
@@ -8,7 +8,7 @@ use std::{
 
 use sluice_core::{
     protocol::Last,
-    slots::{SLOW, Troubles, Turn},
+    reconcile::slots::{SLOW, Troubles, Turn},
 };
 use tokio::time::timeout;
 
@@ -97,7 +97,7 @@ mod tests {
     use std::future::pending;
 
     use rstest::rstest;
-    use sluice_core::slots::MIN_DELAY;
+    use sluice_core::reconcile::slots::MIN_DELAY;
     use tokio::{
         sync::Semaphore,
         task::JoinSet,

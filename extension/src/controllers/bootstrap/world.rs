@@ -11,8 +11,8 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_core::{
     kubeconfig,
-    pass::{Done, Settings},
     reasons::GateReason,
+    reconcile::cluster::{Done, Settings},
     schedule::SyncPeriod,
 };
 use sluice_crds::{

@@ -9,7 +9,7 @@ use kube::core::DynamicObject;
 use prometheus_client::{
     collector::Collector, encoding::DescriptorEncoder, metrics::MetricType, registry::Registry,
 };
-use sluice_core::providers::Reasons;
+use sluice_core::reconcile::provider::Reasons;
 
 use crate::{lock::lock, watch::Presence};
 

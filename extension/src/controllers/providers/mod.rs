@@ -1,7 +1,7 @@
 //! The controller of configuration kinds: what a user sets becomes the Secret that a package is installed with.
 //!
 //! One controller for all kinds of [`sluice_core::providers::kinds`]; a kind is a pure function there and has no code here, and so is the
-//! [pass](sluice_core::providers::Configuration) over one configuration.
+//! [pass](sluice_core::reconcile::provider::Configuration) over one configuration.
 
 mod dependents;
 mod metrics;
@@ -24,7 +24,8 @@ use sluice_core::{
     events::{Notice, Uids},
     limits::{Again, Retries},
     protocol::{Answer, Ask, Done, Failure, Object, Server, Write},
-    providers::{Configuration, Effects, Kind, Source},
+    providers::{Kind, Source},
+    reconcile::provider::{Configuration, Effects},
     schedule::SyncPeriod,
     value_kinds::ConfigRef,
 };

@@ -3,7 +3,7 @@
 use std::iter;
 
 use rstest::rstest;
-use sluice_core::{protocol::Last, schedule::spread, slots::Turn};
+use sluice_core::{protocol::Last, reconcile::slots::Turn, schedule::spread};
 use sluice_crds::run::{Outcome, PackageState};
 
 use super::*;

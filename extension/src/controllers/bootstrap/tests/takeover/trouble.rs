@@ -1,6 +1,6 @@
 //! What cannot be removed, or comes back.
 
-use sluice_core::pass::Done;
+use sluice_core::reconcile::cluster::Done;
 use sluice_crds::labels::label::CAPI_CLUSTER_NAME;
 
 use super::*;

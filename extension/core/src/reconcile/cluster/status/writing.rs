@@ -4,8 +4,8 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, PackageRecord, 
 
 use crate::{
     events::Event,
-    pass::{Known, Server, Step, effects::Effects, known::typed, write::Write},
     reasons::{GateReason, Hold},
+    reconcile::cluster::{Known, Server, Step, effects::Effects, known::typed, write::Write},
 };
 
 /// Writes the status, and looks whether the API server has kept it.

@@ -12,7 +12,7 @@ use sluice_crds::{
 
 use crate::{
     migration::{holds_machine, without_finalizer},
-    pass::{
+    reconcile::cluster::{
         Failure, Known, Server, Sight, Step, Stop, Verb, Write,
         ask::{Ask, Key},
         stop::{needs_of, together},

@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::pass::WITH_PROBLEM;
+use crate::reconcile::cluster::WITH_PROBLEM;
 
 /// For so long it is said that something has come back after it was seen last.
 const RETURNS: Duration = Duration::from_mins(1);
 
 /// What is removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::pass) enum Thing {
+pub(in crate::reconcile::cluster) enum Thing {
     /// `spec.paused` of the Cluster, with its annotation.
     Pause,
     /// The finalizer of the ClusterBootstrap.
@@ -42,7 +42,7 @@ impl fmt::Display for Thing {
 
 /// What a thing is that is seen in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::pass) enum Seen {
+pub(in crate::reconcile::cluster) enum Seen {
     /// It is to be removed.
     Left,
     /// It was removed from this very version of the object: the watch has not shown the next one yet.
@@ -53,7 +53,7 @@ pub(in crate::pass) enum Seen {
 
 /// What was removed.
 #[derive(Debug, Clone, Default)]
-pub(in crate::pass) struct Removals {
+pub(in crate::reconcile::cluster) struct Removals {
     /// From which resourceVersion each thing was removed last, and when.
     removed: BTreeMap<Thing, (String, Instant)>,
     /// What was seen to have come back last, and when.
@@ -66,7 +66,7 @@ pub(in crate::pass) struct Removals {
 
 impl Removals {
     /// What `thing` is, seen in `version` of its object. What was put back is removed again once in a `period`.
-    pub(in crate::pass) fn seen(
+    pub(in crate::reconcile::cluster) fn seen(
         &mut self,
         thing: Thing,
         version: &str,
@@ -96,7 +96,7 @@ impl Removals {
     }
 
     /// `thing` was removed from this version of its object.
-    pub(in crate::pass) fn removed(&mut self, thing: Thing, version: String, now: Instant) {
+    pub(in crate::reconcile::cluster) fn removed(&mut self, thing: Thing, version: String, now: Instant) {
         // Whether it comes back again only a look shows, and there is none while something is said.
         if matches!(thing, Thing::ValuesName(_)) {
             self.returned.take_if(|(returned, _)| *returned == thing);
@@ -126,7 +126,12 @@ impl Removals {
     }
 
     /// When a settled Cluster is looked at again that `waits` for what an operator has to do once for all: the same.
-    pub(in crate::pass) fn wait(&mut self, waits: bool, now: Instant, period: Duration) -> Option<Duration> {
+    pub(in crate::reconcile::cluster) fn wait(
+        &mut self,
+        waits: bool,
+        now: Instant,
+        period: Duration,
+    ) -> Option<Duration> {
         ever_later(&mut self.waits_since, waits, now, period)
     }
 }

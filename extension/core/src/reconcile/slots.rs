@@ -12,9 +12,9 @@ use std::{
 use self::queue::Queue;
 use crate::{
     limits::{Again, Backoff},
-    pass::ended_early,
     protocol::Error,
     reasons::{GateReason, Hold},
+    reconcile::cluster::ended_early,
 };
 
 /// The first delay before a pass that failed is repeated.

@@ -11,9 +11,9 @@ use crate::{
         bootstrap::{ValuesClone, credential_refused, is_credential},
         build,
     },
-    pass::Key,
     protocol::stop::together,
     reasons::{GateReason, Hold},
+    reconcile::cluster::Key,
 };
 
 /// A Secret in the namespace of the Cluster.

@@ -20,7 +20,7 @@ const WRITTEN: &str = "ValuesWritten";
 
 /// The reason of the condition of a configuration; of templates, and of what no pass has looked at yet, there is none. Only known
 /// spellings become labels of metrics, so that their number stays bounded.
-pub(in crate::providers) fn reason(config: &Value) -> Option<&'static str> {
+pub(in crate::reconcile) fn reason(config: &Value) -> Option<&'static str> {
     let conditions = config.pointer("/status/conditions")?.as_array()?;
     let ready = conditions.iter().find(|condition| condition["type"] == READY)?;
     let spelled = ready["reason"].as_str().unwrap_or_default();

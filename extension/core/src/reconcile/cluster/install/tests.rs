@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     packages::build::{Install, Owner, Place, install as built, repair_values_secret, values_secret},
-    pass::{
+    reconcile::cluster::{
         Answer, Failure, Object,
         tests::{clock, facts},
         write::Verb,

@@ -13,12 +13,13 @@ use std::{fmt, iter, sync::Arc, time::Duration};
 use kube::{ResourceExt, core::DynamicObject};
 use sluice_crds::{foreign::Cluster, labels::annotation};
 
-pub(super) use status::reason;
+pub use reasons::Reasons;
+use status::reason;
 
-use super::{Kind, Problem, Source};
+use crate::providers::{Kind, Problem, Source};
 use crate::{
     protocol::{
-        Done, Key, Server, Subject,
+        self, Done, Key, Server, Subject,
         stop::{in_order, together},
     },
     schedule::{SyncPeriod, wait},
@@ -51,10 +52,10 @@ pub struct Effects {
 }
 
 /// All that is known to one pass over a configuration.
-pub type Known<'a> = step::Known<'a, Configuration>;
+pub type Known<'a> = protocol::Known<'a, Configuration>;
 
-type Stop = step::Stop<Problem>;
-type Step<T> = step::Step<T, Problem>;
+type Stop = protocol::Stop<Problem>;
+type Step<T> = protocol::Step<T, Problem>;
 
 impl From<Problem> for Stop {
     fn from(problem: Problem) -> Self {
@@ -184,5 +185,6 @@ fn written(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<S
     Ok(secret.name_any())
 }
 
+mod reasons;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::{
 
 use kube::{ResourceExt as _, core::DynamicObject};
 
-use super::pass::reason;
+use crate::reconcile::provider::reason;
 
 /// The reason of each configuration that has one: by its kind, and by a hash of its namespace and name.
 #[derive(Debug, Default)]

@@ -485,7 +485,7 @@ fn owners_that_an_earlier_release_gave_an_object_keep_it_no_longer() {
 fn a_configuration_does_not_show_what_it_holds() {
     let config = json!({"metadata": {"name": "one", "namespace": "ns"}, "spec": {"password": "canary"}});
     let config = Configuration {
-        kind: super::super::kinds().remove(0),
+        kind: crate::providers::kinds().remove(0),
         object: Arc::new(serde_json::from_value(config).unwrap()),
         sync_period: SyncPeriod {
             length: Duration::ZERO,

@@ -92,7 +92,7 @@ mod tests {
     use sluice_crds::run::Gate;
 
     use super::*;
-    use crate::pass::{
+    use crate::reconcile::cluster::{
         Memory,
         tests::{clock, facts},
     };

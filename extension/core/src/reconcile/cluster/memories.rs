@@ -67,7 +67,7 @@ impl Memories {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pass::memory::PlannedFrom;
+    use crate::reconcile::cluster::memory::PlannedFrom;
 
     fn owner() -> Owner {
         Owner {

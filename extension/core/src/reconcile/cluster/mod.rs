@@ -52,7 +52,7 @@ pub use crate::{
 
 use crate::{
     packages::{bootstrap::too_many, build::Owner},
-    protocol::{Subject, ask, known, stop, write},
+    protocol::{self, Subject, ask, known, stop, write},
     reasons::Hold,
 };
 
@@ -65,7 +65,7 @@ const UNWATCHED: Duration = Duration::from_secs(1);
 const WITH_PROBLEM: Duration = Duration::from_secs(30);
 
 /// All that is known to one pass over a Cluster.
-pub type Known<'a> = step::Known<'a, Facts>;
+pub type Known<'a> = protocol::Known<'a, Facts>;
 
 impl Subject for Facts {
     type Memory = Memory;

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use crate::{
         packages::bootstrap::Role,
-        pass::{Answer, Failure, Memory, tests::facts},
+        reconcile::cluster::{Answer, Failure, Memory, tests::facts},
     };
 
     fn resource() -> Resource {
@@ -186,7 +186,7 @@ mod tests {
             namespace: "team-a",
         };
         let (facts, memory) = (facts(), Memory::default());
-        let mut known = Known::new(&facts, &memory, crate::pass::tests::clock());
+        let mut known = Known::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
         for answer in [Some(served), read].into_iter().flatten() {
             let Err(Stop::Need(mut asks)) = find(&known, &asked, Sight::First) else {
                 panic!("nothing is asked for");

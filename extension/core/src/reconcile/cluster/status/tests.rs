@@ -3,7 +3,7 @@ use serde_json::json;
 use sluice_crds::run::{ClusterBootstrapSpec, Gate, Hook, SCHEMA, UpgradePolicy};
 
 use super::{writing::drops_fields, *};
-use crate::pass::{
+use crate::reconcile::cluster::{
     Memory, Object,
     tests::{clock, facts},
 };

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::labels::{annotation, finalizer};
 
 use super::*;
-use crate::pass::{
+use crate::reconcile::cluster::{
     Clock, Facts, Memory,
     tests::{clock, facts},
 };
