@@ -5,7 +5,7 @@ mod value;
 use std::{net::IpAddr, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, ValueEnum};
-use sluice_core::retrigger::EXTENSION_CONFIG;
+use sluice_core::installation::retrigger::EXTENSION_CONFIG;
 
 use value::{address, at_least, file, group, identity};
 pub(crate) use value::{duration, namespace, object};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use kube::core::ObjectMeta;
 use sluice_core::{
     gate::index::Uncounted,
+    installation::retrigger::{Handlers, Uncalled},
     reconcile::shared_dependency::{Classes, Shared},
     releases::{Change, ManagementClusters},
-    retrigger::{Handlers, Uncalled},
 };
 use sluice_crds::{
     foreign::{Cluster, PackageInstall},

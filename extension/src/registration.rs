@@ -1,4 +1,4 @@
-//! Says whether Cluster API asks; see [`sluice_core::registration`]. Only the leader does, so that it is said once.
+//! Says whether Cluster API asks; see [`sluice_core::installation::registration`]. Only the leader does, so that it is said once.
 //!
 //! ExtensionConfigs are few and are read again and again: a watch would have to be kept from trouble for the sake of a line in the log.
 
@@ -18,7 +18,7 @@ use prometheus_client::{
 use serde_json::Value;
 use sluice_core::{
     cluster::ClusterRef,
-    registration::{Finding, Registration, Scope, selector, unselected},
+    installation::registration::{Finding, Registration, Scope, selector, unselected},
 };
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{info, warn};

@@ -1,4 +1,4 @@
-//! Touches Clusters of which a hook of this extension could not be called; see [`sluice_core::retrigger`].
+//! Touches Clusters of which a hook of this extension could not be called; see [`sluice_core::installation::retrigger`].
 
 use std::{
     sync::{Arc, Mutex},
@@ -10,7 +10,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use sluice_core::retrigger::{Touched, Uncalled, touch};
+use sluice_core::installation::retrigger::{Touched, Uncalled, touch};
 use sluice_crds::foreign::Cluster;
 use tracing::{info, warn};
 

@@ -19,7 +19,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::registry::Registry;
-use sluice_core::{releases::ManagementClusters, retrigger::Handlers};
+use sluice_core::{installation::retrigger::Handlers, releases::ManagementClusters};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;

@@ -1,0 +1,4 @@
+//! ExtensionConfigs: registration of the hooks, and retriggers after failed calls.
+
+pub mod registration;
+pub mod retrigger;
