@@ -9,7 +9,6 @@ pub mod clock;
 pub mod cluster;
 pub mod decode;
 pub mod digest;
-pub mod edits;
 pub mod error_chain;
 pub mod events;
 pub mod fault;
@@ -35,6 +34,7 @@ pub mod summary;
 pub mod text;
 pub mod upgrade;
 pub mod value_kinds;
+pub mod values_watch;
 pub mod version;
 pub mod workload;
 

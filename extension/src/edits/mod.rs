@@ -1,5 +1,5 @@
 //! Watches what packages of Clusters take their values from, only the metadata of it, and wakes the Clusters. What is watched and whom that
-//! wakes is decided in [`sluice_core::edits`].
+//! wakes is decided in [`sluice_core::values_watch`].
 
 mod metadata;
 
@@ -20,8 +20,8 @@ use kube::{
 };
 use sluice_core::{
     cache::{Brought, Ended, FINDING, Sign},
-    edits::{self, LABEL, Trouble, Watched},
     protocol::{Object, Write},
+    values_watch::{self, LABEL, Trouble, Watched},
 };
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 use tokio::{
@@ -56,7 +56,7 @@ pub struct Edits(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    edits: Mutex<edits::Edits>,
+    edits: Mutex<values_watch::Edits>,
     news: Notify,
 }
 
@@ -71,12 +71,12 @@ impl Edits {
     #[must_use]
     pub fn of(namespaces: &[String]) -> Self {
         Self(Arc::new(Shared {
-            edits: Mutex::new(edits::Edits::of(namespaces)),
+            edits: Mutex::new(values_watch::Edits::of(namespaces)),
             news: Notify::new(),
         }))
     }
 
-    fn note<T>(&self, note: impl FnOnce(&mut edits::Edits, Instant) -> T) -> T {
+    fn note<T>(&self, note: impl FnOnce(&mut values_watch::Edits, Instant) -> T) -> T {
         let noted = note(&mut lock(&self.0.edits), now());
         self.0.news.notify_one();
         noted

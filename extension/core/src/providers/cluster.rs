@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The Cluster as messages name it.
-pub(super) fn named(cluster: &Cluster) -> String {
+pub(crate) fn named(cluster: &Cluster) -> String {
     let namespace = cluster.namespace().unwrap_or_default();
     format!("Cluster {namespace}/{}", cluster.name_any())
 }

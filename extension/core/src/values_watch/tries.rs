@@ -135,7 +135,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::edits::GroupKind;
+    use crate::values_watch::GroupKind;
 
     fn secrets() -> ApiResource {
         ApiResource::erase::<Secret>(&())
