@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, StreamBody};
 use kube::client::{Body, Client};
 use sluice_core::cache::{FollowedStore, WatchAnswer};
 
-use crate::{clock::now, layer::over, lock::lock, streamed::streams_list};
+use crate::{clock::now, layer::over, lock::lock, requests::streams_list};
 
 /// The client that a dated store is to be watched with: it notes when a list is asked for, and watches that end in good order.
 pub(crate) fn dating(client: Client, followed: &Arc<Mutex<FollowedStore>>) -> Client {
@@ -56,12 +56,6 @@ fn noting_end(
         let ended = ended.filter(|_| frame.is_ok());
         Some((frame, (body, ended)))
     }))
-}
-
-/// Whether a request asks for a watch.
-pub(crate) fn is_watch(request: &Request<Body>) -> bool {
-    let mut pairs = request.uri().query().unwrap_or_default().split('&');
-    pairs.any(|pair| pair == "watch=true")
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ mod clock;
 mod layer;
 mod lock;
 mod pool;
+mod requests;
 mod shares;
 mod streamed;
 mod undecodable;

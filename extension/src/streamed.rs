@@ -44,12 +44,6 @@ pub(crate) fn streaming(client: Client) -> Client {
     })
 }
 
-/// Whether a request asks for a list that comes as the beginning of a watch.
-pub(crate) fn streams_list(request: &Request<Body>) -> bool {
-    let query = request.uri().query().unwrap_or_default();
-    query.split('&').any(|pair| pair == "sendInitialEvents=true")
-}
-
 /// How the lists of one watch come: streamed, if that is asked for. Where one cannot be, the next one comes in pages, whatever the reason:
 /// that one says what the matter is, or fills the store. The one after it is streamed again.
 pub(crate) struct Lists {

@@ -3,7 +3,7 @@
 use http::{HeaderValue, header::ACCEPT};
 use kube::Client;
 
-use crate::{freshness::is_watch, layer::over};
+use crate::{layer::over, requests::is_watch};
 
 /// Asks for the metadata of each object of a watch. Without it an API server refuses with 406; it never sends the object in its place.
 const OF_OBJECTS: HeaderValue =

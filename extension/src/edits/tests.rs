@@ -17,10 +17,9 @@ use crate::{
         one_pass,
         world::{BOOTSTRAP, World, cluster, values},
     },
-    freshness::is_watch,
+    requests::{is_watch, streams_list},
     run::REQUEST,
     store::Writer,
-    streamed::streams_list,
     triggers::Trigger,
 };
 

@@ -18,8 +18,9 @@ use tower::service_fn;
 use super::*;
 use crate::{
     clock::now,
-    freshness::{dating, is_watch},
+    freshness::dating,
     lock::lock,
+    requests::is_watch,
     store::Store,
     watch::{Seen, follow},
 };
