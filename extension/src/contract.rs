@@ -12,7 +12,7 @@ use sluice_core::{
     error_chain::chain,
 };
 
-use crate::runner::reads::served;
+use crate::responses::served;
 
 /// Looks at definitions before kinds are read. Clones share what is allowed.
 #[derive(Clone)]
@@ -57,13 +57,5 @@ impl Contract {
             Some(definition) if is_named(definition.labels().keys()) => Ok(Some(resource)),
             _ => Err(missing(&name, group)),
         }
-    }
-}
-
-/// The status that a request was refused with; none where it was not answered.
-pub(crate) fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
     }
 }

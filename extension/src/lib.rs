@@ -39,6 +39,7 @@ mod layer;
 mod lock;
 mod pool;
 mod requests;
+mod responses;
 mod shares;
 mod streamed;
 mod undecodable;

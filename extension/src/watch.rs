@@ -30,9 +30,9 @@ use tracing::warn;
 use crate::{
     bounded::is_too_long,
     clock::{later, now},
-    contract::code,
     lock::lock,
     metrics::watch_panicked,
+    responses::code,
     store::{Store, Writer},
     streamed::Lists,
     undecodable::Reported,

@@ -38,8 +38,8 @@ use crate::{
     clock::now,
     control_plane::ControlPlanes,
     lock::lock,
+    responses::{failure, served},
     run::REQUEST,
-    runner::reads::{failure, served},
     shares::Shares,
     stores::Stores,
 };

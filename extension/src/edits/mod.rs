@@ -37,7 +37,7 @@ use crate::{
     kind_watch::Judge,
     lock::lock,
     metrics::watch_panicked,
-    runner::reads::served,
+    responses::served,
     store::Store,
     streamed::streaming,
     triggers::Triggers,

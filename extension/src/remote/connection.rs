@@ -30,7 +30,7 @@ use super::{pace::Pace, server::Server};
 use crate::{
     clock::{clock, now},
     fence::Fence,
-    runner::reads::failure,
+    responses::failure,
     store::Store,
     watch::{Followed, Presence, Seen, follow},
 };
