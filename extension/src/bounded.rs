@@ -25,6 +25,17 @@ const BETWEEN_WATCHES: Duration = Duration::from_millis(500);
 /// Bytes of an answer that refuses. Its message is logged and shown.
 const REFUSAL: usize = 64 * 1024;
 
+/// What a request to the management API server may take that is not the list or the watch of a store. The API server gives up what
+/// it cannot answer within a minute.
+pub(crate) const REQUEST: Bounds = Bounds {
+    time: Duration::from_secs(30),
+    answer: usize::MAX,
+    memory: usize::MAX,
+    list: usize::MAX,
+    page: 0,
+    pace: usize::MAX,
+};
+
 /// What a request may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {

@@ -55,17 +55,6 @@ use crate::{
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
 const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);
 
-/// What a request to the management API server may take that is not the list or the watch of a store. The API server gives up what
-/// it cannot answer within a minute.
-pub(crate) const REQUEST: Bounds = Bounds {
-    time: Duration::from_secs(30),
-    answer: usize::MAX,
-    memory: usize::MAX,
-    list: usize::MAX,
-    page: 0,
-    pace: usize::MAX,
-};
-
 /// Connections to the management API server that are kept while nothing uses them, beside those of watches.
 const IDLE: usize = 8;
 

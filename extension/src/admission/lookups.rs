@@ -34,12 +34,11 @@ use tokio::{
 
 use super::clusters;
 use crate::{
-    bounded::{Bounds, bounded},
+    bounded::{Bounds, REQUEST, bounded},
     clock::now,
     control_plane::ControlPlanes,
     lock::lock,
     responses::{failure, served},
-    run::REQUEST,
     shares::Shares,
     stores::Stores,
 };

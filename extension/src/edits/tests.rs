@@ -12,13 +12,12 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
-    bounded::bounded,
+    bounded::{REQUEST, bounded},
     controllers::bootstrap::{
         one_pass,
         world::{BOOTSTRAP, World, cluster, values},
     },
     requests::{is_watch, streams_list},
-    run::REQUEST,
     store::Writer,
     triggers::Trigger,
 };

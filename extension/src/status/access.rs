@@ -15,10 +15,9 @@ use tonic::Status;
 
 use super::answers::Answers;
 use crate::{
-    bounded::{Bounds, bounded},
+    bounded::{Bounds, REQUEST, bounded},
     clock::now,
     lock::lock,
-    run::REQUEST,
 };
 
 /// Reviews at once of what was accepted before, of what was not, and for streams that are open. Each has its own, so that none waits
