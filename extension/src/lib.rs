@@ -2,7 +2,6 @@
 
 pub mod admission;
 pub mod bounded;
-pub mod cli;
 pub mod client;
 pub mod contract;
 pub mod control_plane;
@@ -10,6 +9,7 @@ pub mod controllers;
 pub mod edits;
 pub mod events;
 pub mod fence;
+pub mod flags;
 pub mod freshness;
 pub mod health;
 pub mod index;

@@ -34,11 +34,11 @@ use self::{
 use crate::{
     admission::{Admission, World},
     bounded::{Bounds, bounded, paced},
-    cli::Args,
     control_plane::ControlPlanes,
     controllers::{providers, releases},
     edits::Edits,
     fence::Fence,
+    flags::Args,
     health::{self, Health},
     index::Index,
     leadership::Leadership,

@@ -20,7 +20,7 @@ use prometheus_client::{
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{EnvFilter, fmt as lines, fmt::MakeWriter};
 
-use crate::cli::LogFormat;
+use crate::flags::LogFormat;
 
 /// So many lines wait to be written: minutes at a usual pace, and 32 MiB at most.
 const WAITING_LINES: usize = 2 * 1024;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use crate::cli::{Args, duration, namespace, object};
+use crate::flags::{Args, duration, namespace, object};
 
 /// Holds a Cluster API rollout until the packages of the new Kubernetes version are proven ready.
 ///

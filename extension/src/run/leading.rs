@@ -15,13 +15,13 @@ use tracing::{info, warn};
 
 use super::Parts;
 use crate::{
-    cli::Args,
     clock::clock,
     contract::Contract,
     control_plane::ControlPlanes,
     controllers::{bootstrap, providers, releases},
     events::Notifier,
     fence::Fence,
+    flags::Args,
     leader::{self, Elector},
     leadership::Leadership,
     news::News,

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use super::serving::Serving;
 use crate::{
-    cli::{AdmissionArgs, Args, WebhookArgs},
+    flags::{AdmissionArgs, Args, WebhookArgs},
     health::Health,
     serve::{self, CertificateFiles, Limits, Server, TlsConfig},
 };

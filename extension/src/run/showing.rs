@@ -9,7 +9,7 @@ use tracing::error;
 
 use super::{listeners::status_at, serving::Serving};
 use crate::{
-    cli::Args,
+    flags::Args,
     health::Health,
     news::News,
     status::{Life, Status, StatusMetrics},

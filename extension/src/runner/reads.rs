@@ -1,5 +1,6 @@
 //! The answers to what passes ask for, as far as any of them may ask for it.
 
+use crate::responses::{failure, served};
 use http::Request;
 use kube::{Client, api::ApiResource, discovery};
 use sluice_core::{
