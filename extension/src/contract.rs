@@ -12,7 +12,7 @@ use sluice_core::{
     error_chain::chain,
 };
 
-use crate::responses::served;
+use crate::kube_client::responses::served;
 
 /// Looks at definitions before kinds are read. Clones share what is allowed.
 #[derive(Clone)]

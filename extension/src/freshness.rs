@@ -12,7 +12,11 @@ use http_body_util::{BodyExt, StreamBody};
 use kube::client::{Body, Client};
 use sluice_core::cache::{FollowedStore, WatchAnswer};
 
-use crate::{clock::now, layer::over, lock::lock, requests::streams_list};
+use crate::{
+    clock::now,
+    kube_client::{middleware::over, requests::streams_list},
+    lock::lock,
+};
 
 /// The client that a dated store is to be watched with: it notes when a list is asked for, and watches that end in good order.
 pub(crate) fn dating(client: Client, followed: &Arc<Mutex<FollowedStore>>) -> Client {

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use tracing::{debug, field::display, info, warn};
 
 use crate::{
-    clock::clock, leadership::Leadership, lock::lock, metrics::HoldMetrics, server_clock::ServerClock,
-    stores::Stores, triggers::ClusterRef,
+    clock::clock, kube_client::server_clock::ServerClock, leadership::Leadership, lock::lock,
+    metrics::HoldMetrics, stores::Stores, triggers::ClusterRef,
 };
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.

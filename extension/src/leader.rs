@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{fence::Fence, leadership::Leadership};
+use crate::{kube_client::fence::Fence, leadership::Leadership};
 
 /// How many requests may fail within the renew deadline: each has an equal part of it.
 const TRIES: u32 = 3;

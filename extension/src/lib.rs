@@ -1,19 +1,18 @@
 //! Sluice: the binary crate as a library, so that its parts can be tested.
 
 pub mod admission;
-pub mod bounded;
 pub mod client;
 pub mod contract;
 pub mod control_plane;
 pub mod controllers;
 pub mod edits;
 pub mod events;
-pub mod fence;
 pub mod flags;
 pub mod freshness;
 pub mod health;
 pub mod index;
 pub mod kind_watch;
+pub mod kube_client;
 pub mod leader;
 pub mod leadership;
 pub mod metrics;
@@ -25,7 +24,6 @@ pub mod retrigger;
 pub mod run;
 pub mod runner;
 pub mod serve;
-pub mod server_clock;
 pub mod status;
 pub mod store;
 pub mod stores;
@@ -35,11 +33,7 @@ pub mod triggers;
 pub mod watch;
 
 mod clock;
-mod layer;
 mod lock;
-mod pool;
-mod requests;
-mod responses;
 mod shares;
 mod streamed;
 mod undecodable;

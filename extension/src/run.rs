@@ -33,18 +33,20 @@ use self::{
 };
 use crate::{
     admission::{Admission, World},
-    bounded::{Bounds, bounded, paced},
     control_plane::ControlPlanes,
     controllers::{providers, releases},
     edits::Edits,
-    fence::Fence,
     flags::Args,
     health::{self, Health},
     index::Index,
+    kube_client::{
+        bounded::{Bounds, bounded, paced},
+        fence::Fence,
+        pool,
+    },
     leadership::Leadership,
     metrics::PassMetrics,
     news::News,
-    pool,
     registration::RegistrationMetrics,
     serve,
     status::Status,

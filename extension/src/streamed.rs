@@ -12,7 +12,7 @@ use kube::{
 };
 use sluice_core::cache::LIST_SECONDS;
 
-use crate::{layer::over, responses::code};
+use crate::kube_client::{middleware::over, responses::code};
 
 /// What the line of a watch begins with that ends the list. kube-apiserver encodes the fields in this order, and sends no other
 /// bookmark before. An object cannot imitate it: its own text comes later in its line.

@@ -28,11 +28,10 @@ use sluice_core::{
 use tracing::warn;
 
 use crate::{
-    bounded::is_too_long,
     clock::{later, now},
+    kube_client::{bounded::is_too_long, responses::code},
     lock::lock,
     metrics::watch_panicked,
-    responses::code,
     store::{Store, Writer},
     streamed::Lists,
     undecodable::Reported,

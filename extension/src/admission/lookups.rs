@@ -34,11 +34,13 @@ use tokio::{
 
 use super::clusters;
 use crate::{
-    bounded::{Bounds, REQUEST, bounded},
     clock::now,
     control_plane::ControlPlanes,
+    kube_client::{
+        bounded::{Bounds, REQUEST, bounded},
+        responses::{failure, served},
+    },
     lock::lock,
-    responses::{failure, served},
     shares::Shares,
     stores::Stores,
 };

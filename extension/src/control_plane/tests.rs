@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tower::service_fn;
 
 use super::*;
-use crate::bounded::{REQUEST, bounded};
+use crate::kube_client::bounded::{REQUEST, bounded};
 
 pub(crate) const GROUP: &str = "controlplane.example.com";
 

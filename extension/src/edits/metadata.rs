@@ -3,7 +3,7 @@
 use http::{HeaderValue, header::ACCEPT};
 use kube::Client;
 
-use crate::{layer::over, requests::is_watch};
+use crate::kube_client::{middleware::over, requests::is_watch};
 
 /// Asks for the metadata of each object of a watch. Without it an API server refuses with 406; it never sends the object in its place.
 const OF_OBJECTS: HeaderValue =

@@ -35,9 +35,9 @@ use self::metadata::metadata_only;
 use crate::{
     clock::{later, now},
     kind_watch::Judge,
+    kube_client::responses::served,
     lock::lock,
     metrics::watch_panicked,
-    responses::served,
     store::Store,
     streamed::streaming,
     triggers::Triggers,

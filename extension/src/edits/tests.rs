@@ -12,12 +12,14 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
-    bounded::{REQUEST, bounded},
     controllers::bootstrap::{
         one_pass,
         world::{BOOTSTRAP, World, cluster, values},
     },
-    requests::{is_watch, streams_list},
+    kube_client::{
+        bounded::{REQUEST, bounded},
+        requests::{is_watch, streams_list},
+    },
     store::Writer,
     triggers::Trigger,
 };

@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::json;
 use sluice_core::kubeconfig::{Credentials, WorkloadKubeconfig};
 
-use crate::{
+use crate::kube_client::{
     bounded::{Bounds, bounded},
     pool,
 };

@@ -29,8 +29,7 @@ use tracing::warn;
 use super::{pace::Pace, server::Server};
 use crate::{
     clock::{clock, now},
-    fence::Fence,
-    responses::failure,
+    kube_client::{fence::Fence, responses::failure},
     store::Store,
     watch::{Followed, Presence, Seen, follow},
 };

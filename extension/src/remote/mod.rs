@@ -22,7 +22,7 @@ use pace::Pace;
 
 use crate::{
     controllers::providers::Dependents,
-    fence::Fence,
+    kube_client::fence::Fence,
     lock::lock,
     triggers::{ClusterRef, Triggers},
 };

@@ -10,7 +10,7 @@ use sluice_core::{
 };
 
 use super::pace::Pace;
-use crate::{clock::now, layer::over, lock::lock};
+use crate::{clock::now, kube_client::middleware::over, lock::lock};
 
 /// The server did not answer a moment ago, so it was not asked.
 #[derive(Debug, thiserror::Error)]

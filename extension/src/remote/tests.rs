@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};
 
 use super::{connection::LARGEST_STORE, server::NotAsked, *};
-use crate::{bounded::bounded, requests::is_watch};
+use crate::kube_client::{bounded::bounded, requests::is_watch};
 
 impl Remotes {
     /// A connection over a client that is there already.

@@ -1,6 +1,6 @@
 //! The answers to what passes ask for, as far as any of them may ask for it.
 
-use crate::responses::{failure, served};
+use crate::kube_client::responses::{failure, served};
 use http::Request;
 use kube::{Client, api::ApiResource, discovery};
 use sluice_core::{
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Host;
-use crate::bounded::is_too_long;
+use crate::kube_client::bounded::is_too_long;
 
 /// Answers one question.
 pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer {

@@ -15,8 +15,8 @@ use tonic::Status;
 
 use super::answers::Answers;
 use crate::{
-    bounded::{Bounds, REQUEST, bounded},
     clock::now,
+    kube_client::bounded::{Bounds, REQUEST, bounded},
     lock::lock,
 };
 

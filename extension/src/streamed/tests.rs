@@ -19,8 +19,8 @@ use super::*;
 use crate::{
     clock::now,
     freshness::dating,
+    kube_client::requests::is_watch,
     lock::lock,
-    requests::is_watch,
     store::Store,
     watch::{Seen, follow},
 };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice::contract::Contract;
 use sluice::controllers::providers::{self, Configurations, Context, Watches};
 use sluice::events::Notifier;
-use sluice::fence::Fence;
+use sluice::kube_client::fence::Fence;
 use sluice::metrics::PassMetrics;
 use sluice::news::News;
 use sluice::remote::Remotes;

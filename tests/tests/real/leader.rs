@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use sluice::fence::Fence;
+use sluice::kube_client::fence::Fence;
 use sluice::leader::{Config, Elector, Error, LEASE};
 use sluice_tests::components::KUBERNETES_VERSIONS;
 use sluice_tests::processes::relay::Relay;

@@ -15,7 +15,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::requests::{is_watch, streams_list};
+use crate::kube_client::requests::{is_watch, streams_list};
 
 /// Clones share the objects.
 #[derive(Clone, Default)]

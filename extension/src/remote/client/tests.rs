@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::bounded::{NoAnswer, TooLong};
+use crate::kube_client::bounded::{NoAnswer, TooLong};
 
 /// What a client says of a server that does as `serve` after it was asked: the status of the answer. The time begins to fly when the
 /// server says so.

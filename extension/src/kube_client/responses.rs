@@ -6,7 +6,7 @@ use sluice_core::{
     protocol::{Failure, Server},
 };
 
-use crate::bounded::is_too_long;
+use crate::kube_client::bounded::is_too_long;
 
 /// The status that a request was refused with; none where it was not answered.
 pub(crate) fn code(error: &kube::Error) -> Option<u16> {

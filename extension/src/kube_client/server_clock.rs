@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::Client;
 use sluice_core::server_time::ServerTime;
 
-use crate::{clock::now, layer::over, lock::lock};
+use crate::{clock::now, kube_client::middleware::over, lock::lock};
 
 /// What time it is at the API server whose answers are noted. Cheap to clone; all clones are one.
 #[derive(Debug, Clone, Default)]

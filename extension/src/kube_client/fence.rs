@@ -12,7 +12,7 @@ use std::{
 
 use kube::Client;
 
-use crate::{layer::over, lock::lock};
+use crate::{kube_client::middleware::over, lock::lock};
 
 /// Why a request was not sent.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,10 @@ use sluice_core::limits::memory_of;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::BoxError;
 
-use crate::{layer::over, lock::lock, requests::is_watch};
+use crate::{
+    kube_client::{middleware::over, requests::is_watch},
+    lock::lock,
+};
 
 /// A watch is opened at most this often, also when the server ends it at once.
 const BETWEEN_WATCHES: Duration = Duration::from_millis(500);

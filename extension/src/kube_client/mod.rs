@@ -1,0 +1,9 @@
+//! Clients of API servers: limits, middleware, connection pool and write fence.
+
+pub mod bounded;
+pub mod fence;
+pub(crate) mod middleware;
+pub(crate) mod pool;
+pub(crate) mod requests;
+pub(crate) mod responses;
+pub mod server_clock;
