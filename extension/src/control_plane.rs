@@ -21,7 +21,7 @@ use crate::{
     contract::Contract,
     kind_watch::{KindWatch, State},
     lock::lock,
-    triggers::{ClusterRef, Triggers},
+    queue::triggers::{ClusterRef, Triggers},
     watch::reporting,
 };
 

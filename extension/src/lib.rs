@@ -29,7 +29,6 @@ pub mod store;
 pub mod stores;
 pub mod sweep;
 pub mod telemetry;
-pub mod triggers;
 pub mod watch;
 
 mod clock;

@@ -15,12 +15,14 @@ use sluice_crds::{
 };
 
 use crate::{
-    controllers::providers::Dependents,
     edits::Edits,
     lock::lock,
-    queue::Feed,
+    queue::{
+        dependents::Dependents,
+        triggers::{ClusterRef, Triggers},
+        work_queue::Feed,
+    },
     status::Changed,
-    triggers::{ClusterRef, Triggers},
     watch::Presence,
 };
 

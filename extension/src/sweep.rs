@@ -16,8 +16,8 @@ use tracing::info;
 
 use crate::{
     lock::lock,
+    queue::triggers::{ClusterRef, Triggers},
     stores::Stores,
-    triggers::{ClusterRef, Triggers},
 };
 
 /// What changes within this time is looked through once.
@@ -88,7 +88,11 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{freshness::tests::Frozen, news::News, queue::Feed, triggers::Trigger};
+    use crate::{
+        freshness::tests::Frozen,
+        news::News,
+        queue::{triggers::Trigger, work_queue::Feed},
+    };
 
     /// Clusters of one release, and one of none.
     fn items(path: &str) -> Vec<Value> {

@@ -13,7 +13,8 @@ mod flood;
 
 use super::*;
 use crate::{
-    control_plane::ControlPlanes, freshness::tests::Frozen, news::News, stores::Stores, triggers::Triggers,
+    control_plane::ControlPlanes, freshness::tests::Frozen, news::News, queue::triggers::Triggers,
+    stores::Stores,
 };
 
 /// Stores that are filled, and what keeps them so.

@@ -38,9 +38,9 @@ use crate::{
     kube_client::responses::served,
     lock::lock,
     metrics::watch_panicked,
+    queue::triggers::Triggers,
     store::Store,
     streamed::streaming,
-    triggers::Triggers,
     watch::{Events, Presence, brought, failure},
 };
 

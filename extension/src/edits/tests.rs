@@ -20,8 +20,8 @@ use crate::{
         bounded::{REQUEST, bounded},
         requests::{is_watch, streams_list},
     },
+    queue::triggers::Trigger,
     store::Writer,
-    triggers::Trigger,
 };
 
 const SECRETS: &str = "/api/v1/secrets";

@@ -21,10 +21,12 @@ use connection::Packers;
 use pace::Pace;
 
 use crate::{
-    controllers::providers::Dependents,
     kube_client::fence::Fence,
     lock::lock,
-    triggers::{ClusterRef, Triggers},
+    queue::{
+        dependents::Dependents,
+        triggers::{ClusterRef, Triggers},
+    },
 };
 
 /// The live connections, by UID of the Cluster.

@@ -17,7 +17,7 @@ use super::*;
 use crate::{
     controllers::bootstrap::{self, world::CONCURRENCY},
     freshness::tests::Frozen,
-    triggers::Triggers,
+    queue::triggers::Triggers,
 };
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.

@@ -32,18 +32,20 @@ pub(crate) use troubles::Slots;
 use crate::{
     clock::{clock, now},
     control_plane::ControlPlanes,
-    controllers::providers::Dependents,
     edits::Edits,
     events::Notifier,
     health::Heartbeat,
     index::Index,
     lock::lock,
     metrics::PassMetrics,
-    queue,
+    queue::{
+        dependents::Dependents,
+        triggers::{ClusterRef, Trigger},
+        work_queue,
+    },
     remote::Remotes,
     runner::{self, Error, PassError, again, isolated, writes},
     stores::Stores,
-    triggers::{ClusterRef, Trigger},
 };
 
 /// A name without a namespace, which no Cluster has.

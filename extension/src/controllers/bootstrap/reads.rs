@@ -17,7 +17,9 @@ use sluice_core::{
 };
 
 use super::{Context, troubles::LookSlot};
-use crate::{kube_client::responses::failure, remote::Remote, runner, store::Store, triggers::ClusterRef};
+use crate::{
+    kube_client::responses::failure, queue::triggers::ClusterRef, remote::Remote, runner, store::Store,
+};
 
 /// What the first request of a look may take, connecting included. Less than a slow pass takes: where many workloads do not answer, looks
 /// at them leave the slots for troubled Clusters free.

@@ -33,7 +33,7 @@ use tower::{BoxError, service_fn};
 use super::*;
 use world::{CONCURRENCY, World};
 
-use crate::{freshness::tests::Frozen, health::Health, kube_client::fence::Fence, triggers::Triggers};
+use crate::{freshness::tests::Frozen, health::Health, kube_client::fence::Fence, queue::triggers::Triggers};
 
 /// Clusters whose release does not exist.
 fn items(path: &str) -> Vec<Value> {

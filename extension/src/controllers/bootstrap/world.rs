@@ -31,9 +31,9 @@ use crate::{
     kube_client::fence::Fence,
     metrics::PassMetrics,
     news::News,
+    queue::triggers::{ClusterRef, Triggers},
     remote::{Remote, Remotes},
     stores::Stores,
-    triggers::{ClusterRef, Triggers},
 };
 
 pub(crate) use objects::*;

@@ -3,7 +3,6 @@
 //! One controller for all kinds of [`sluice_core::providers::kinds`]; a kind is a pure function there and has no code here, and so is the
 //! [pass](sluice_core::reconcile::provider::Configuration) over one configuration.
 
-mod dependents;
 mod metrics;
 mod watches;
 
@@ -43,12 +42,14 @@ use crate::{
     events::Notifier,
     lock::lock,
     metrics::PassMetrics,
-    queue,
+    queue::{
+        triggers::{ClusterRef, Triggers},
+        work_queue,
+    },
     remote::Remotes,
     runner::{self, Error, PassError, again, isolated},
     store::Store,
     streamed::streaming,
-    triggers::{ClusterRef, Triggers},
     watch::{Seen, follow, reporting},
 };
 

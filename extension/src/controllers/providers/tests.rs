@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::*;
 use crate::{
     contract::Contract, controllers::bootstrap::object_server::ObjectServer, kube_client::fence::Fence,
-    store::Writer, triggers::Trigger,
+    queue::triggers::Trigger, store::Writer,
 };
 
 const CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/calicoconfigs/one-calico";

@@ -8,7 +8,7 @@ use sluice_core::{
     protocol::{Answer, Failure, Object, Server, Source},
 };
 
-use super::dependents::Dependents;
+use crate::queue::dependents::Dependents;
 use crate::{clock::now, contract::Contract, kind_watch::KindWatch, lock::lock, watch::reporting};
 
 /// Watches every kind that some configuration depends on, from the first one on.

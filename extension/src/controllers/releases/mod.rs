@@ -42,7 +42,7 @@ use crate::{
     lock::lock,
     metrics::PassMetrics,
     news::News,
-    queue::{self, Feed},
+    queue::work_queue::{self, Feed},
     stores::Stores,
 };
 

@@ -18,7 +18,7 @@ use sluice_crds::labels::{label, name};
 use super::Context;
 use crate::{
     lock::lock,
-    queue::Feed,
+    queue::work_queue::Feed,
     store::Store,
     streamed::streaming,
     watch::{Followed, Seen, follow as follow_store, reporting},

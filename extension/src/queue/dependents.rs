@@ -11,7 +11,7 @@ use sluice_core::{
     value_kinds::ConfigRef,
 };
 
-use crate::{lock::lock, triggers::ClusterRef};
+use crate::{lock::lock, queue::triggers::ClusterRef};
 
 /// Who depends on what. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ impl Dependents {
     }
 
     /// Wakes whatever depends on one of these.
-    pub(super) fn changed(&self, sources: &[Source]) {
+    pub(crate) fn changed(&self, sources: &[Source]) {
         let inner = lock(&self.0);
         for config in sources.iter().flat_map(|source| inner.dependencies.on(source)) {
             inner.wake(config);
@@ -47,17 +47,17 @@ impl Dependents {
     }
 
     /// A configuration depends on `sources` and nothing else.
-    pub(super) fn set(&self, config: &ConfigRef, sources: &[Source]) {
+    pub(crate) fn set(&self, config: &ConfigRef, sources: &[Source]) {
         lock(&self.0).dependencies.set(config, sources);
     }
 
     /// Adds something that a configuration depends on. To be called before it is read, so that no change falls between.
-    pub(super) fn add(&self, config: &ConfigRef, source: &Source) {
+    pub(crate) fn add(&self, config: &ConfigRef, source: &Source) {
         lock(&self.0).dependencies.add(config, source);
     }
 
     /// The configurations of a kind that are woken.
-    pub(super) fn wakes(&self, kind: &Arc<str>) -> impl Stream<Item = ClusterRef> + Send + use<> {
+    pub(crate) fn wakes(&self, kind: &Arc<str>) -> impl Stream<Item = ClusterRef> + Send + use<> {
         let (sender, receiver) = mpsc::unbounded();
         lock(&self.0).wakes.insert(Arc::clone(kind), sender);
         receiver

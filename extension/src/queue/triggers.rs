@@ -5,7 +5,7 @@ use kube::core::ObjectMeta;
 use sluice_core::cache::stores::OfCluster;
 pub use sluice_core::cluster::ClusterRef;
 
-use crate::queue::Feed;
+use crate::queue::work_queue::Feed;
 
 /// Why the reconciler of a Cluster is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
