@@ -23,7 +23,7 @@ use tracing::{debug, field::display, info, warn};
 
 use crate::{
     clock::clock, kube_client::server_clock::ServerClock, leadership::Leadership, lock::lock,
-    metrics::HoldMetrics, queue::triggers::ClusterRef, stores::Stores,
+    queue::triggers::ClusterRef, stores::Stores, telemetry::metrics::HoldMetrics,
 };
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.

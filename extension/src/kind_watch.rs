@@ -32,9 +32,9 @@ use crate::{
     contract::Contract,
     freshness::noting,
     lock::lock,
-    metrics::watch_panicked,
     store::Store,
     streamed::streaming,
+    telemetry::metrics::watch_panicked,
     watch::{Followed, Seen, follow},
 };
 

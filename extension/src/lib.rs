@@ -15,7 +15,6 @@ pub mod kind_watch;
 pub mod kube_client;
 pub mod leader;
 pub mod leadership;
-pub mod metrics;
 pub mod news;
 pub mod queue;
 pub mod registration;

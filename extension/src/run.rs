@@ -45,13 +45,12 @@ use crate::{
         pool,
     },
     leadership::Leadership,
-    metrics::PassMetrics,
     news::News,
     registration::RegistrationMetrics,
     serve,
     status::Status,
     stores::Stores,
-    telemetry::Log,
+    telemetry::{log::Log, metrics::PassMetrics},
 };
 
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.

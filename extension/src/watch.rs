@@ -31,9 +31,9 @@ use crate::{
     clock::{later, now},
     kube_client::{bounded::is_too_long, responses::code},
     lock::lock,
-    metrics::watch_panicked,
     store::{Store, Writer},
     streamed::Lists,
+    telemetry::metrics::watch_panicked,
     undecodable::Reported,
 };
 

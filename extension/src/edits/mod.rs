@@ -37,10 +37,10 @@ use crate::{
     kind_watch::Judge,
     kube_client::responses::served,
     lock::lock,
-    metrics::watch_panicked,
     queue::triggers::Triggers,
     store::Store,
     streamed::streaming,
+    telemetry::metrics::watch_panicked,
     watch::{Events, Presence, brought, failure},
 };
 

@@ -6,11 +6,13 @@ use crate::{
     admission::AdmissionMetrics,
     controllers::{providers, releases},
     index::Index,
-    metrics::{HookMetrics, PassMetrics},
     registration::RegistrationMetrics,
     serve,
     status::StatusMetrics,
-    telemetry::Log,
+    telemetry::{
+        log::Log,
+        metrics::{HookMetrics, PassMetrics},
+    },
     undecodable,
 };
 

@@ -1,5 +1,6 @@
 //! Keeps the board up to date with the stores.
 
+use crate::cache::event_handlers::Changed;
 use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -20,16 +21,7 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::error;
 
 use super::{Life, Status, World, message};
-use crate::{lock::lock, metrics::watch_panicked};
-
-/// What has changed that is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Changed {
-    /// One Cluster, or its ClusterBootstrap.
-    One(ClusterRef),
-    /// A release: any Cluster may be concerned.
-    All,
-}
+use crate::{lock::lock, telemetry::metrics::watch_panicked};
 
 /// How often the health service says whether memory is current.
 const HEALTH: Duration = Duration::from_secs(5);

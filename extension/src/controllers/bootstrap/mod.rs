@@ -37,7 +37,6 @@ use crate::{
     health::Heartbeat,
     index::Index,
     lock::lock,
-    metrics::PassMetrics,
     queue::{
         dependents::Dependents,
         triggers::{ClusterRef, Trigger},
@@ -46,6 +45,7 @@ use crate::{
     remote::Remotes,
     runner::{self, Error, PassError, again, isolated, writes},
     stores::Stores,
+    telemetry::metrics::PassMetrics,
 };
 
 /// A name without a namespace, which no Cluster has.

@@ -29,11 +29,11 @@ use crate::{
     events::Notifier,
     index::Index,
     kube_client::fence::Fence,
-    metrics::PassMetrics,
     news::News,
     queue::triggers::{ClusterRef, Triggers},
     remote::{Remote, Remotes},
     stores::Stores,
+    telemetry::metrics::PassMetrics,
 };
 
 pub(crate) use objects::*;

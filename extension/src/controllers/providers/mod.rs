@@ -41,7 +41,6 @@ use crate::{
     edits::Edits,
     events::Notifier,
     lock::lock,
-    metrics::PassMetrics,
     queue::{
         triggers::{ClusterRef, Triggers},
         work_queue,
@@ -50,6 +49,7 @@ use crate::{
     runner::{self, Error, PassError, again, isolated},
     store::Store,
     streamed::streaming,
+    telemetry::metrics::PassMetrics,
     watch::{Seen, follow, reporting},
 };
 

@@ -40,10 +40,10 @@ use crate::{
     clock::{clock, later},
     events::Notifier,
     lock::lock,
-    metrics::PassMetrics,
     news::News,
     queue::work_queue::{self, Feed},
     stores::Stores,
+    telemetry::metrics::PassMetrics,
 };
 
 /// What changes within this time is looked at once.
