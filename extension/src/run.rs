@@ -37,7 +37,6 @@ use crate::{
     controllers::{providers, releases},
     edits::Edits,
     flags::Args,
-    health::{self, Health},
     index::Index,
     kube_client::{
         bounded::{Bounds, bounded, paced},
@@ -47,7 +46,10 @@ use crate::{
     leadership::Leadership,
     news::News,
     registration::RegistrationMetrics,
-    serve,
+    server::{
+        health::{self, Health},
+        serve,
+    },
     status::Status,
     stores::Stores,
     telemetry::{log::Log, metrics::PassMetrics},

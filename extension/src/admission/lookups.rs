@@ -41,7 +41,7 @@ use crate::{
         responses::{failure, served},
     },
     lock::lock,
-    shares::Shares,
+    server::shares::Shares,
     stores::Stores,
 };
 

@@ -41,7 +41,7 @@ pub use self::{
     lookups::World,
     metrics::{AdmissionMetrics, Outcome},
 };
-use crate::{
+use crate::server::{
     serve::{PIECE, read_within},
     shares::Shares,
 };

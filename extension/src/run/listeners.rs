@@ -5,8 +5,10 @@ use std::{net::SocketAddr, time::Duration};
 use super::serving::Serving;
 use crate::{
     flags::{AdmissionArgs, Args, WebhookArgs},
-    health::Health,
-    serve::{self, CertificateFiles, Limits, Server, TlsConfig},
+    server::{
+        health::Health,
+        serve::{self, CertificateFiles, Limits, Server, TlsConfig},
+    },
 };
 
 /// The listener of the admission webhooks. It serves the certificate of hooks, whose health is checked there.

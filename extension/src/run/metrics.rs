@@ -7,7 +7,7 @@ use crate::{
     controllers::{providers, releases},
     index::Index,
     registration::RegistrationMetrics,
-    serve,
+    server::serve,
     status::StatusMetrics,
     telemetry::{
         log::Log,

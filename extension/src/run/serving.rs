@@ -9,7 +9,7 @@ use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use crate::serve::{Config, Drained, Error, Metrics, Server};
+use crate::server::serve::{Config, Drained, Error, Metrics, Server};
 
 /// How soon a listener is bound again that could not be.
 const BIND_AGAIN: Duration = Duration::from_secs(5);

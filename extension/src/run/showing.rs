@@ -10,8 +10,8 @@ use tracing::error;
 use super::{listeners::status_at, serving::Serving};
 use crate::{
     flags::Args,
-    health::Health,
     news::News,
+    server::health::Health,
     status::{Life, Status, StatusMetrics},
 };
 

@@ -21,7 +21,7 @@ use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
 pub use self::{follow::Changed, metrics::StatusMetrics, routes::Life};
-use crate::{shares::Shares, stores::Stores};
+use crate::{server::shares::Shares, stores::Stores};
 
 /// Answers with a page, or with one Cluster, that wait to be read. A user leaves as many to others as it takes.
 const ANSWERS: usize = 16;

@@ -23,11 +23,12 @@ use tonic::service::Routes;
 use tower_http::timeout::TimeoutBody;
 
 use super::{
-    Changed, Status,
+    Status,
     follow::Follower,
     service::{Answering, Service},
 };
-use crate::{health::Heartbeat, serve::read_within, shares::Shares};
+use crate::cache::event_handlers::Changed;
+use crate::server::{health::Heartbeat, serve::read_within, shares::Shares};
 
 /// The largest request, in bytes: two names and a token of a page.
 const REQUEST: usize = 16 * 1024;

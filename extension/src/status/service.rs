@@ -21,7 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, metadata::MetadataMap};
 
 use super::{ANSWERS, Status, page, streams::Permit};
-use crate::{lock::lock, serve::Leaving, shares::Share};
+use crate::{
+    lock::lock,
+    server::{serve::Leaving, shares::Share},
+};
 
 /// The longest name of an object, and of a namespace.
 const LONGEST_NAME: usize = 253;

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
-use sluice::serve::CertificateFiles;
+use sluice::server::serve::CertificateFiles;
 use tempfile::TempDir;
 
 /// An authority that signs serving and client certificates.

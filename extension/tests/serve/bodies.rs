@@ -13,7 +13,7 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
-use sluice::serve::{Limits, Metrics, Server, TlsConfig};
+use sluice::server::serve::{Limits, Metrics, Server, TlsConfig};
 use sluice_core::gate::decision::Decision;
 use sluice_core::gate::hook_call::HookCall;
 use sluice_hooks::{Gate, router};

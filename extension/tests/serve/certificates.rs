@@ -4,7 +4,7 @@ use std::fs;
 
 use jiff::Timestamp;
 use rstest::rstest;
-use sluice::serve::{Error, Metrics, Server, TlsConfig};
+use sluice::server::serve::{Error, Metrics, Server, TlsConfig};
 
 use crate::authority::{Authority, Mount, Pair};
 use crate::peer::{Listener, Peer, loopback, quick, soon, tls, until};

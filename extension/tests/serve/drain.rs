@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rstest::rstest;
-use sluice::serve::{Drained, Limits};
+use sluice::server::serve::{Drained, Limits};
 use tokio::net::TcpStream;
 
 use crate::authority::{Authority, Mount};

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use rstest::rstest;
 use serde_json::Value;
-use sluice::serve::{Metrics, Server};
+use sluice::server::serve::{Metrics, Server};
 use sluice_core::gate::decision::Decision;
 use sluice_core::gate::hook_call::HookCall;
 use sluice_core::gate::retry::RetryAfter;

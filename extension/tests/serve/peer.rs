@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
-use sluice::serve::{CertificateHealth, Config, Drained, Limits, Metrics, Server, TlsConfig};
+use sluice::server::serve::{CertificateHealth, Config, Drained, Limits, Metrics, Server, TlsConfig};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;

@@ -5,7 +5,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use rstest::rstest;
 use rustls::{ProtocolVersion, version};
-use sluice::serve::{TlsConfig, TlsVersion};
+use sluice::server::serve::{TlsConfig, TlsVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

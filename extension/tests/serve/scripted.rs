@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::{self, Stream, StreamExt as _};
-use sluice::serve::{Limits, Metrics, Server};
+use sluice::server::serve::{Limits, Metrics, Server};
 use sluice_proto::status::v1::status_service_server::{StatusService, StatusServiceServer};
 use sluice_proto::status::v1::{
     Change, Cluster, GetClusterRequest, GetClusterResponse, ListClustersRequest, ListClustersResponse,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice::serve::Limits;
+use sluice::server::serve::Limits;
 
 use crate::authority::{Authority, Mount};
 use crate::frames::Frames;

@@ -34,7 +34,6 @@ use crate::{
     control_plane::ControlPlanes,
     edits::Edits,
     events::Notifier,
-    health::Heartbeat,
     index::Index,
     lock::lock,
     queue::{
@@ -44,6 +43,7 @@ use crate::{
     },
     remote::Remotes,
     runner::{self, Error, PassError, again, isolated, writes},
+    server::health::Heartbeat,
     stores::Stores,
     telemetry::metrics::PassMetrics,
 };

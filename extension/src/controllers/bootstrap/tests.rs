@@ -33,7 +33,9 @@ use tower::{BoxError, service_fn};
 use super::*;
 use world::{CONCURRENCY, World};
 
-use crate::{freshness::tests::Frozen, health::Health, kube_client::fence::Fence, queue::triggers::Triggers};
+use crate::{
+    freshness::tests::Frozen, kube_client::fence::Fence, queue::triggers::Triggers, server::health::Health,
+};
 
 /// Clusters whose release does not exist.
 fn items(path: &str) -> Vec<Value> {

@@ -13,7 +13,7 @@ use crate::controllers::bootstrap::{
     object_server::ObjectServer,
     world::{KUBECONFIG, World, kubeconfig_of, kubeconfig_secret},
 };
-use crate::serve::{CertificateFiles, Server, TlsConfig};
+use crate::server::serve::{CertificateFiles, Server, TlsConfig};
 
 /// Serves the objects at a port of this host until what is returned is dropped.
 async fn served(objects: &ObjectServer, tls: Option<TlsConfig>) -> (SocketAddr, DropGuard) {

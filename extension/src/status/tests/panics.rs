@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::server::health_reporter;
 
 use crate::{
-    health::Health,
     lock::lock,
+    server::health::Health,
     status::{Life, Status, StatusMetrics, follow::Follower},
 };
 

@@ -25,10 +25,12 @@ use tower::service_fn;
 
 use crate::{
     freshness::tests::Frozen,
-    health::Health,
     lock::lock,
     news::News,
-    serve::{CertificateFiles, Config, Limits, Metrics, Server, TlsConfig},
+    server::{
+        health::Health,
+        serve::{CertificateFiles, Config, Limits, Metrics, Server, TlsConfig},
+    },
     status::{Life, Status, StatusMetrics},
     stores::Stores,
 };

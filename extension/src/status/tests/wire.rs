@@ -12,7 +12,7 @@ use tonic_health::pb::{
 };
 
 use super::rig::{Rig, Said, Served, soon, with_token};
-use crate::serve::Limits;
+use crate::server::serve::Limits;
 
 fn all() -> WatchClustersRequest {
     WatchClustersRequest {

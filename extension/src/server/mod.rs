@@ -1,0 +1,5 @@
+//! HTTPS with certificate rotation, connection limits and drain; health endpoints.
+
+pub mod health;
+pub mod serve;
+pub(crate) mod shares;
