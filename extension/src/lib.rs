@@ -13,7 +13,6 @@ pub mod index;
 pub mod kind_watch;
 pub mod kube_client;
 pub mod leader;
-pub mod leadership;
 pub mod news;
 pub mod queue;
 pub mod registration;

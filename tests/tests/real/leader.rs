@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use sluice::kube_client::fence::Fence;
-use sluice::leader::{Config, Elector, Error, LEASE};
+use sluice::leader::elector::{Config, Elector, Error, LEASE};
 use sluice_tests::components::KUBERNETES_VERSIONS;
 use sluice_tests::processes::relay::Relay;
 use sluice_tests::stack::StackCore;

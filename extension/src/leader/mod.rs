@@ -1,0 +1,4 @@
+//! Leader election, and whether any replica holds the lease.
+
+pub mod elector;
+pub mod leadership;
