@@ -14,11 +14,7 @@ use tokio::{
 };
 use tracing::info;
 
-use crate::{
-    lock::lock,
-    queue::triggers::{ClusterRef, Triggers},
-    stores::Stores,
-};
+use crate::{lock::lock, queue::triggers::{ClusterRef, Triggers}, cache::stores::Stores};
 
 /// What changes within this time is looked through once.
 const TOGETHER: Duration = Duration::from_millis(200);
@@ -88,11 +84,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{
-        freshness::tests::Frozen,
-        news::News,
-        queue::{triggers::Trigger, work_queue::Feed},
-    };
+    use crate::{cache::{freshness::tests::Frozen, event_handlers::News}, queue::{triggers::Trigger, work_queue::Feed}};
 
     /// Clusters of one release, and one of none.
     fn items(path: &str) -> Vec<Value> {

@@ -24,7 +24,7 @@ use super::{
     kept::{Chosen, OfClusters, Text},
     wire::{Changed, Malformed, Object, changed},
 };
-use crate::{control_plane::ControlPlanes, stores::Stores};
+use crate::cache::{control_plane::ControlPlanes, stores::Stores};
 
 /// The longest spec of a Cluster that is read. etcd takes 1.5 MiB, with metadata and status.
 const LONGEST_SPEC: usize = 1024 * 1024;

@@ -34,15 +34,14 @@ use tokio::{
 
 use super::clusters;
 use crate::{
+    cache::{control_plane::ControlPlanes, stores::Stores},
     clock::now,
-    control_plane::ControlPlanes,
     kube_client::{
         bounded::{Bounds, REQUEST, bounded},
         responses::{failure, served},
     },
     lock::lock,
     server::shares::Shares,
-    stores::Stores,
 };
 
 /// GETs at once, of all reviews. Each answer is in memory while it is read, and API servers give each client a share of what they can do.

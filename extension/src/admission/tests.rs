@@ -13,8 +13,8 @@ mod flood;
 
 use super::*;
 use crate::{
-    control_plane::ControlPlanes, freshness::tests::Frozen, news::News, queue::triggers::Triggers,
-    stores::Stores,
+    cache::{control_plane::ControlPlanes, event_handlers::News, freshness::tests::Frozen, stores::Stores},
+    queue::triggers::Triggers,
 };
 
 /// Stores that are filled, and what keeps them so.

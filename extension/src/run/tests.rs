@@ -14,11 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::leading::{SILENT_RECONCILER, leads, settings};
 use super::*;
-use crate::{
-    controllers::bootstrap::{self, world::CONCURRENCY},
-    freshness::tests::Frozen,
-    queue::triggers::Triggers,
-};
+use crate::{controllers::bootstrap::{self, world::CONCURRENCY}, cache::freshness::tests::Frozen, queue::triggers::Triggers};
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {

@@ -20,8 +20,8 @@ use sluice_core::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced, stat
 use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
-pub use self::{follow::Changed, metrics::StatusMetrics, routes::Life};
-use crate::{server::shares::Shares, stores::Stores};
+pub use self::{metrics::StatusMetrics, routes::Life};
+use crate::{cache::stores::Stores, server::shares::Shares};
 
 /// Answers with a page, or with one Cluster, that wait to be read. A user leaves as many to others as it takes.
 const ANSWERS: usize = 16;

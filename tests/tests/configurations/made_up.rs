@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use serde_json::{Value, json};
-use sluice::contract::Contract;
+use sluice::cache::contract::Contract;
+use sluice::cache::event_handlers::News;
+use sluice::cache::stores::Stores;
 use sluice::controllers::providers::{self, Configurations, Context, Watches};
 use sluice::events::Notifier;
 use sluice::kube_client::fence::Fence;
-use sluice::news::News;
 use sluice::remote::Remotes;
-use sluice::stores::Stores;
 use sluice::telemetry::metrics::PassMetrics;
 use sluice_core::providers::Kind;
 use sluice_core::schedule::SyncPeriod;

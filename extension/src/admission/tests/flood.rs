@@ -7,7 +7,7 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
-use crate::control_plane::tests::{GROUP, Server, Way};
+use crate::cache::control_plane::tests::{GROUP, Server, Way};
 
 const MIB: usize = 1024 * 1024;
 

@@ -34,7 +34,8 @@ use super::*;
 use world::{CONCURRENCY, World};
 
 use crate::{
-    freshness::tests::Frozen, kube_client::fence::Fence, queue::triggers::Triggers, server::health::Health,
+    cache::freshness::tests::Frozen, kube_client::fence::Fence, queue::triggers::Triggers,
+    server::health::Health,
 };
 
 /// Clusters whose release does not exist.

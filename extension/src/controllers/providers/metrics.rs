@@ -11,7 +11,7 @@ use prometheus_client::{
 };
 use sluice_core::reconcile::provider::Reasons;
 
-use crate::{lock::lock, watch::Presence};
+use crate::{cache::watch::Presence, lock::lock};
 
 /// Counts configurations. Clones count the same ones.
 #[derive(Clone, Default)]

@@ -10,8 +10,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::{
-    contract::Contract, controllers::bootstrap::object_server::ObjectServer, kube_client::fence::Fence,
-    queue::triggers::Trigger, store::Writer,
+    cache::{contract::Contract, store::Writer},
+    controllers::bootstrap::object_server::ObjectServer,
+    kube_client::fence::Fence,
+    queue::{triggers::Trigger, work_queue},
 };
 
 const CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/calicoconfigs/one-calico";
@@ -181,7 +183,7 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
     let (wakes, passes) = (ctx.shared.dependents.wakes(&ctx.name), Arc::clone(&ctx));
     let management = server.clone();
     let _passes = AbortOnDropHandle::new(tokio::spawn(async move {
-        queue::run(wakes, 1, &CancellationToken::new(), |_| {
+        work_queue::run(wakes, 1, &CancellationToken::new(), |_| {
             let (ctx, config) = (Arc::clone(&passes), management.get(ORACLE).unwrap());
             let config = Arc::new(serde_json::from_value(config).unwrap());
             async move { again(reconcile(&config, &ctx).await.unwrap()) }

@@ -9,7 +9,11 @@ use sluice_core::{
 };
 
 use crate::queue::dependents::Dependents;
-use crate::{clock::now, contract::Contract, kind_watch::KindWatch, lock::lock, watch::reporting};
+use crate::{
+    cache::{contract::Contract, kind_watch::KindWatch, watch::reporting},
+    clock::now,
+    lock::lock,
+};
 
 /// Watches every kind that some configuration depends on, from the first one on.
 pub struct Watches {
@@ -87,7 +91,7 @@ mod tests {
     use sluice_crds::foreign::cluster::ObjectReference;
 
     use super::*;
-    use crate::control_plane::tests::{GROUP, Server, Way};
+    use crate::cache::control_plane::tests::{GROUP, Server, Way};
 
     fn reference(group: &str, kind: &str) -> Source {
         let reference = json!({"apiGroup": group, "kind": kind, "name": "one"});

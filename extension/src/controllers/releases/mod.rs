@@ -36,15 +36,7 @@ use tracing::{error, info};
 pub use metrics::ReleaseMetrics;
 
 use self::sources::{Sources, follow};
-use crate::{
-    clock::{clock, later},
-    events::Notifier,
-    lock::lock,
-    news::News,
-    queue::work_queue::{self, Feed},
-    stores::Stores,
-    telemetry::metrics::PassMetrics,
-};
+use crate::{clock::{clock, later}, events::Notifier, lock::lock, cache::{event_handlers::News, stores::Stores}, queue::work_queue::{self, Feed}, telemetry::metrics::PassMetrics};
 
 /// What changes within this time is looked at once.
 const TOGETHER: Duration = Duration::from_millis(500);

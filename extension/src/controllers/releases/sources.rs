@@ -17,11 +17,13 @@ use sluice_crds::labels::{label, name};
 
 use super::Context;
 use crate::{
+    cache::{
+        store::Store,
+        streamed::streaming,
+        watch::{Followed, Seen, follow as follow_store, reporting},
+    },
     lock::lock,
     queue::work_queue::Feed,
-    store::Store,
-    streamed::streaming,
-    watch::{Followed, Seen, follow as follow_store, reporting},
 };
 
 /// Stores that only the leader needs.

@@ -24,15 +24,13 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tower::service_fn;
 
 use crate::{
-    freshness::tests::Frozen,
+    cache::{event_handlers::News, freshness::tests::Frozen, stores::Stores},
     lock::lock,
-    news::News,
     server::{
         health::Health,
         serve::{CertificateFiles, Config, Limits, Metrics, Server, TlsConfig},
     },
     status::{Life, Status, StatusMetrics},
-    stores::Stores,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,9 +1,10 @@
 //! Lists that come as the beginning of a watch, one object at a time: no page of whole objects is held in memory, and the API server
 //! reads its cache in place of etcd.
 
+use crate::kube_client::requests::streams_list;
 use bytes::Bytes;
 use futures::stream;
-use http::{Request, Uri};
+use http::Uri;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use kube::{

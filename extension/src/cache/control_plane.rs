@@ -17,12 +17,14 @@ use sluice_crds::foreign::cluster::ObjectReference;
 use tokio::runtime::Handle;
 
 use crate::{
+    cache::{
+        contract::Contract,
+        kind_watch::{KindWatch, State},
+        watch::reporting,
+    },
     clock::now,
-    contract::Contract,
-    kind_watch::{KindWatch, State},
     lock::lock,
     queue::triggers::{ClusterRef, Triggers},
-    watch::reporting,
 };
 
 /// A kind that no Cluster has asked for in this time is watched no more. Clusters at rest ask within a sync period.

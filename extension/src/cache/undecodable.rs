@@ -12,7 +12,7 @@ use prometheus_client::{
 use sluice_core::{cluster::ClusterRef, decode::Undecodable};
 use tracing::{debug, info, warn};
 
-use crate::{lock::lock, watch::Presence};
+use crate::{cache::watch::Presence, lock::lock};
 
 /// So many are named by the metric: a tenant may make any number.
 const NAMED: usize = 100;

@@ -15,16 +15,23 @@ use sluice_crds::{
 };
 
 use crate::{
-    edits::Edits,
+    cache::{values_watch::Edits, watch::Presence},
     lock::lock,
     queue::{
         dependents::Dependents,
         triggers::{ClusterRef, Triggers},
         work_queue::Feed,
     },
-    status::Changed,
-    watch::Presence,
 };
+
+/// What has changed that is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// One Cluster, or its ClusterBootstrap.
+    One(ClusterRef),
+    /// A release: any Cluster may be concerned.
+    All,
+}
 
 /// Passes on what changes. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]

@@ -28,13 +28,15 @@ use sluice_core::{
 use tracing::warn;
 
 use crate::{
+    cache::{
+        store::{Store, Writer},
+        streamed::Lists,
+        undecodable::Reported,
+    },
     clock::{later, now},
     kube_client::{bounded::is_too_long, responses::code},
     lock::lock,
-    store::{Store, Writer},
-    streamed::Lists,
     telemetry::metrics::watch_panicked,
-    undecodable::Reported,
 };
 
 /// Objects in a page of a list that is not streamed: the text of a page is in memory, whole, and an object may have 1.5 MiB.
@@ -178,8 +180,8 @@ pub(crate) fn reporting<K: Kept>(
 }
 
 /// A store that follows `api` as `followed` says, and the future that keeps it up to date for as long as it is polled. The age of a
-/// dated one is known only if it is watched with a client that notes it, see [`crate::freshness`]. Lists are streamed only to the client of
-/// [`crate::streamed`].
+/// dated one is known only if it is watched with a client that notes it, see [`crate::cache::freshness`]. Lists are streamed only to the client of
+/// [`crate::cache::streamed`].
 ///
 /// `on` is called after the store was changed, so a task that it wakes reads at least that state.
 pub fn follow<K: Followed>(
@@ -216,7 +218,7 @@ where
     K: Followed,
     F: FnMut(&Seen<'_, K>) + Send,
 {
-    /// Ends in a panic where that would be the matter of every Cluster: see [`crate::stores`].
+    /// Ends in a panic where that would be the matter of every Cluster: see [`crate::cache::stores`].
     async fn run(mut self) {
         let isolated = self.followed().is_untrusted();
         loop {

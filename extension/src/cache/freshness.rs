@@ -1,13 +1,13 @@
 //! What the watches of a store prove of its age.
 //!
-//! kube-runtime is silent about the beginning and the end of a watch, so a layer of the client notes them. [`crate::watch`] notes the
+//! kube-runtime is silent about the beginning and the end of a watch, so a layer of the client notes them. [`crate::cache::watch`] notes the
 //! rest.
 
+use crate::kube_client::requests::is_watch;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::stream;
-use http::Request;
 use http_body_util::{BodyExt, StreamBody};
 use kube::client::{Body, Client};
 use sluice_core::cache::{FollowedStore, WatchAnswer};

@@ -1,5 +1,6 @@
 //! Which kinds may be read that an object of a tenant names: those that keep to a contract of Cluster API.
 
+use crate::kube_client::responses::code;
 use std::sync::Arc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

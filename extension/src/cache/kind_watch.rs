@@ -28,14 +28,16 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    cache::{
+        contract::Contract,
+        freshness::noting,
+        store::Store,
+        streamed::streaming,
+        watch::{Followed, Seen, follow},
+    },
     clock::{later, now},
-    contract::Contract,
-    freshness::noting,
     lock::lock,
-    store::Store,
-    streamed::streaming,
     telemetry::metrics::watch_panicked,
-    watch::{Followed, Seen, follow},
 };
 
 /// How far the watch of a kind is.

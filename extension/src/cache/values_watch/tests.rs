@@ -12,6 +12,7 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
+    cache::store::Writer,
     controllers::bootstrap::{
         one_pass,
         world::{BOOTSTRAP, World, cluster, values},
@@ -21,7 +22,6 @@ use crate::{
         requests::{is_watch, streams_list},
     },
     queue::triggers::Trigger,
-    store::Writer,
 };
 
 const SECRETS: &str = "/api/v1/secrets";

@@ -1,3 +1,4 @@
+use http::Request;
 use std::{
     convert::Infallible,
     pin::pin,
@@ -17,12 +18,14 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
+    cache::{
+        freshness::dating,
+        store::Store,
+        watch::{Seen, follow},
+    },
     clock::now,
-    freshness::dating,
     kube_client::requests::is_watch,
     lock::lock,
-    store::Store,
-    watch::{Seen, follow},
 };
 
 fn app(name: &str, annotation: &str) -> Value {

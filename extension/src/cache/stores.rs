@@ -30,13 +30,15 @@ use sluice_crds::{
 };
 
 use crate::{
+    cache::{
+        event_handlers::News,
+        freshness::dating,
+        store::Store,
+        streamed::streaming,
+        watch::{Followed, Presence, Seen, follow, reporting},
+    },
     clock::now,
-    freshness::dating,
     lock::lock,
-    news::News,
-    store::Store,
-    streamed::streaming,
-    watch::{Followed, Presence, Seen, follow, reporting},
 };
 
 /// The stores. The first reconcile waits for some of them, see [`Stores::tell_managed`]; what depends on another one waits for that.
@@ -456,7 +458,7 @@ fn all() -> watcher::Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::freshness::tests::Frozen;
+    use crate::cache::freshness::tests::Frozen;
 
     #[tokio::test(start_paused = true)]
     async fn a_store_that_panics_is_named() {

@@ -1,3 +1,5 @@
+use crate::kube_client::requests::is_watch;
+use http::Request;
 use std::{
     convert::Infallible,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -14,7 +16,7 @@ use tokio::{sync::watch, time::sleep};
 use tower::service_fn;
 
 use super::*;
-use crate::watch::{Seen, follow};
+use crate::cache::watch::{Seen, follow};
 
 /// What a server does with a question.
 #[derive(Clone, Copy)]

@@ -33,15 +33,17 @@ use tracing::{debug, info, warn};
 
 use self::metadata::metadata_only;
 use crate::{
+    cache::{
+        kind_watch::Judge,
+        store::Store,
+        streamed::streaming,
+        watch::{Events, Presence, brought, failure},
+    },
     clock::{later, now},
-    kind_watch::Judge,
     kube_client::responses::served,
     lock::lock,
     queue::triggers::Triggers,
-    store::Store,
-    streamed::streaming,
     telemetry::metrics::watch_panicked,
-    watch::{Events, Presence, brought, failure},
 };
 
 /// What happens within this time is looked at once.

@@ -1,0 +1,13 @@
+//! Caches of the management cluster, filled by lists and watches.
+
+pub mod contract;
+pub mod control_plane;
+pub mod event_handlers;
+pub mod freshness;
+pub mod kind_watch;
+pub mod store;
+pub mod stores;
+pub(crate) mod streamed;
+pub(crate) mod undecodable;
+pub mod values_watch;
+pub mod watch;
