@@ -11,7 +11,6 @@ pub mod kube_client;
 pub mod leader;
 pub mod queue;
 pub mod registration;
-pub mod remote;
 pub mod retrigger;
 pub mod run;
 pub mod runner;
@@ -19,6 +18,7 @@ pub mod server;
 pub mod status;
 pub mod sweep;
 pub mod telemetry;
+pub mod workload;
 
 mod clock;
 mod lock;

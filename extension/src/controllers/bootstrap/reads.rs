@@ -17,7 +17,7 @@ use sluice_core::{
 };
 
 use super::{Context, troubles::LookSlot};
-use crate::{kube_client::responses::failure, queue::triggers::ClusterRef, remote::Remote, runner, cache::store::Store};
+use crate::{kube_client::responses::failure, queue::triggers::ClusterRef, workload::Remote, runner, cache::store::Store};
 
 /// What the first request of a look may take, connecting included. Less than a slow pass takes: where many workloads do not answer, looks
 /// at them leave the slots for troubled Clusters free.

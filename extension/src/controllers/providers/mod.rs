@@ -36,7 +36,7 @@ pub use dependents::Dependents;
 pub use metrics::Configurations;
 pub use watches::Watches;
 
-use crate::{clock::now, cache::{values_watch::Edits, store::Store, streamed::streaming, watch::{Seen, follow, reporting}}, events::Notifier, lock::lock, queue::{triggers::{ClusterRef, Triggers}, work_queue}, remote::Remotes, runner::{self, Error, PassError, again, isolated}, telemetry::metrics::PassMetrics};
+use crate::{clock::now, cache::{values_watch::Edits, store::Store, streamed::streaming, watch::{Seen, follow, reporting}}, events::Notifier, lock::lock, queue::{triggers::{ClusterRef, Triggers}, work_queue}, workload::Remotes, runner::{self, Error, PassError, again, isolated}, telemetry::metrics::PassMetrics};
 
 /// Field manager of everything that this controller writes.
 const FIELD_MANAGER: &str = "sluice-providers";

@@ -27,7 +27,14 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::{pace::Pace, server::Server};
-use crate::{clock::{clock, now}, kube_client::{fence::Fence, responses::failure}, cache::{store::Store, watch::{Followed, Presence, Seen, follow}}};
+use crate::{
+    cache::{
+        store::Store,
+        watch::{Followed, Presence, Seen, follow},
+    },
+    clock::{clock, now},
+    kube_client::{fence::Fence, responses::failure},
+};
 
 /// How long a pass waits for the first lists of a connection.
 const FIRST_LISTS: Duration = Duration::from_millis(250);
