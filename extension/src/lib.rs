@@ -6,7 +6,7 @@ pub mod client;
 pub mod controllers;
 pub mod events;
 pub mod flags;
-pub mod index;
+pub mod hooks;
 pub mod kube_client;
 pub mod leader;
 pub mod queue;

@@ -29,7 +29,7 @@ use tracing::{info, warn};
 
 pub(crate) use troubles::Slots;
 
-use crate::{clock::{clock, now}, cache::{control_plane::ControlPlanes, values_watch::Edits, stores::Stores}, events::Notifier, index::Index, lock::lock, queue::{dependents::Dependents, triggers::{ClusterRef, Trigger}, work_queue}, workload::Remotes, runner::{self, Error, PassError, again, isolated, writes}, server::health::Heartbeat, telemetry::metrics::PassMetrics};
+use crate::{clock::{clock, now}, cache::{control_plane::ControlPlanes, values_watch::Edits, stores::Stores}, events::Notifier, hooks::Index, lock::lock, queue::{dependents::Dependents, triggers::{ClusterRef, Trigger}, work_queue}, workload::Remotes, runner::{self, Error, PassError, again, isolated, writes}, server::health::Heartbeat, telemetry::metrics::PassMetrics};
 
 /// A name without a namespace, which no Cluster has.
 const PROBE: &str = "probe";

@@ -16,7 +16,10 @@ use sluice_core::reasons::{CallReason, GateReason, HoldReason};
 use sluice_crds::labels::label;
 
 use super::*;
-use crate::{clock::now, cache::{freshness::tests::Frozen, event_handlers::News}};
+use crate::{
+    cache::{event_handlers::News, freshness::tests::Frozen},
+    clock::now,
+};
 
 const LABEL: &str = "v1.35.4---sluice.1";
 const LEGACY: &str = "v1.20.0---tkg.1";

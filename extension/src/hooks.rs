@@ -21,7 +21,10 @@ use sluice_hooks::Gate;
 use tokio::time::Instant;
 use tracing::{debug, field::display, info, warn};
 
-use crate::{clock::clock, kube_client::server_clock::ServerClock, leader::leadership::Leadership, lock::lock, queue::triggers::ClusterRef, cache::stores::Stores, telemetry::metrics::HoldMetrics};
+use crate::{
+    cache::stores::Stores, clock::clock, kube_client::server_clock::ServerClock,
+    leader::leadership::Leadership, lock::lock, queue::triggers::ClusterRef, telemetry::metrics::HoldMetrics,
+};
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
