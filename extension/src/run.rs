@@ -31,7 +31,7 @@ use self::{
     serving::Serving,
     showing::{Ends, Showing, show},
 };
-use crate::{admission::{Admission, World}, cache::{control_plane::ControlPlanes, values_watch::Edits, event_handlers::News, stores::Stores}, controllers::{providers, releases}, flags::Args, hooks::Index, kube_client::{bounded::{Bounds, bounded, paced}, fence::Fence, pool}, leader::leadership::Leadership, registration::RegistrationMetrics, server::{health::{self, Health}, serve}, status::Status, telemetry::{log::Log, metrics::PassMetrics}};
+use crate::{admission::{Admission, World}, cache::{control_plane::ControlPlanes, values_watch::Edits, event_handlers::News, stores::Stores}, controllers::{providers, releases, registration::RegistrationMetrics}, flags::Args, hooks::Index, kube_client::{bounded::{Bounds, bounded, paced}, fence::Fence, pool}, leader::leadership::Leadership, server::{health::{self, Health}, serve}, status::Status, telemetry::{log::Log, metrics::PassMetrics}};
 
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
 const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);

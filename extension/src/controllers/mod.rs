@@ -1,5 +1,10 @@
 //! Reconcilers.
 
 pub mod bootstrap;
+pub mod events;
+pub mod executor;
+pub mod fan_out;
 pub mod providers;
+pub mod registration;
 pub mod releases;
+pub mod retrigger;

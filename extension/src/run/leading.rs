@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::Parts;
-use crate::{clock::clock, cache::{contract::Contract, control_plane::ControlPlanes, event_handlers::News, stores::Stores}, controllers::{bootstrap, providers, releases}, events::Notifier, flags::Args, kube_client::fence::Fence, leader::{elector::{self, Elector}, leadership::Leadership}, registration, workload::Remotes, retrigger, sweep};
+use crate::{clock::clock, cache::{contract::Contract, control_plane::ControlPlanes, event_handlers::News, stores::Stores}, controllers::{bootstrap, providers, releases, events::Notifier, registration, retrigger, fan_out}, flags::Args, kube_client::fence::Fence, leader::{elector::{self, Elector}, leadership::Leadership}, workload::Remotes};
 
 /// When the reconciler is taken for stuck: no pass takes as long, with the closing of its gates.
 pub(super) const SILENT_RECONCILER: Duration = Duration::from_mins(5);

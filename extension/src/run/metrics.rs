@@ -2,7 +2,7 @@
 
 use prometheus_client::registry::Registry;
 
-use crate::{admission::AdmissionMetrics, controllers::{providers, releases}, hooks::Index, registration::RegistrationMetrics, server::serve, status::StatusMetrics, telemetry::{log::Log, metrics::{HookMetrics, PassMetrics}}, cache::undecodable};
+use crate::{admission::AdmissionMetrics, controllers::{providers, releases, registration::RegistrationMetrics}, hooks::Index, server::serve, status::StatusMetrics, telemetry::{log::Log, metrics::{HookMetrics, PassMetrics}}, cache::undecodable};
 
 /// All that is counted. `docs/reference/metrics.md` lists it.
 pub(super) struct Metrics {

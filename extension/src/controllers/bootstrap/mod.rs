@@ -29,7 +29,24 @@ use tracing::{info, warn};
 
 pub(crate) use troubles::Slots;
 
-use crate::{clock::{clock, now}, cache::{control_plane::ControlPlanes, values_watch::Edits, stores::Stores}, events::Notifier, hooks::Index, lock::lock, queue::{dependents::Dependents, triggers::{ClusterRef, Trigger}, work_queue}, workload::Remotes, runner::{self, Error, PassError, again, isolated, writes}, server::health::Heartbeat, telemetry::metrics::PassMetrics};
+use crate::{
+    cache::{control_plane::ControlPlanes, stores::Stores, values_watch::Edits},
+    clock::{clock, now},
+    controllers::{
+        events::Notifier,
+        executor::{self, Error, PassError, again, isolated, writes},
+    },
+    hooks::Index,
+    lock::lock,
+    queue::{
+        dependents::Dependents,
+        triggers::{ClusterRef, Trigger},
+        work_queue,
+    },
+    server::health::Heartbeat,
+    telemetry::metrics::PassMetrics,
+    workload::Remotes,
+};
 
 /// A name without a namespace, which no Cluster has.
 const PROBE: &str = "probe";
@@ -116,7 +133,7 @@ pub async fn run(
     let all = stream::iter(ctx.stores.clusters.names());
     let woken = stream::select(all.chain(triggers), stream::select(probes, once_filled(&ctx)));
     let heart = Arc::new(heart);
-    queue::run(woken, concurrency, &stop, |cluster| {
+    work_queue::run(woken, concurrency, &stop, |cluster| {
         let (ctx, heart) = (Arc::clone(&ctx), Arc::clone(&heart));
         async move {
             let again = turn(&cluster, &ctx).await;
@@ -280,7 +297,7 @@ pub(crate) async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Do
         looking: OnceLock::new(),
         look: OnceLock::new(),
     };
-    let (outcome, effects) = runner::run(&host, &facts, &before).await;
+    let (outcome, effects) = executor::run(&host, &facts, &before).await;
     apply(ctx, &facts, effects).await;
     let done = outcome?;
     if done == Done::Forget {

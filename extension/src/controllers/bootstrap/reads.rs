@@ -1,5 +1,6 @@
 //! The answers to what only passes over Clusters ask for.
 
+use crate::controllers::executor;
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -17,7 +18,9 @@ use sluice_core::{
 };
 
 use super::{Context, troubles::LookSlot};
-use crate::{kube_client::responses::failure, queue::triggers::ClusterRef, workload::Remote, runner, cache::store::Store};
+use crate::{
+    cache::store::Store, kube_client::responses::failure, queue::triggers::ClusterRef, workload::Remote,
+};
 
 /// What the first request of a look may take, connecting included. Less than a slow pass takes: where many workloads do not answer, looks
 /// at them leave the slots for troubled Clusters free.
@@ -35,7 +38,7 @@ pub(super) struct Host<'a> {
     pub(super) look: OnceLock<LookSlot>,
 }
 
-impl runner::Host<Facts> for Host<'_> {
+impl executor::Host<Facts> for Host<'_> {
     const MANAGER: &'static str = FIELD_MANAGER;
 
     fn subject(&self) -> (&str, &str) {
@@ -79,7 +82,7 @@ impl runner::Host<Facts> for Host<'_> {
                     return Ok(Answer::Absent);
                 };
                 let server = ask.server();
-                let read = runner::Host::client(self, server)?.request_text(request?).await;
+                let read = executor::Host::client(self, server)?.request_text(request?).await;
                 Answer::of_list(server, &read.map_err(|error| failure(server, &error))?)
             }
         })

@@ -23,7 +23,16 @@ use sluice_crds::{
 use tokio::{sync::watch, time::sleep};
 
 use super::{Context, Slots, object_server::ObjectServer, one_pass};
-use crate::{clock::now, cache::{control_plane::ControlPlanes, event_handlers::News, stores::Stores}, events::Notifier, hooks::Index, kube_client::fence::Fence, queue::triggers::{ClusterRef, Triggers}, workload::{Remote, Remotes}, telemetry::metrics::PassMetrics};
+use crate::{
+    cache::{control_plane::ControlPlanes, event_handlers::News, stores::Stores},
+    clock::now,
+    controllers::events::Notifier,
+    hooks::Index,
+    kube_client::fence::Fence,
+    queue::triggers::{ClusterRef, Triggers},
+    telemetry::metrics::PassMetrics,
+    workload::{Remote, Remotes},
+};
 
 pub(crate) use objects::*;
 

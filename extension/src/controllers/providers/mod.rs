@@ -32,11 +32,30 @@ use sluice_crds::foreign::Cluster;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-pub use dependents::Dependents;
 pub use metrics::Configurations;
 pub use watches::Watches;
 
-use crate::{clock::now, cache::{values_watch::Edits, store::Store, streamed::streaming, watch::{Seen, follow, reporting}}, events::Notifier, lock::lock, queue::{triggers::{ClusterRef, Triggers}, work_queue}, workload::Remotes, runner::{self, Error, PassError, again, isolated}, telemetry::metrics::PassMetrics};
+use crate::{
+    cache::{
+        store::Store,
+        streamed::streaming,
+        values_watch::Edits,
+        watch::{Seen, follow, reporting},
+    },
+    clock::now,
+    controllers::{
+        events::Notifier,
+        executor::{self, Error, PassError, again, isolated},
+    },
+    lock::lock,
+    queue::{
+        dependents::Dependents,
+        triggers::{ClusterRef, Triggers},
+        work_queue,
+    },
+    telemetry::metrics::PassMetrics,
+    workload::Remotes,
+};
 
 /// Field manager of everything that this controller writes.
 const FIELD_MANAGER: &str = "sluice-providers";
@@ -123,7 +142,7 @@ async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
         followed,
         changed,
     );
-    let queue = queue::run(wakes, concurrency, &stop, |name| {
+    let queue = work_queue::run(wakes, concurrency, &stop, |name| {
         let (ctx, store) = (Arc::clone(&ctx), store.clone());
         async move { turn(&ctx, &store, name).await }
     });
@@ -190,7 +209,7 @@ async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> 
         reference: &reference,
         wrote_for: Mutex::default(),
     };
-    let (outcome, effects) = runner::run(&host, &configuration, &()).await;
+    let (outcome, effects) = executor::run(&host, &configuration, &()).await;
     shared.dependents.set(&reference, &effects.sources);
     publish(ctx, config, effects).await;
     outcome
@@ -237,7 +256,7 @@ impl Drop for Host<'_> {
     }
 }
 
-impl runner::Host<Configuration> for Host<'_> {
+impl executor::Host<Configuration> for Host<'_> {
     const MANAGER: &'static str = FIELD_MANAGER;
 
     fn subject(&self) -> (&str, &str) {

@@ -36,7 +36,14 @@ use tracing::{error, info};
 pub use metrics::ReleaseMetrics;
 
 use self::sources::{Sources, follow};
-use crate::{clock::{clock, later}, events::Notifier, lock::lock, cache::{event_handlers::News, stores::Stores}, queue::work_queue::{self, Feed}, telemetry::metrics::PassMetrics};
+use crate::{
+    cache::{event_handlers::News, stores::Stores},
+    clock::{clock, later},
+    controllers::events::Notifier,
+    lock::lock,
+    queue::work_queue::{self, Feed},
+    telemetry::metrics::PassMetrics,
+};
 
 /// What changes within this time is looked at once.
 const TOGETHER: Duration = Duration::from_millis(500);
@@ -152,7 +159,7 @@ async fn until_stopped(
         context,
     });
     let (due, turns) = mpsc::unbounded();
-    let turns = queue::run(turns, AT_ONCE, stop, |named| {
+    let turns = work_queue::run(turns, AT_ONCE, stop, |named| {
         let shared = Arc::clone(&shared);
         async move { turn::turn(&shared, named).await }
     });

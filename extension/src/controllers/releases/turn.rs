@@ -17,8 +17,8 @@ use tracing::warn;
 use super::Shared;
 use crate::{
     clock::{clock, now},
+    controllers::executor::{self, Error, PassError, isolated},
     lock::lock,
-    runner::{self, Error, PassError, isolated},
 };
 
 /// Field manager of everything that this controller writes.
@@ -157,13 +157,13 @@ fn saw(shared: &Shared, named: &Named, uid: Option<&str>) {
 async fn carry_out<S>(shared: &Shared, subject: (&str, &str), pass: &S) -> Result<(), Error>
 where
     S: Subject<Memory = (), Effects = (), Hold = String>,
-    for<'a> Host<'a>: runner::Host<S>,
+    for<'a> Host<'a>: executor::Host<S>,
 {
     let host = Host {
         client: &shared.context.client,
         subject,
     };
-    let (outcome, ()) = runner::run(&host, pass, &()).await;
+    let (outcome, ()) = executor::run(&host, pass, &()).await;
     outcome.map(|_: Done| ())
 }
 
@@ -176,7 +176,7 @@ struct Host<'a> {
 
 macro_rules! hosts {
     ($($Subject:ty),+) => {
-        $(impl runner::Host<$Subject> for Host<'_> {
+        $(impl executor::Host<$Subject> for Host<'_> {
             const MANAGER: &'static str = FIELD_MANAGER;
 
             fn subject(&self) -> (&str, &str) {

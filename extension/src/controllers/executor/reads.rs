@@ -2,16 +2,12 @@
 
 use crate::kube_client::responses::{failure, served};
 use http::Request;
-use kube::{Client, api::ApiResource, discovery};
-use sluice_core::{
-    error_chain::chain,
-    protocol::{Answer, Ask, Contact, Failure, Resource, Server, Subject},
-};
+use kube::Client;
+use sluice_core::protocol::{Answer, Ask, Contact, Failure, Resource, Server, Subject};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Host;
-use crate::kube_client::bounded::is_too_long;
 
 /// Answers one question.
 pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer {

@@ -14,7 +14,7 @@ use sluice_core::installation::retrigger::{Touched, Uncalled, touch};
 use sluice_crds::foreign::Cluster;
 use tracing::{info, warn};
 
-use crate::{clock::now, lock::lock, cache::store::Store};
+use crate::{cache::store::Store, clock::now, lock::lock};
 
 /// How often the Clusters in memory are looked through.
 const LOOK: Duration = Duration::from_secs(1);

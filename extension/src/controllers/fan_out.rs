@@ -14,7 +14,11 @@ use tokio::{
 };
 use tracing::info;
 
-use crate::{lock::lock, queue::triggers::{ClusterRef, Triggers}, cache::stores::Stores};
+use crate::{
+    cache::stores::Stores,
+    lock::lock,
+    queue::triggers::{ClusterRef, Triggers},
+};
 
 /// What changes within this time is looked through once.
 const TOGETHER: Duration = Duration::from_millis(200);
@@ -84,7 +88,10 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{cache::{freshness::tests::Frozen, event_handlers::News}, queue::{triggers::Trigger, work_queue::Feed}};
+    use crate::{
+        cache::{event_handlers::News, freshness::tests::Frozen},
+        queue::{triggers::Trigger, work_queue::Feed},
+    };
 
     /// Clusters of one release, and one of none.
     fn items(path: &str) -> Vec<Value> {
