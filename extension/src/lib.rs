@@ -1,15 +1,15 @@
 //! Sluice: the binary crate as a library, so that its parts can be tested.
 
 pub mod admission;
+pub mod app;
 pub mod cache;
-pub mod client;
+pub mod cli;
 pub mod controllers;
 pub mod flags;
 pub mod hooks;
 pub mod kube_client;
 pub mod leader;
 pub mod queue;
-pub mod run;
 pub mod server;
 pub mod status;
 pub mod telemetry;

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sluice::{
-    client::{self, Cli},
-    run,
-    telemetry::Log,
+    app,
+    cli::{self, Cli},
+    telemetry::log::Log,
 };
 
 /// It gives memory back that a list or a burst of requests has taken, see docs/decisions/0017.
@@ -21,13 +21,13 @@ fn main() -> ExitCode {
         Err(error) => return misused(&first_paragraph(&error.to_string())),
     };
     if let Some(verb) = verb {
-        return client::main(verb);
+        return cli::main(verb);
     }
     if let Err(problem) = args.check() {
         return misused(&problem);
     }
     let log = Log::start(args.logging_format, args.verbosity);
-    match run::main(args, &log) {
+    match app::main(args, &log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line, whatever the log level: the first thing that an operator of a crash loop reads.

@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_found() {
-        let panicked = "thread 'main' panicked at src/run.rs:1:1:\nboom";
+        let panicked = "thread 'main' panicked at src/app.rs:1:1:\nboom";
         assert_eq!(panics("sluice.log", panicked).len(), 1);
     }
 

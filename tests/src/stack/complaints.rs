@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(error, "a secret in a log: one.log tells a password");
         fs::write(
             directory.log_path("one"),
-            "thread 'main' panicked at src/run.rs:1:1\n",
+            "thread 'main' panicked at src/app.rs:1:1\n",
         )
         .unwrap();
         let error = complaints().none().unwrap_err().to_string();

@@ -14,7 +14,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::Parts;
-use crate::{clock::clock, cache::{contract::Contract, control_plane::ControlPlanes, event_handlers::News, stores::Stores}, controllers::{bootstrap, providers, releases, events::Notifier, registration, retrigger, fan_out}, flags::Args, kube_client::fence::Fence, leader::{elector::{self, Elector}, leadership::Leadership}, workload::Remotes};
+use crate::{
+    cache::{contract::Contract, control_plane::ControlPlanes, event_handlers::News, stores::Stores},
+    clock::clock,
+    controllers::{bootstrap, events::Notifier, fan_out, providers, registration, releases, retrigger},
+    flags::Args,
+    kube_client::fence::Fence,
+    leader::{
+        elector::{self, Elector},
+        leadership::Leadership,
+    },
+    workload::Remotes,
+};
 
 /// When the reconciler is taken for stuck: no pass takes as long, with the closing of its gates.
 pub(super) const SILENT_RECONCILER: Duration = Duration::from_mins(5);
@@ -137,7 +148,7 @@ pub(super) async fn lead(
             _ = controllers => {}
             () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
             () = registration => {}
-            () = sweep::run(stores.clone(), parts.news.classes, changes, triggers) => {}
+            () = fan_out::run(stores.clone(), parts.news.classes, changes, triggers) => {}
             () = patience(stop) => {}
         }
     };
@@ -204,7 +215,7 @@ pub(super) fn settings(args: &Args) -> Settings {
     }
 }
 
-fn election(args: &Args) -> leader::Config {
+fn election(args: &Args) -> elector::Config {
     let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
     let replica = args
         .leader
@@ -212,7 +223,7 @@ fn election(args: &Args) -> leader::Config {
         .clone()
         .or_else(|| host().ok())
         .unwrap_or_default();
-    leader::Config {
+    elector::Config {
         namespace: args.leader.leader_elect_namespace.clone(),
         // The process id tells a restarted container from the one before it.
         identity: format!(

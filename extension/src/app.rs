@@ -6,6 +6,7 @@ mod metrics;
 mod serving;
 mod showing;
 
+use crate::kube_client::bounded::REQUEST;
 use std::{
     path::Path,
     sync::{Arc, Mutex},
@@ -31,7 +32,25 @@ use self::{
     serving::Serving,
     showing::{Ends, Showing, show},
 };
-use crate::{admission::{Admission, World}, cache::{control_plane::ControlPlanes, values_watch::Edits, event_handlers::News, stores::Stores}, controllers::{providers, releases, registration::RegistrationMetrics}, flags::Args, hooks::Index, kube_client::{bounded::{Bounds, bounded, paced}, fence::Fence, pool}, leader::leadership::Leadership, server::{health::{self, Health}, serve}, status::Status, telemetry::{log::Log, metrics::PassMetrics}};
+use crate::{
+    admission::{Admission, World},
+    cache::{control_plane::ControlPlanes, event_handlers::News, stores::Stores, values_watch::Edits},
+    controllers::{providers, registration::RegistrationMetrics, releases},
+    flags::Args,
+    hooks::Index,
+    kube_client::{
+        bounded::{bounded, paced},
+        fence::Fence,
+        pool,
+    },
+    leader::leadership::Leadership,
+    server::{
+        health::{self, Health},
+        serve,
+    },
+    status::Status,
+    telemetry::{log::Log, metrics::PassMetrics},
+};
 
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
 const ENDPOINT_PROPAGATION: Duration = Duration::from_secs(5);

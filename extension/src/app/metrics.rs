@@ -2,7 +2,18 @@
 
 use prometheus_client::registry::Registry;
 
-use crate::{admission::AdmissionMetrics, controllers::{providers, releases, registration::RegistrationMetrics}, hooks::Index, server::serve, status::StatusMetrics, telemetry::{log::Log, metrics::{HookMetrics, PassMetrics}}, cache::undecodable};
+use crate::{
+    admission::AdmissionMetrics,
+    cache::undecodable,
+    controllers::{providers, registration::RegistrationMetrics, releases},
+    hooks::Index,
+    server::serve,
+    status::StatusMetrics,
+    telemetry::{
+        log::Log,
+        metrics::{HookMetrics, PassMetrics},
+    },
+};
 
 /// All that is counted. `docs/reference/metrics.md` lists it.
 pub(super) struct Metrics {

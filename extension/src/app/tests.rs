@@ -14,7 +14,11 @@ use tokio::time::{sleep, timeout};
 
 use super::leading::{SILENT_RECONCILER, leads, settings};
 use super::*;
-use crate::{controllers::bootstrap::{self, world::CONCURRENCY}, cache::freshness::tests::Frozen, queue::triggers::Triggers};
+use crate::{
+    cache::freshness::tests::Frozen,
+    controllers::bootstrap::{self, world::CONCURRENCY},
+    queue::triggers::Triggers,
+};
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {

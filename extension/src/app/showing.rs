@@ -8,7 +8,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{listeners::status_at, serving::Serving};
-use crate::{flags::Args, cache::event_handlers::News, server::health::Health, status::{Life, Status, StatusMetrics}};
+use crate::{
+    cache::event_handlers::News,
+    flags::Args,
+    server::health::Health,
+    status::{Life, Status, StatusMetrics},
+};
 
 /// A status service that is served.
 pub(super) struct Showing {

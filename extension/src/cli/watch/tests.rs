@@ -5,7 +5,7 @@ use rstest::rstest;
 use sluice_proto::status::v1::Upgrade;
 
 use super::*;
-use crate::client::{Cli, Verb};
+use crate::cli::{Cli, Verb};
 
 const PLAIN: Terminal = Terminal::of(None, false);
 

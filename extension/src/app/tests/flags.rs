@@ -1,5 +1,6 @@
 //! What reaches the API servers from the flags of the process, and from a signal.
 
+use crate::kube_client::bounded::REQUEST;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use serde_json::{Value, json};
