@@ -35,12 +35,12 @@ pub trait Subject: Sized {
     ///
     /// # Errors
     /// What has to be read or written before it goes on; or why it cannot.
-    fn pass(known: &Known<'_, Self>, after: &mut Self::Effects) -> Step<Done, Self::Hold>;
+    fn pass(known: &Context<'_, Self>, after: &mut Self::Effects) -> Step<Done, Self::Hold>;
 }
 
 /// All that is known to one pass. It only grows while the pass lasts, and what was answered once is not asked again.
 #[derive(Debug)]
-pub struct Known<'a, S: Subject> {
+pub struct Context<'a, S: Subject> {
     /// What the pass is made over, with what belongs to it, from memory.
     pub facts: &'a S,
     /// What the pass before has left.
@@ -55,7 +55,7 @@ pub struct Known<'a, S: Subject> {
     of_management: usize,
 }
 
-impl<'a, S: Subject> Known<'a, S> {
+impl<'a, S: Subject> Context<'a, S> {
     /// What is known when a pass begins.
     #[must_use]
     pub fn new(facts: &'a S, memory: &'a S::Memory, began: Clock) -> Self {
@@ -290,7 +290,7 @@ mod tests {
 
         fn effects((): &()) {}
 
-        fn pass(_known: &Known<'_, Self>, (): &mut ()) -> Step<Done, ()> {
+        fn pass(_known: &Context<'_, Self>, (): &mut ()) -> Step<Done, ()> {
             Ok(Done::AwaitChange)
         }
     }
@@ -301,9 +301,9 @@ mod tests {
             now: Timestamp::UNIX_EPOCH,
             instant: Instant::now(),
         };
-        let mut known = Known::new(&Nothing, &(), began);
+        let mut known = Context::new(&Nothing, &(), began);
         let asks = || vec![Ask::Installs, Ask::LabelledSecrets, Ask::Installs];
-        let unanswered = |known: &Known<'_, Nothing>| known.unanswered(asks()).map(|asks| asks.len());
+        let unanswered = |known: &Context<'_, Nothing>| known.unanswered(asks()).map(|asks| asks.len());
         assert_eq!(unanswered(&known).ok(), Some(2), "each once");
         known.record_answer(Ask::Installs, Answer::Absent);
         assert_eq!(unanswered(&known).ok(), Some(1));
@@ -319,7 +319,7 @@ mod tests {
             instant: Instant::now(),
         };
         for server in [Server::Management, Server::Workload] {
-            let mut known = Known::<Nothing>::new(&Nothing, &(), began);
+            let mut known = Context::<Nothing>::new(&Nothing, &(), began);
             let ask = |number: usize| {
                 let key = Key::of::<Cluster>(server, Some("team-a"), &number.to_string());
                 Ask::Object(key, Sight::First)

@@ -17,7 +17,7 @@ pub use answer::{Answer, Object};
 pub use ask::{Ask, Contact, Key, Last, Moment, ParsedKubeconfig, Resource, Server, Sight, Watched};
 pub use error::{Error, PASS_TIMEOUT, PassError};
 pub use failure::Failure;
-pub use known::{Known, Subject};
+pub use known::{Context, Subject};
 pub use source::{Single, Source};
 pub use stop::{Done, Step, Stop};
 pub use write::{Verb, Write};

@@ -23,7 +23,7 @@ use crate::{
     events::Notice,
     names::is_object_name,
     packages::build::update,
-    protocol::{Done, Key, Known, Server, Sight, Step, Subject, Write},
+    protocol::{Context, Done, Key, Server, Sight, Step, Subject, Write},
     reasons::reasons,
 };
 
@@ -333,7 +333,7 @@ impl Subject for Install {
 
     fn effects((): &()) {}
 
-    fn pass(known: &Known<'_, Self>, (): &mut ()) -> Step<Done, String> {
+    fn pass(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
         match known.facts {
             Self::Create(install) => {
                 let why = "releases that a Package brings";

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_crds::run::Condition;
 
 use super::labels::Labels;
-use crate::protocol::{Done, Key, Known, Server, Step, Subject, Write};
+use crate::protocol::{Context, Done, Key, Server, Step, Subject, Write};
 
 /// What has to be written of an object: first its labels, then its status.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Subject for Mark {
 
     fn effects((): &()) {}
 
-    fn pass(known: &Known<'_, Self>, (): &mut ()) -> Step<Done, String> {
+    fn pass(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
         let mark = known.facts;
         let mut version = json!(mark.version);
         if !mark.labels.is_empty() {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cluster::release_of,
-    protocol::{Done, Key, Known, Server, Sight, Step, Subject, Write},
+    protocol::{Context, Done, Key, Server, Sight, Step, Subject, Write},
     version::Ordered,
 };
 
@@ -77,7 +77,7 @@ impl Subject for Offer {
 
     fn effects((): &()) {}
 
-    fn pass(known: &Known<'_, Self>, (): &mut ()) -> Step<Done, String> {
+    fn pass(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
         let Offer {
             namespace,
             name,
@@ -112,7 +112,7 @@ impl Subject for Offer {
 }
 
 /// The condition, with the time since when its status is so.
-fn condition(said: &Said, before: Option<&Value>, known: &Known<'_, Offer>) -> Value {
+fn condition(said: &Said, before: Option<&Value>, known: &Context<'_, Offer>) -> Value {
     let before = before.filter(|before| before["status"] == said.status);
     let since = before.map(|before| before["lastTransitionTime"].clone());
     let now = || {

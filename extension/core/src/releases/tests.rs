@@ -23,7 +23,7 @@ use crate::{
     cache::stores::Releases,
     clock::Clock,
     packages::bootstrap::{Catalogue, PackageFacts},
-    protocol::{Done, Error, Known, Object, Stop, Subject, Write},
+    protocol::{Context, Done, Error, Object, Stop, Subject, Write},
     version::Ordered,
 };
 
@@ -147,7 +147,7 @@ fn carry_out<S: Subject<Memory = (), Effects = (), Hold = String>>(
         now: at,
         instant: std::time::Instant::now(),
     };
-    let (mut known, mut written) = (Known::new(subject, &(), began), Vec::new());
+    let (mut known, mut written) = (Context::new(subject, &(), began), Vec::new());
     loop {
         match S::pass(&known, &mut ()) {
             Ok(done) => {

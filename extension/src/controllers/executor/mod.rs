@@ -10,7 +10,7 @@ use std::{collections::HashSet, fmt::Display, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use kube::Client;
-use sluice_core::protocol::{Answer, Ask, Done, Failure, Known, Object, Server, Stop, Subject, Write};
+use sluice_core::protocol::{Answer, Ask, Context, Done, Failure, Object, Server, Stop, Subject, Write};
 pub use sluice_core::protocol::{Error, PassError};
 
 use crate::clock::clock;
@@ -53,7 +53,7 @@ where
     S: Subject<Hold: Display>,
     H: Host<S>,
 {
-    let mut known = Known::new(facts, memory, clock());
+    let mut known = Context::new(facts, memory, clock());
     loop {
         let mut effects = S::effects(memory);
         let outcome = match S::pass(&known, &mut effects) {
@@ -87,7 +87,7 @@ pub(crate) fn again(done: Done) -> Option<Duration> {
 }
 
 /// Reads all of `asks`, a few at once; lists of the workload one after the other, because each may take as much memory as all answers may.
-async fn read<S: Subject>(host: &impl Host<S>, known: &mut Known<'_, S>, asks: HashSet<Ask>) {
+async fn read<S: Subject>(host: &impl Host<S>, known: &mut Context<'_, S>, asks: HashSet<Ask>) {
     let (lists, others): (Vec<Ask>, Vec<Ask>) = asks.into_iter().partition(Ask::is_list);
     for ask in lists {
         let answer = reads::answer(host, &ask).await;
@@ -103,7 +103,7 @@ async fn read<S: Subject>(host: &impl Host<S>, known: &mut Known<'_, S>, asks: H
 }
 
 /// Makes `writes` in their order, up to the first one that is refused.
-async fn write<S: Subject, H: Host<S>>(host: &H, known: &mut Known<'_, S>, writes: Vec<Write>) {
+async fn write<S: Subject, H: Host<S>>(host: &H, known: &mut Context<'_, S>, writes: Vec<Write>) {
     for write in writes {
         // Several packages need the same identity.
         if known.has_outcome(&write) {

@@ -65,7 +65,7 @@ const UNWATCHED: Duration = Duration::from_secs(1);
 const WITH_PROBLEM: Duration = Duration::from_secs(30);
 
 /// All that is known to one pass over a Cluster.
-pub type Known<'a> = protocol::Known<'a, Facts>;
+pub type Known<'a> = protocol::Context<'a, Facts>;
 
 impl Subject for Facts {
     type Memory = Memory;

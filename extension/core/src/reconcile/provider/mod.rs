@@ -52,7 +52,7 @@ pub struct Effects {
 }
 
 /// All that is known to one pass over a configuration.
-pub type Known<'a> = protocol::Known<'a, Configuration>;
+pub type Known<'a> = protocol::Context<'a, Configuration>;
 
 type Stop = protocol::Stop<Problem>;
 type Step<T> = protocol::Step<T, Problem>;

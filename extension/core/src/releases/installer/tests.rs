@@ -46,7 +46,7 @@ fn writes(install: &Install, package: Option<&Package>) -> Vec<Write> {
         now: jiff::Timestamp::UNIX_EPOCH,
         instant: std::time::Instant::now(),
     };
-    let (mut known, mut written) = (Known::new(install, &(), began), Vec::new());
+    let (mut known, mut written) = (Context::new(install, &(), began), Vec::new());
     loop {
         match Install::pass(&known, &mut ()) {
             Ok(_) => return written,
