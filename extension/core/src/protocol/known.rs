@@ -35,7 +35,7 @@ pub trait Subject: Sized {
     ///
     /// # Errors
     /// What has to be read or written before it goes on; or why it cannot.
-    fn pass(known: &Context<'_, Self>, after: &mut Self::Effects) -> Step<Done, Self::Hold>;
+    fn reconcile(known: &Context<'_, Self>, after: &mut Self::Effects) -> Step<Done, Self::Hold>;
 }
 
 /// All that is known to one pass. It only grows while the pass lasts, and what was answered once is not asked again.
@@ -290,7 +290,7 @@ mod tests {
 
         fn effects((): &()) {}
 
-        fn pass(_known: &Context<'_, Self>, (): &mut ()) -> Step<Done, ()> {
+        fn reconcile(_known: &Context<'_, Self>, (): &mut ()) -> Step<Done, ()> {
             Ok(Done::AwaitChange)
         }
     }

@@ -333,7 +333,7 @@ impl Subject for Install {
 
     fn effects((): &()) {}
 
-    fn pass(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
+    fn reconcile(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
         match known.facts {
             Self::Create(install) => {
                 let why = "releases that a Package brings";

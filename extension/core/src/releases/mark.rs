@@ -52,7 +52,7 @@ impl Subject for Mark {
 
     fn effects((): &()) {}
 
-    fn pass(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
+    fn reconcile(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
         let mark = known.facts;
         let mut version = json!(mark.version);
         if !mark.labels.is_empty() {

@@ -77,7 +77,7 @@ impl Subject for Offer {
 
     fn effects((): &()) {}
 
-    fn pass(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
+    fn reconcile(known: &Context<'_, Self>, (): &mut ()) -> Step<Done, String> {
         let Offer {
             namespace,
             name,

@@ -149,7 +149,7 @@ fn carry_out<S: Subject<Memory = (), Effects = (), Hold = String>>(
     };
     let (mut known, mut written) = (Context::new(subject, &(), began), Vec::new());
     loop {
-        match S::pass(&known, &mut ()) {
+        match S::reconcile(&known, &mut ()) {
             Ok(done) => {
                 assert_eq!(done, Done::AwaitChange);
                 return written;

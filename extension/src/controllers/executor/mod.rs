@@ -56,7 +56,7 @@ where
     let mut known = Context::new(facts, memory, clock());
     loop {
         let mut effects = S::effects(memory);
-        let outcome = match S::pass(&known, &mut effects) {
+        let outcome = match S::reconcile(&known, &mut effects) {
             Ok(done) => Ok(done),
             Err(Stop::Need(asks)) => match known.unanswered(asks) {
                 Ok(asks) => {

@@ -76,7 +76,7 @@ impl Subject for Facts {
         Effects::of(memory)
     }
 
-    fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+    fn reconcile(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
         pass(known, effects)
     }
 }

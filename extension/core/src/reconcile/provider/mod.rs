@@ -99,7 +99,7 @@ impl Subject for Configuration {
         Effects::default()
     }
 
-    fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+    fn reconcile(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
         pass(known, effects)
     }
 }

@@ -48,7 +48,7 @@ fn writes(install: &Install, package: Option<&Package>) -> Vec<Write> {
     };
     let (mut known, mut written) = (Context::new(install, &(), began), Vec::new());
     loop {
-        match Install::pass(&known, &mut ()) {
+        match Install::reconcile(&known, &mut ()) {
             Ok(_) => return written,
             Err(Stop::Need(asks)) => {
                 for ask in asks {
