@@ -22,14 +22,14 @@ use crate::{decode::Undecodable, protocol::Last};
 /// What a pass is made over, as it is known from memory.
 pub trait Subject: Sized {
     /// What a pass remembers for the next one.
-    type Memory;
+    type LocalState;
     /// What a pass leaves, whether it came to its end or not.
     type Effects;
     /// What has to be waited for.
     type Hold;
 
     /// What a pass leaves that does nothing.
-    fn effects(memory: &Self::Memory) -> Self::Effects;
+    fn effects(memory: &Self::LocalState) -> Self::Effects;
 
     /// The pass, as far as it comes with what is known.
     ///
@@ -44,7 +44,7 @@ pub struct Context<'a, S: Subject> {
     /// What the pass is made over, with what belongs to it, from memory.
     pub facts: &'a S,
     /// What the pass before has left.
-    pub memory: &'a S::Memory,
+    pub memory: &'a S::LocalState,
     /// When the pass began.
     pub began: Clock,
     answers: HashMap<Ask, Answer>,
@@ -58,7 +58,7 @@ pub struct Context<'a, S: Subject> {
 impl<'a, S: Subject> Context<'a, S> {
     /// What is known when a pass begins.
     #[must_use]
-    pub fn new(facts: &'a S, memory: &'a S::Memory, began: Clock) -> Self {
+    pub fn new(facts: &'a S, memory: &'a S::LocalState, began: Clock) -> Self {
         Self {
             facts,
             memory,
@@ -284,7 +284,7 @@ mod tests {
     struct Nothing;
 
     impl Subject for Nothing {
-        type Memory = ();
+        type LocalState = ();
         type Effects = ();
         type Hold = ();
 

@@ -327,7 +327,7 @@ pub enum Install {
 }
 
 impl Subject for Install {
-    type Memory = ();
+    type LocalState = ();
     type Effects = ();
     type Hold = String;
 

@@ -46,7 +46,7 @@ impl Mark {
 }
 
 impl Subject for Mark {
-    type Memory = ();
+    type LocalState = ();
     type Effects = ();
     type Hold = String;
 

@@ -71,7 +71,7 @@ fn metav1(said: Said) -> Said {
 }
 
 impl Subject for Offer {
-    type Memory = ();
+    type LocalState = ();
     type Effects = ();
     type Hold = String;
 

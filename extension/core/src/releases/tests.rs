@@ -138,7 +138,7 @@ impl World {
 }
 
 /// Carries a pass out against a server that has `object` and takes every write. Says what was written.
-fn carry_out<S: Subject<Memory = (), Effects = (), Hold = String>>(
+fn carry_out<S: Subject<LocalState = (), Effects = (), Hold = String>>(
     subject: &S,
     at: Timestamp,
     object: &Value,

@@ -48,7 +48,11 @@ pub(crate) trait Host<S: Subject>: Sync {
 }
 
 /// Makes one pass. Says what came of it, and what it has left.
-pub(crate) async fn run<S, H>(host: &H, facts: &S, memory: &S::Memory) -> (Result<Done, Error>, S::Effects)
+pub(crate) async fn run<S, H>(
+    host: &H,
+    facts: &S,
+    memory: &S::LocalState,
+) -> (Result<Done, Error>, S::Effects)
 where
     S: Subject<Hold: Display>,
     H: Host<S>,

@@ -156,7 +156,7 @@ fn saw(shared: &Shared, named: &Named, uid: Option<&str>) {
 
 async fn carry_out<S>(shared: &Shared, subject: (&str, &str), pass: &S) -> Result<(), Error>
 where
-    S: Subject<Memory = (), Effects = (), Hold = String>,
+    S: Subject<LocalState = (), Effects = (), Hold = String>,
     for<'a> Host<'a>: executor::Host<S>,
 {
     let host = Host {

@@ -68,7 +68,7 @@ const WITH_PROBLEM: Duration = Duration::from_secs(30);
 pub type Known<'a> = protocol::Context<'a, Facts>;
 
 impl Subject for Facts {
-    type Memory = Memory;
+    type LocalState = Memory;
     type Effects = Effects;
     type Hold = Hold;
 

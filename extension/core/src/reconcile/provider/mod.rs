@@ -91,7 +91,7 @@ impl Configuration {
 }
 
 impl Subject for Configuration {
-    type Memory = ();
+    type LocalState = ();
     type Effects = Effects;
     type Hold = Problem;
 
