@@ -144,7 +144,7 @@ impl std::fmt::Display for Key {
 
 /// For what an object is read. What was read to plan and write does not confirm anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sight {
+pub enum ReadPhase {
     /// To plan and to write.
     First,
     /// Before a gate opens.
@@ -164,7 +164,7 @@ pub enum Moment {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// An object, read from its API server.
-    Object(Key, Sight),
+    Object(Key, ReadPhase),
     /// The ClusterBootstrapTemplate of a release, as the watch shows it.
     Template(String),
     /// A Package of the catalogue, as the watch shows it.

@@ -14,7 +14,7 @@ use sluice_crds::{
 use super::{
     Answer, Done, Error, Failure, Object, Source, Step, Stop,
     answer::answers_of,
-    ask::{Ask, Contact, Key, Moment, Resource, Server, Sight, Watched},
+    ask::{Ask, Contact, Key, Moment, ReadPhase, Resource, Server, Watched},
     write::{Verb, Write},
 };
 use crate::{decode::Undecodable, protocol::Last};
@@ -130,7 +130,7 @@ impl<'a, S: Subject> Context<'a, S> {
     }
 
     /// An object as its API server has it; `None` when there is none.
-    pub(crate) fn object(&self, key: Key, sight: Sight) -> Step<Option<&Value>, S::Hold> {
+    pub(crate) fn object(&self, key: Key, sight: ReadPhase) -> Step<Option<&Value>, S::Hold> {
         let server = key.server;
         match self.answer(Ask::Object(key, sight))? {
             Answer::Found(Object(value)) => Ok(Some(value)),
@@ -144,7 +144,7 @@ impl<'a, S: Subject> Context<'a, S> {
         &self,
         name: &str,
         at: (Server, Option<&str>),
-        sight: Sight,
+        sight: ReadPhase,
     ) -> Step<Option<K>, S::Hold>
     where
         K: kube::Resource<DynamicType = ()> + DeserializeOwned,
@@ -322,7 +322,7 @@ mod tests {
             let mut known = Context::<Nothing>::new(&Nothing, &(), began);
             let ask = |number: usize| {
                 let key = Key::of::<Cluster>(server, Some("team-a"), &number.to_string());
-                Ask::Object(key, Sight::First)
+                Ask::Object(key, ReadPhase::First)
             };
             let large = Value::from("x".repeat(1024 * 1024));
             let fit = answers_of(server) / (1024 * 1024);

@@ -23,7 +23,7 @@ use crate::{
     events::Notice,
     names::is_object_name,
     packages::build::update,
-    protocol::{Context, Done, Key, Server, Sight, Step, Subject, Write},
+    protocol::{Context, Done, Key, ReadPhase, Server, Step, Subject, Write},
     reasons::reasons,
 };
 
@@ -348,7 +348,7 @@ impl Subject for Install {
                 uid,
                 package,
             } => {
-                let found = known.object(package.clone(), Sight::First)?;
+                let found = known.object(package.clone(), ReadPhase::First)?;
                 let labels = found.map(|found| &found["metadata"]["labels"]);
                 if labels.is_none_or(|labels| labels.get(label::TKR_PACKAGE).is_none()) {
                     let why = "its Package is gone; the releases stay";

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cluster::release_of,
-    protocol::{Context, Done, Key, Server, Sight, Step, Subject, Write},
+    protocol::{Context, Done, Key, ReadPhase, Server, Step, Subject, Write},
     version::Ordered,
 };
 
@@ -85,7 +85,7 @@ impl Subject for Offer {
             said,
         } = known.facts;
         let key = Key::of::<Cluster>(Server::Management, Some(namespace), name);
-        let Some(found) = known.object(key.clone(), Sight::First)? else {
+        let Some(found) = known.object(key.clone(), ReadPhase::First)? else {
             return Ok(Done::AwaitChange);
         };
         if found["metadata"]["uid"].as_str() != uid.as_deref() {

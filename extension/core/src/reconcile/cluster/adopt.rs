@@ -14,7 +14,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Effects, Key, Known, Server, Sight, Step, Stop,
+    Effects, Key, Known, ReadPhase, Server, Step, Stop,
     failure::{object_refused, object_refused_with},
     known::typed,
     owners::{Owners, is_current, is_there},
@@ -110,7 +110,7 @@ fn adoption(known: &Known<'_>, role: Role, package: &ClusterBootstrapPackage) ->
     };
     let namespace = &known.facts.owner.namespace;
     match (Provided::of(namespace, role, package), &from.secret_ref) {
-        (Some(asked), None) => match provider::find(known, &asked, Sight::First) {
+        (Some(asked), None) => match provider::find(known, &asked, ReadPhase::First) {
             Ok(found) => of_provider(known, &asked, found),
             Err(stop) => stop.held().map(|_| None),
         },
@@ -159,7 +159,7 @@ fn outdated(
         return Ok(None);
     };
     let namespace = &known.facts.owner.namespace;
-    let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), Sight::First)?;
+    let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), ReadPhase::First)?;
     let is_outdated = found.is_some_and(|found| {
         let checked = asked.check(object, &found.metadata, &known.facts.owner.uid);
         checked.is_err()
@@ -178,7 +178,7 @@ fn of_secret(known: &Known<'_>, secret: &str, package: &str) -> Step<Option<Adop
     let key = Key::of::<Secret>(Server::Management, Some(&known.facts.owner.namespace), secret);
     let found = match known.written(&key) {
         Some(written) => Some(written),
-        None => known.object(key.clone(), Sight::First)?,
+        None => known.object(key.clone(), ReadPhase::First)?,
     };
     let Some(found) = found else {
         return Ok(None);

@@ -11,7 +11,7 @@ use serde_json::Value;
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapPackage};
 
 use super::{
-    Key, Known, Sight, Step, Stop,
+    Key, Known, ReadPhase, Step, Stop,
     failure::object_refused,
     owners::Owners,
     stop::{in_order, together},
@@ -148,7 +148,7 @@ fn is_there(known: &Known<'_>, reference: &Reference<'_>) -> Step<bool> {
     let Reference { group, kind, name } = *reference;
     let found = match (group, kind) {
         ("", "Secret") => known
-            .object(secret::key(known, name), Sight::First)
+            .object(secret::key(known, name), ReadPhase::First)
             .map(|found| found.is_some()),
         _ => provider::is_whole(known, (group, kind), name),
     };

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
-    Failure, Known, Server, Sight, Step, Stop, clones,
+    Failure, Known, ReadPhase, Server, Step, Stop, clones,
     failure::{owner_refused, webhook_in_the_way},
     known::typed,
     owners::is_current,
@@ -65,7 +65,7 @@ fn completed(
     current: &ClusterBootstrap,
     next: ClusterBootstrap,
 ) -> Step<ClusterBootstrap> {
-    let whole = values::whole_bootstrap(known, Sight::First)?;
+    let whole = values::whole_bootstrap(known, ReadPhase::First)?;
     let edited = || {
         let what = format!("{} was edited while it was read", of_owner(known));
         Stop::Failed(Failure::overtaken(Server::Management, &what))

@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 
 use super::{
-    Known, Memory, Server, Sight, Step, Stop,
+    Known, Memory, ReadPhase, Server, Step, Stop,
     ask::{Ask, Key},
     kept,
     memory::Need,
@@ -192,7 +192,7 @@ pub(super) fn copy_is_right(known: &Known<'_>, planned: &Planned) -> Step<bool> 
 /// Whether the Secret with the values of a package is there and as it is needed.
 pub(super) fn values_are_right(known: &Known<'_>, planned: &Planned) -> Step<bool> {
     if planned.is_kept {
-        return kept::has_right_values(known, planned, Sight::First);
+        return kept::has_right_values(known, planned, ReadPhase::First);
     }
     let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
     needed_values(planned, &wanted).is_right(known)
@@ -236,7 +236,7 @@ fn ensured_values(known: &Known<'_>, memory: &mut Memory, planned: &Planned, nee
 /// Whether the PackageInstall or the App of a package, as the server has them, names its values Secret.
 fn is_named(known: &Known<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     let name = &planned.install_name;
-    let (install, app) = pair(known, name, at, Sight::First)?;
+    let (install, app) = pair(known, name, at, ReadPhase::First)?;
     let of_install = install.iter().flat_map(|install| &install.spec.values);
     let mut of_install = of_install.filter_map(|values| values.secret_ref.as_ref());
     let tools = app.iter().flat_map(|app| app.spec.template_tools());
@@ -250,7 +250,7 @@ pub(super) fn pair(
     known: &Known<'_>,
     name: &str,
     at: (Server, Option<&str>),
-    sight: Sight,
+    sight: ReadPhase,
 ) -> Step<(Option<PackageInstall>, Option<App>)> {
     let (server, namespace) = at;
     let keys = [
@@ -315,7 +315,7 @@ where
 {
     fn found(&self, known: &Known<'_>) -> Step<Option<K>> {
         let at = (self.server, self.wanted.meta().namespace.as_deref());
-        known.read::<K>(&self.wanted.name_any(), at, Sight::First)
+        known.read::<K>(&self.wanted.name_any(), at, ReadPhase::First)
     }
 }
 
@@ -365,7 +365,8 @@ pub(super) fn tidy(known: &Known<'_>, memory: &Memory, planned: &[Planned]) -> S
         .left()
         .filter(|name| planned.iter().all(|planned| planned.secret_name != **name));
     left.try_for_each(|name| {
-        let Some(found) = known.read::<Secret>(name, (Server::Workload, Some(system)), Sight::First)? else {
+        let Some(found) = known.read::<Secret>(name, (Server::Workload, Some(system)), ReadPhase::First)?
+        else {
             return Ok(());
         };
         let key = Key::of::<Secret>(Server::Workload, Some(system), name);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use sluice_crds::{foreign::PackageInstall, run::UpgradeRecord};
 
-use super::{Known, Server, Sight, Step, plan::Planned, stop::together, values::content};
+use super::{Known, ReadPhase, Server, Step, plan::Planned, stop::together, values::content};
 use crate::{
     digest::differs_in_template_only,
     migration::{same_values, say_nothing},
@@ -99,7 +99,7 @@ fn as_it_is(known: &Known<'_>, planned: &Planned) -> Step<Option<AsMade>> {
         // Its watch has shown nothing yet, and what is there must not be taken for missing.
         None if !watched.filled => {
             let at = (planned.server(), Some(namespace));
-            let found: Option<PackageInstall> = known.read(&planned.install_name, at, Sight::First)?;
+            let found: Option<PackageInstall> = known.read(&planned.install_name, at, ReadPhase::First)?;
             found.map(Arc::new)
         }
         None => None,
@@ -107,7 +107,7 @@ fn as_it_is(known: &Known<'_>, planned: &Planned) -> Step<Option<AsMade>> {
     let Some(made) = install.and_then(|install| as_made(known, planned, &install)) else {
         return Ok(None);
     };
-    let is_right = right_values(known, planned, &made.secret, Sight::First)?;
+    let is_right = right_values(known, planned, &made.secret, ReadPhase::First)?;
     Ok(is_right.then_some(made))
 }
 
@@ -154,11 +154,11 @@ pub(super) fn fixed_secret(known: &Known<'_>, planned: &Planned, install: &Packa
 }
 
 /// Whether the Secret of a kept PackageInstall has the values that it has to.
-pub(super) fn has_right_values(known: &Known<'_>, planned: &Planned, sight: Sight) -> Step<bool> {
+pub(super) fn has_right_values(known: &Known<'_>, planned: &Planned, sight: ReadPhase) -> Step<bool> {
     right_values(known, planned, &planned.secret_name, sight)
 }
 
-fn right_values(known: &Known<'_>, planned: &Planned, secret: &str, sight: Sight) -> Step<bool> {
+fn right_values(known: &Known<'_>, planned: &Planned, secret: &str, sight: ReadPhase) -> Step<bool> {
     if secret.is_empty() {
         return Ok(true);
     }

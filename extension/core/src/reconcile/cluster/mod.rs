@@ -45,8 +45,8 @@ pub use status::{Close, close};
 pub use crate::{
     clock::Clock,
     protocol::{
-        Answer, Ask, Contact, Done, Failure, Key, Moment, Object, ParsedKubeconfig, Resource, Server, Sight,
-        Step, Stop, Verb, Watched, Write,
+        Answer, Ask, Contact, Done, Failure, Key, Moment, Object, ParsedKubeconfig, ReadPhase, Resource,
+        Server, Step, Stop, Verb, Watched, Write,
     },
 };
 

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
-use super::{Key, Known, Server, Sight, Step, stop::together};
+use super::{Key, Known, ReadPhase, Server, Step, stop::together};
 use crate::{names::is_object_name, packages::build};
 
 /// So many owners of an object are looked up.
@@ -97,7 +97,7 @@ fn whose(known: &Known<'_>, by: &OwnerReference) -> Step<Whose> {
         return Ok(Whose::This);
     }
     // Asked also of this name: the Cluster in memory may be the earlier one.
-    let there = known.object(key, Sight::First)?;
+    let there = known.object(key, ReadPhase::First)?;
     let is_there = there.is_some_and(|there| there["metadata"]["uid"] == by.uid);
     Ok(if is_there { Whose::Another } else { Whose::Gone })
 }
@@ -121,7 +121,7 @@ fn kind(by: &OwnerReference) -> Option<Kind> {
 pub(super) fn is_current(known: &Known<'_>) -> Step<bool> {
     let owner = &known.facts.owner;
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name);
-    let there = known.object(key, Sight::First)?;
+    let there = known.object(key, ReadPhase::First)?;
     Ok(there.is_some_and(|there| there["metadata"]["uid"] == owner.uid))
 }
 
@@ -135,5 +135,5 @@ pub(super) fn is_there(known: &Known<'_>, cluster: &str) -> Step<bool> {
         return Ok(false);
     }
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), cluster);
-    Ok(known.object(key, Sight::First)?.is_some())
+    Ok(known.object(key, ReadPhase::First)?.is_some())
 }

@@ -8,7 +8,7 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord},
 };
 
-use super::{Facts, Known, Server, Sight, Step, stop::together, values};
+use super::{Facts, Known, ReadPhase, Server, Step, stop::together, values};
 use crate::{
     digest::{self, DigestInputs, Installer},
     names,
@@ -171,7 +171,7 @@ pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, inputs: Diges
         if !facts.catalogue.contains_key(&package.ref_name) {
             return Ok(Values::new());
         }
-        values::values(known, *role, package, Sight::First)
+        values::values(known, *role, package, ReadPhase::First)
     });
     let all_values = together(each)?;
     let problem = listed_twice(spec, &facts.catalogue);

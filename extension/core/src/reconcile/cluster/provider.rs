@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::{
-    Known, Server, Sight, Step, Stop,
+    Known, ReadPhase, Server, Step, Stop,
     ask::{Ask, Key, Resource},
     known::typed,
 };
@@ -63,7 +63,7 @@ impl Missing {
 ///
 /// # Errors
 /// What an operator has to put right is a [`Hold`].
-pub(super) fn find(known: &Known<'_>, asked: &Provided<'_>, sight: Sight) -> Step<Found> {
+pub(super) fn find(known: &Known<'_>, asked: &Provided<'_>, sight: ReadPhase) -> Step<Found> {
     let missing = Missing::new(asked.subject(), VERBS);
     if !provides_values(asked.group(), &asked.by.kind) {
         let what = format!(
@@ -95,8 +95,13 @@ pub(super) fn find(known: &Known<'_>, asked: &Provided<'_>, sight: Sight) -> Ste
 ///
 /// # Errors
 /// That Sluice may not read it is a [`Hold`].
-fn object<'a>(known: &'a Known<'_>, key: &Key, sight: Sight, missing: &Missing) -> Step<Option<&'a Value>> {
-    if let Some(written) = known.written(key).filter(|_| sight == Sight::First) {
+fn object<'a>(
+    known: &'a Known<'_>,
+    key: &Key,
+    sight: ReadPhase,
+    missing: &Missing,
+) -> Step<Option<&'a Value>> {
+    if let Some(written) = known.written(key).filter(|_| sight == ReadPhase::First) {
         return Ok(Some(written));
     }
     missing.explain(known.object(key.clone(), sight), key)
@@ -188,12 +193,12 @@ mod tests {
         let (facts, memory) = (facts(), Memory::default());
         let mut known = Known::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
         for answer in [Some(served), read].into_iter().flatten() {
-            let Err(Stop::Need(mut asks)) = find(&known, &asked, Sight::First) else {
+            let Err(Stop::Need(mut asks)) = find(&known, &asked, ReadPhase::First) else {
                 panic!("nothing is asked for");
             };
             known.record_answer(asks.remove(0), answer);
         }
-        let Err(stop) = find(&known, &asked, Sight::First) else {
+        let Err(stop) = find(&known, &asked, ReadPhase::First) else {
             panic!("it was found");
         };
         let Some(says) = says else {

@@ -11,7 +11,7 @@ use sluice_crds::{
     run::{ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec},
 };
 
-use super::{Failure, Key, Known, Server, Sight, Step, Stop, known::typed, owners::Owners, provider};
+use super::{Failure, Key, Known, ReadPhase, Server, Step, Stop, known::typed, owners::Owners, provider};
 use crate::{
     names,
     packages::{
@@ -34,7 +34,7 @@ pub(super) fn values(
     known: &Known<'_>,
     role: Role,
     package: &ClusterBootstrapPackage,
-    sight: Sight,
+    sight: ReadPhase,
 ) -> Step<Values> {
     let of = &package.ref_name;
     match source(package)? {
@@ -76,7 +76,7 @@ pub(super) fn inline_text<'k>(
     known: &'k Known<'_>,
     inline: &'k FreeForm,
     package: &str,
-    sight: Sight,
+    sight: ReadPhase,
 ) -> Step<Cow<'k, str>> {
     if let Some(text) = inline.text() {
         return Ok(Cow::Borrowed(text));
@@ -97,7 +97,7 @@ pub(super) fn inline_of<'w>(whole: &'w ClusterBootstrapSpec, inline: &FreeForm) 
 }
 
 /// The ClusterBootstrap as the API server has it: in memory it lacks long values, and what nothing reads.
-pub(super) fn whole_bootstrap(known: &Known<'_>, sight: Sight) -> Step<ClusterBootstrap> {
+pub(super) fn whole_bootstrap(known: &Known<'_>, sight: ReadPhase) -> Step<ClusterBootstrap> {
     let Owner { namespace, name, .. } = &known.facts.owner;
     let whole: Option<ClusterBootstrap> = known.read(name, (Server::Management, Some(namespace)), sight)?;
     whole.ok_or_else(|| {
@@ -111,7 +111,7 @@ fn empty() -> Values {
 }
 
 /// The Secret that `field` names for the values of `package`.
-fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight: Sight) -> Step<Secret> {
+fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight: ReadPhase) -> Step<Secret> {
     let namespace = &known.facts.owner.namespace;
     if !names::is_object_name(secret) {
         let message =
@@ -120,7 +120,7 @@ fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight:
     }
     let key = Key::of::<Secret>(Server::Management, Some(namespace), secret);
     // A clone that this pass has made was read before.
-    let made = known.written(&key).filter(|_| sight == Sight::First);
+    let made = known.written(&key).filter(|_| sight == ReadPhase::First);
     let found = match made {
         Some(made) => Some(typed(Server::Management, made)?),
         None => known.read::<Secret>(secret, (Server::Management, Some(namespace)), sight)?,
@@ -146,7 +146,7 @@ pub(super) fn is_of_cluster(known: &Known<'_>, namespace: &str, secret: &str) ->
     let place = (Server::Management, Some(namespace));
     for cluster in credential_of(secret) {
         let is_own = (namespace, cluster) == (&*owner.namespace, &*owner.name);
-        if is_own || known.read::<Cluster>(cluster, place, Sight::First)?.is_some() {
+        if is_own || known.read::<Cluster>(cluster, place, ReadPhase::First)?.is_some() {
             return Ok(true);
         }
     }

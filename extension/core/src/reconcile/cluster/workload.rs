@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use sluice_crds::labels::name;
 
 use super::{
-    Answer, Known, Server, Sight, Step,
+    Answer, Known, ReadPhase, Server, Step,
     ask::{Ask, Contact, Moment, ParsedKubeconfig},
     failure::{SILENT, silent},
 };
@@ -80,7 +80,7 @@ pub(super) fn connect(known: &Known<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask) 
     let owner = &known.facts.owner;
     let namespace = &owner.namespace;
     let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);
-    let found = known.read::<Secret>(&secret, (Server::Management, Some(namespace)), Sight::First)?;
+    let found = known.read::<Secret>(&secret, (Server::Management, Some(namespace)), ReadPhase::First)?;
     let bytes = found.and_then(|found| found.data?.remove(name::KUBECONFIG_KEY));
     let missing = || {
         Hold::new(

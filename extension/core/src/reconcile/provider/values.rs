@@ -6,7 +6,7 @@ use sluice_crds::foreign::Cluster;
 use super::{Known, Step, Stop};
 use crate::{
     packages::bootstrap::{credential, credential_of, is_credential_type},
-    protocol::{Answer, Ask, Failure, Key, Server, Sight, known::unexpected},
+    protocol::{Answer, Ask, Failure, Key, ReadPhase, Server, known::unexpected},
     providers::{self, Output, Problem, Reason, Source, Sources},
 };
 
@@ -38,7 +38,7 @@ pub(super) fn found<'a>(known: &'a Known<'_>, source: &Source) -> Step<Option<Ve
         && source.is_secret()
     {
         let key = Key::of::<k8s_openapi::api::core::v1::Secret>(Server::Management, Some(namespace), name);
-        let found = known.object(key, Sight::First)?;
+        let found = known.object(key, ReadPhase::First)?;
         if let Some(secret) = found
             && is_credential(known, secret, (namespace, name))?
         {

@@ -10,7 +10,7 @@ use super::{
         stop::needs_of,
         values::is_of_cluster,
     },
-    Change, Found, Key, Known, Owners, Sight, Step, What, found, left_behind, owner_references,
+    Change, Found, Key, Known, Owners, ReadPhase, Step, What, found, left_behind, owner_references,
 };
 use crate::{
     names,
@@ -190,7 +190,7 @@ fn embedded(
 
 /// An object as it was before this pass: what the pass makes of it follows from that, in each round.
 fn known_first<'a>(known: &'a Known<'_>, key: &Key, missing: &Missing) -> Step<Option<&'a Value>> {
-    missing.explain(known.object(key.clone(), Sight::First), key)
+    missing.explain(known.object(key.clone(), ReadPhase::First), key)
 }
 
 /// `source` as the object of `key`: all that it says but for its metadata and its status.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{
     super::{Server, stop::needs_of, values},
-    Change, Found, Known, Sight, Step, What, found,
+    Change, Found, Known, ReadPhase, Step, What, found,
 };
 use crate::{
     packages::{
@@ -24,7 +24,7 @@ pub(super) fn key(known: &Known<'_>, secret: &str) -> Key {
 /// What has to be written so that the clone is there; nothing where there is one that wins.
 pub(super) fn change(known: &Known<'_>, clone: &ValuesClone) -> Step<Option<Change>> {
     let key = key(known, clone.name());
-    let there = known.object(key.clone(), Sight::First);
+    let there = known.object(key.clone(), ReadPhase::First);
     let found = there.and_then(|there| found(known, &key, clone.package(), there));
     let copy = copied(known, clone);
     together([needs_of(&found), needs_of(&copy)])?;
@@ -47,11 +47,11 @@ fn copied(known: &Known<'_>, clone: &ValuesClone) -> Step<Secret> {
     let owner = &known.facts.owner;
     let content = match clone {
         ValuesClone::Inline { values, package, .. } => {
-            build::inline_document(&values::inline_text(known, values, package, Sight::First)?)
+            build::inline_document(&values::inline_text(known, values, package, ReadPhase::First)?)
         }
         ValuesClone::Secret { from, package, .. } => {
             let system = &known.facts.settings.system_namespace;
-            let found = known.read::<Secret>(from, (Server::Management, Some(system)), Sight::First)?;
+            let found = known.read::<Secret>(from, (Server::Management, Some(system)), ReadPhase::First)?;
             let missing = || {
                 Hold::new(
                     GateReason::ValuesNotFound,

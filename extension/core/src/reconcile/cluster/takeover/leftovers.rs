@@ -13,7 +13,7 @@ use sluice_crds::{
 use crate::{
     migration::{holds_machine, without_finalizer},
     reconcile::cluster::{
-        Failure, Known, Server, Sight, Step, Stop, Verb, Write,
+        Failure, Known, ReadPhase, Server, Step, Stop, Verb, Write,
         ask::{Ask, Key},
         stop::{needs_of, together},
     },
@@ -101,7 +101,7 @@ pub(super) fn leftovers(known: &Known<'_>) -> Step<Vec<Leftover>> {
     let secret = known.read::<Secret>(
         &kubeconfig(known),
         (Server::Management, Some(namespace)),
-        Sight::First,
+        ReadPhase::First,
     );
     together([needs_of(&machines), needs_of(&secret)])?;
     let mut left = Vec::new();
@@ -165,8 +165,8 @@ fn metadata_of(known: &Known<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta {
 pub(super) fn kubeconfig_has_finalizer(known: &Known<'_>) -> bool {
     let namespace = Some(known.facts.owner.namespace.as_str());
     let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
-    let ask = Ask::Object(key.clone(), Sight::First);
-    let found = known.has(&ask).then(|| known.object(key, Sight::First));
+    let ask = Ask::Object(key.clone(), ReadPhase::First);
+    let found = known.has(&ask).then(|| known.object(key, ReadPhase::First));
     let finalizers = |found: &Value| found["metadata"]["finalizers"].as_array().cloned();
     let found = found.and_then(Result::ok).flatten().and_then(finalizers);
     found.is_some_and(|names| names.iter().any(|name| name == finalizer::LEGACY_ADDON))
