@@ -148,7 +148,7 @@ pub enum ReadPhase {
     /// To plan and to write.
     First,
     /// Before a gate opens.
-    Confirming,
+    Confirm,
 }
 
 /// When the workload API server is asked how it is.

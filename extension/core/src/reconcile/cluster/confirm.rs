@@ -137,11 +137,11 @@ pub(super) fn confirm(
 
 /// The UID of the workload, and PackageInstall and App of each package, as the API servers have them.
 fn workload(known: &Known<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)> {
-    let namespace = known.object(Key::kube_system(), ReadPhase::Confirming);
+    let namespace = known.object(Key::kube_system(), ReadPhase::Confirm);
     // By name: what others keep there may be more than is read of a list.
     let pairs = packages.planned.iter().map(|planned| {
         let at = at(known, planned);
-        pair(known, &planned.install_name, at, ReadPhase::Confirming)
+        pair(known, &planned.install_name, at, ReadPhase::Confirm)
     });
     let (namespace, pairs) = match (namespace, together(pairs)) {
         (Err(Stop::Need(mut first)), Err(Stop::Need(more))) => {
@@ -191,15 +191,15 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
     let (server, namespace) = at(known, planned);
     let on_management = planned.judged_on() == JudgedOn::Management;
     let values = asked(bootstrap, planned)
-        .map(|(role, package)| values::values(known, role, package, ReadPhase::Confirming));
+        .map(|(role, package)| values::values(known, role, package, ReadPhase::Confirm));
     let source = known.read::<Package>(
         &planned.package_name,
         (Server::Management, Some(system)),
-        ReadPhase::Confirming,
+        ReadPhase::Confirm,
     );
     let holds_values = has_right_values(known, planned, (server, namespace));
     let copy = (!on_management)
-        .then(|| known.read::<Package>(&planned.package_name, (server, namespace), ReadPhase::Confirming));
+        .then(|| known.read::<Package>(&planned.package_name, (server, namespace), ReadPhase::Confirm));
     let needs = [
         values.as_ref().map_or(Ok(()), needs_of),
         needs_of(&source),
@@ -235,10 +235,10 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
 /// Whether the Secret of a package has the values that were planned.
 fn has_right_values(known: &Known<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     if planned.is_kept {
-        return kept::has_right_values(known, planned, ReadPhase::Confirming);
+        return kept::has_right_values(known, planned, ReadPhase::Confirm);
     }
     let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
-    let found = known.read::<Secret>(&planned.secret_name, at, ReadPhase::Confirming)?;
+    let found = known.read::<Secret>(&planned.secret_name, at, ReadPhase::Confirm)?;
     Ok(found.is_some_and(|found| build::repair_values_secret(&wanted, &found) == Repair::NotNeeded))
 }
 
@@ -256,7 +256,7 @@ fn asked<'b>(
 fn is_made(known: &Known<'_>, planned: &Planned, (install, _): &Pair, package: &Package) -> Step<bool> {
     let (server, namespace) = at(known, planned);
     let key = Key::of::<App>(server, namespace, &planned.install_name);
-    let app = known.object(key, ReadPhase::Confirming)?;
+    let app = known.object(key, ReadPhase::Confirm)?;
     let spec = app.map_or(&Value::Null, |app| &app["spec"]);
     Ok(install
         .as_ref()
@@ -267,6 +267,6 @@ fn is_made(known: &Known<'_>, planned: &Planned, (install, _): &Pair, package: &
 fn is_template_current(known: &Known<'_>, release: &str) -> Step<bool> {
     let system = &known.facts.settings.system_namespace;
     let at = (Server::Management, Some(system.as_str()));
-    let found = known.read::<ClusterBootstrapTemplate>(release, at, ReadPhase::Confirming)?;
+    let found = known.read::<ClusterBootstrapTemplate>(release, at, ReadPhase::Confirm)?;
     Ok(found.as_ref().map(|template| &template.spec.0) == known.template(release)?)
 }
