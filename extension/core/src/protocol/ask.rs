@@ -153,7 +153,7 @@ pub enum ReadPhase {
 
 /// When the workload API server is asked how it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Moment {
+pub enum ReadPoint {
     /// Before anything is written there.
     BeforeWrites,
     /// Before packages are judged.
@@ -189,7 +189,7 @@ pub enum Ask {
     /// Whether the workload may be looked at now.
     LookTurn(Last),
     /// How the workload answers.
-    Contact(Moment),
+    Contact(ReadPoint),
     /// All PackageInstalls of the workload.
     Installs,
     /// All Apps of the workload.

@@ -14,7 +14,7 @@ use sluice_crds::{
 use super::{
     Answer, Done, Error, Failure, Object, Source, Step, Stop,
     answer::answers_of,
-    ask::{Ask, Contact, Key, Moment, ReadPhase, Resource, Server, Watched},
+    ask::{Ask, Contact, Key, ReadPhase, ReadPoint, Resource, Server, Watched},
     write::{Verb, Write},
 };
 use crate::{decode::Undecodable, protocol::Last};
@@ -211,7 +211,7 @@ impl<'a, S: Subject> Context<'a, S> {
         }
     }
 
-    pub(crate) fn contact(&self, moment: Moment) -> Step<&Contact, S::Hold> {
+    pub(crate) fn contact(&self, moment: ReadPoint) -> Step<&Contact, S::Hold> {
         match self.answer(Ask::Contact(moment))? {
             Answer::Contact(contact) => Ok(contact),
             _ => Err(unexpected(Server::Workload)),

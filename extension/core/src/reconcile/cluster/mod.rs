@@ -45,7 +45,7 @@ pub use status::{Close, close};
 pub use crate::{
     clock::Clock,
     protocol::{
-        Answer, Ask, Contact, Done, Failure, Key, Moment, Object, ParsedKubeconfig, ReadPhase, Resource,
+        Answer, Ask, Contact, Done, Failure, Key, Object, ParsedKubeconfig, ReadPhase, ReadPoint, Resource,
         Server, Step, Stop, Verb, Watched, Write,
     },
 };

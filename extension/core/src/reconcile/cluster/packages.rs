@@ -9,7 +9,7 @@ use sluice_crds::{
 
 use super::{
     Known, Server, Step, Stop, WITH_PROBLEM,
-    ask::{Ask, Moment},
+    ask::{Ask, ReadPoint},
     at_rest::AtRest,
     effects::Effects,
     failure::{refused, silent, write_refused},
@@ -77,7 +77,7 @@ pub(super) struct Packages {
     /// Whether nothing was written because a gate has to be closed before.
     pub(super) record_first: bool,
     /// At which point of the pass the workload is asked; each is a question of its own.
-    moment: Moment,
+    moment: ReadPoint,
     /// UID of the workload that `planned` is for.
     pub(super) workload_uid: Option<String>,
     /// Names of the PackageInstalls that were deployed from something else than was written for them.
@@ -122,7 +122,7 @@ pub(super) fn packages(
         problem: problem.cloned().or(plan_problem),
         conflict: false,
         record_first: false,
-        moment: Moment::BeforeWrites,
+        moment: ReadPoint::BeforeWrites,
         workload_uid: recorded.map(str::to_owned),
         altered: Vec::new(),
     };
@@ -241,7 +241,7 @@ impl Packages {
     pub(super) fn install(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
         self.write(known, effects)?;
         // It may have been lost meanwhile.
-        self.moment = Moment::BeforeJudging;
+        self.moment = ReadPoint::BeforeJudging;
         self.reach(known, effects)?;
         self.judge(known, effects)
     }

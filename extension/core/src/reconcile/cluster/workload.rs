@@ -8,7 +8,7 @@ use sluice_crds::labels::name;
 
 use super::{
     Answer, Known, ReadPhase, Server, Step,
-    ask::{Ask, Contact, Moment, ParsedKubeconfig},
+    ask::{Ask, Contact, ParsedKubeconfig, ReadPoint},
     failure::{SILENT, silent},
 };
 use crate::{
@@ -110,7 +110,7 @@ pub(super) fn connect(known: &Known<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask) 
 
 /// Whose data the workload API server serves, or why that is not known. The connection to one that serves other data than before is
 /// lost: its stores are not theirs, and everything is asked for again.
-pub(super) fn reach(known: &Known<'_>, moment: Moment) -> Step<Reach> {
+pub(super) fn reach(known: &Known<'_>, moment: ReadPoint) -> Step<Reach> {
     Ok(match known.contact(moment)? {
         Contact::Ended | Contact::Replaced => Reach::lost(),
         Contact::Silent {
