@@ -187,7 +187,7 @@ pub enum Ask {
     /// The same without watches, for this pass alone.
     LookConnection(Box<ParsedKubeconfig>),
     /// Whether the workload may be looked at now.
-    LookTurn(Last),
+    DriftCheckPermit(Last),
     /// How the workload answers.
     Contact(ReadPoint),
     /// All PackageInstalls of the workload.
@@ -235,7 +235,7 @@ impl Ask {
             | Self::Served { .. }
             | Self::Machines(_) => Server::Management,
             Self::Connection(_)
-            | Self::LookTurn(_)
+            | Self::DriftCheckPermit(_)
             | Self::LookConnection(_)
             | Self::Contact(_)
             | Self::Installs

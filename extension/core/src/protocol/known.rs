@@ -219,7 +219,7 @@ impl<'a, S: Subject> Context<'a, S> {
     }
 
     pub(crate) fn may_look(&self, last: Last) -> Step<bool, S::Hold> {
-        match self.answer(Ask::LookTurn(last))? {
+        match self.answer(Ask::DriftCheckPermit(last))? {
             Answer::Turn(granted) => Ok(*granted),
             _ => Err(unexpected(Server::Workload)),
         }

@@ -438,7 +438,7 @@ impl Leader {
                 Some(connection) => Answer::Contact(connection.contact(servers, around.now)),
                 None => Answer::Failed(refused(Server::Workload, None)),
             },
-            Ask::LookTurn(_) => Answer::Turn(true),
+            Ask::DriftCheckPermit(_) => Answer::Turn(true),
             Ask::LookConnection(_) => Answer::Connected(0),
             Ask::Installs => listed("packageinstalls"),
             Ask::Apps => listed("apps"),

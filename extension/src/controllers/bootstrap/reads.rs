@@ -69,7 +69,7 @@ impl executor::Host<Facts> for Host<'_> {
             },
             Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
             Ask::Contact(_) => Answer::Contact(self.remote()?.contact().await),
-            Ask::LookTurn(last) => Answer::Turn(self.may_look(*last)),
+            Ask::DriftCheckPermit(last) => Answer::Turn(self.may_look(*last)),
             Ask::LookConnection(by) => {
                 let client = self.ctx.remotes.client(&self.facts.owner.uid, by);
                 Answer::of_connection(client.map(|client| {
