@@ -15,7 +15,7 @@ use crate::kubeconfig::WorkloadKubeconfig;
 
 /// What the last look at a workload came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Last {
+pub enum LastDriftCheck {
     /// It was answered, or there was none.
     Answered,
     /// It was not.
@@ -187,7 +187,7 @@ pub enum Ask {
     /// The same without watches, for this pass alone.
     LookConnection(Box<ParsedKubeconfig>),
     /// Whether the workload may be looked at now.
-    DriftCheckPermit(Last),
+    DriftCheckPermit(LastDriftCheck),
     /// How the workload answers.
     Contact(ReadPoint),
     /// All PackageInstalls of the workload.

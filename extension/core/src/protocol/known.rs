@@ -17,7 +17,7 @@ use super::{
     ask::{Ask, Contact, Key, ReadPhase, ReadPoint, Resource, Server, Watched},
     write::{Verb, Write},
 };
-use crate::{decode::Undecodable, protocol::Last};
+use crate::{decode::Undecodable, protocol::LastDriftCheck};
 
 /// What a pass is made over, as it is known from memory.
 pub trait Subject: Sized {
@@ -218,7 +218,7 @@ impl<'a, S: Subject> Context<'a, S> {
         }
     }
 
-    pub(crate) fn may_look(&self, last: Last) -> Step<bool, S::Hold> {
+    pub(crate) fn may_look(&self, last: LastDriftCheck) -> Step<bool, S::Hold> {
         match self.answer(Ask::DriftCheckPermit(last))? {
             Answer::Turn(granted) => Ok(*granted),
             _ => Err(unexpected(Server::Workload)),

@@ -14,7 +14,9 @@ pub(crate) mod stop;
 pub(crate) mod write;
 
 pub use answer::{Answer, Object};
-pub use ask::{Ask, Contact, Key, Last, ParsedKubeconfig, ReadPhase, ReadPoint, Resource, Server, Watched};
+pub use ask::{
+    Ask, Contact, Key, LastDriftCheck, ParsedKubeconfig, ReadPhase, ReadPoint, Resource, Server, Watched,
+};
 pub use error::{Error, PASS_TIMEOUT, PassError};
 pub use failure::Failure;
 pub use known::{Context, Subject};

@@ -3,7 +3,7 @@
 
 mod queue;
 
-use crate::protocol::Last;
+use crate::protocol::LastDriftCheck;
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
@@ -105,9 +105,9 @@ impl Troubles {
     }
 
     /// A pass asks whether it may look at a workload; see [`Troubles::look_over`].
-    pub fn look(&mut self, last: Last) -> bool {
+    pub fn look(&mut self, last: LastDriftCheck) -> bool {
         let looks = &mut self.looks;
-        let unanswered = usize::from(last == Last::Unanswered);
+        let unanswered = usize::from(last == LastDriftCheck::Unanswered);
         let may = looks.free > 0 && looks.unanswered >= unanswered;
         if may {
             looks.free -= 1;
@@ -117,9 +117,9 @@ impl Troubles {
     }
 
     /// A pass that might look at a workload is over.
-    pub fn look_over(&mut self, last: Last) {
+    pub fn look_over(&mut self, last: LastDriftCheck) {
         self.looks.free += 1;
-        self.looks.unanswered += usize::from(last == Last::Unanswered);
+        self.looks.unanswered += usize::from(last == LastDriftCheck::Unanswered);
     }
 
     /// The Cluster with this UID asks for a pass.

@@ -11,7 +11,7 @@ use sluice_core::{
     cache::compact::Kept,
     decode::Undecodable,
     packages::build::FIELD_MANAGER,
-    protocol::{Last, Object, Write},
+    protocol::{LastDriftCheck, Object, Write},
     reconcile::cluster::{
         Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first,
     },
@@ -103,7 +103,7 @@ impl Host<'_> {
         self.remote.get().map(AsRef::as_ref).ok_or_else(unconnected)
     }
 
-    fn may_look(&self, last: Last) -> bool {
+    fn may_look(&self, last: LastDriftCheck) -> bool {
         let slot = self.ctx.slots.look(last);
         slot.is_some_and(|slot| self.look.set(slot).is_ok())
     }

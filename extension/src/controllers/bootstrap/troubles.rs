@@ -7,7 +7,7 @@ use std::{
 };
 
 use sluice_core::{
-    protocol::Last,
+    protocol::LastDriftCheck,
     reconcile::slots::{SLOW, Troubles, Turn},
 };
 use tokio::time::timeout;
@@ -30,7 +30,7 @@ impl Drop for Slot {
 
 /// The slot of a look, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct LookSlot(Slots, Last);
+pub(super) struct LookSlot(Slots, LastDriftCheck);
 
 impl Drop for LookSlot {
     fn drop(&mut self) {
@@ -40,7 +40,7 @@ impl Drop for LookSlot {
 
 impl Slots {
     /// A slot for a look at a workload whose last one came to this, if there is one.
-    pub(super) fn look(&self, last: Last) -> Option<LookSlot> {
+    pub(super) fn look(&self, last: LastDriftCheck) -> Option<LookSlot> {
         self.troubles().look(last).then(|| LookSlot(self.clone(), last))
     }
 

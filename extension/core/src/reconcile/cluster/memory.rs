@@ -14,7 +14,7 @@ use sluice_crds::{foreign::App, run::Hook};
 use super::{Clock, WITH_PROBLEM, takeover::Removals};
 use crate::{
     proof::last_moved,
-    protocol::Last,
+    protocol::LastDriftCheck,
     reasons::Hold,
     schedule::{SyncPeriod, spread_back, wait},
     upgrade::record::Ungated,
@@ -193,8 +193,9 @@ impl Memory {
     }
 
     /// What the last look came to.
-    pub(super) fn last_look(&self) -> Last {
-        self.unseen_since.map_or(Last::Answered, |_| Last::Unanswered)
+    pub(super) fn last_look(&self) -> LastDriftCheck {
+        self.unseen_since
+            .map_or(LastDriftCheck::Answered, |_| LastDriftCheck::Unanswered)
     }
 
     /// How long looks at the settled Cluster have not reached its workload, the one of `now` included.

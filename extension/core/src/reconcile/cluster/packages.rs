@@ -27,7 +27,7 @@ use crate::{
     digest::DigestInputs,
     packages::bootstrap::Role,
     proof::{JudgedOn, Judgement, Standing, judge, judge_from_record, standing},
-    protocol::Last,
+    protocol::LastDriftCheck,
     reasons::Hold,
     schedule::spread_back,
     upgrade::record::{latch, may_keep},
@@ -37,10 +37,10 @@ use crate::{
 const SHORTEST: Duration = Duration::from_secs(10);
 
 /// How soon a look is asked for again for which there was no slot. Thousands may ask, and each of them reads values first.
-fn without_slot(last: Last, period: Duration) -> Duration {
+fn without_slot(last: LastDriftCheck, period: Duration) -> Duration {
     match last {
-        Last::Answered => (period / 10).max(SHORTEST),
-        Last::Unanswered => (period / 4).max(WITH_PROBLEM),
+        LastDriftCheck::Answered => (period / 10).max(SHORTEST),
+        LastDriftCheck::Unanswered => (period / 4).max(WITH_PROBLEM),
     }
 }
 
