@@ -16,7 +16,7 @@ use sluice::admission::{Admission, AdmissionMetrics};
 use sluice_core::{
     cache::compact::{Kept, Objects, Packer},
     decode::{Decode, Item, OF_TENANT, READ},
-    protocol::{Answer, Key, Object, Server},
+    protocol::{Key, Object, ReadResult, Server},
     upgrade::hop::ControlPlane,
 };
 use sluice_crds::{
@@ -103,8 +103,8 @@ fn answers(Case { json, place, .. }: &Case) {
         ("a list", Server::Workload, &list, OF_LIST),
     ] {
         let (_, peak, held) = measured(|| match what {
-            "a list" => Answer::of_list(server, text),
-            _ => Answer::of_object(&key(server), text),
+            "a list" => ReadResult::of_list(server, text),
+            _ => ReadResult::of_object(&key(server), text),
         });
         assert!(peak <= most + SLACK, "{what}, {place}: {peak} bytes");
         assert!(held <= most + SLACK, "{what}, {place}: {held} bytes stay");

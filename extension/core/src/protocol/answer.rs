@@ -38,7 +38,7 @@ impl std::fmt::Debug for Object {
 
 /// What became of an [`Ask`](super::Ask).
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum ReadResult {
     /// The object.
     Found(Object),
     /// Several objects.
@@ -69,7 +69,7 @@ pub enum Answer {
     Turn(bool),
 }
 
-impl Answer {
+impl ReadResult {
     /// The number of a connection, or why there is none.
     #[must_use]
     pub fn of_connection(number: Result<u64, impl std::fmt::Display>) -> Self {
@@ -181,9 +181,9 @@ impl Object {
         }
         let server = key.server;
         if server == Server::Management {
-            return match Answer::of_object(key, text) {
-                Answer::Found(object) => Ok(object),
-                Answer::Failed(failure) => Err(failure),
+            return match ReadResult::of_object(key, text) {
+                ReadResult::Found(object) => Ok(object),
+                ReadResult::Failed(failure) => Err(failure),
                 _ => Err(Failure::other(server, "the answer is no object")),
             };
         }
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_no_empty_list() {
-        let items = |list: Value| match Answer::of_list(Server::Workload, &list.to_string()) {
-            Answer::Listed(objects) => Some(objects.len()),
+        let items = |list: Value| match ReadResult::of_list(Server::Workload, &list.to_string()) {
+            ReadResult::Listed(objects) => Some(objects.len()),
             _ => None,
         };
         assert_eq!(items(json!({"kind": "SecretList", "items": [{}, {}]})), Some(2));
@@ -244,8 +244,8 @@ mod tests {
             "spec": {"topology": {"variables": vec![json!({"a": 0}); 50_000]}}, "status": {"phase": "Provisioned"},
         })
         .to_string();
-        let read = |key: &Key| match Answer::of_object(key, &text) {
-            Answer::Found(Object(found)) => Some(found),
+        let read = |key: &Key| match ReadResult::of_object(key, &text) {
+            ReadResult::Found(Object(found)) => Some(found),
             _ => None,
         };
         let cluster = Key::of::<Cluster>(Server::Management, Some("team-a"), "one");

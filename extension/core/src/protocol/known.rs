@@ -12,7 +12,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Answer, Done, Error, Failure, Object, Source, Step, Stop,
+    Done, Error, Failure, Object, ReadResult, Source, Step, Stop,
     answer::answers_of,
     ask::{Ask, Contact, Key, ReadPhase, ReadPoint, Resource, Server, Watched},
     write::{Verb, Write},
@@ -47,7 +47,7 @@ pub struct Context<'a, S: Subject> {
     pub memory: &'a S::LocalState,
     /// When the pass began.
     pub began: Clock,
-    answers: HashMap<Ask, Answer>,
+    answers: HashMap<Ask, ReadResult>,
     outcomes: HashMap<(Key, Verb), Result<Object, Failure>>,
     /// How many bytes the answers of the workload take.
     of_workload: usize,
@@ -96,17 +96,17 @@ impl<'a, S: Subject> Context<'a, S> {
 
     /// Takes what was answered. Once the answers of a server take more than [its limit](answers_of) together, this one and all later ones
     /// of it that carry anything are failures.
-    pub fn record_answer(&mut self, ask: Ask, answer: Answer) {
+    pub fn record_answer(&mut self, ask: Ask, answer: ReadResult) {
         let server = ask.server();
         let (all, size) = match (server, &answer) {
             (Server::Workload, _) => (&mut self.of_workload, answer.size()),
-            (Server::Management, Answer::Found(_)) => (&mut self.of_management, answer.size()),
+            (Server::Management, ReadResult::Found(_)) => (&mut self.of_management, answer.size()),
             // From memory, or metadata.
             (Server::Management, _) => (&mut self.of_management, 0),
         };
         *all += size;
         let answer = if size > 0 && *all > answers_of(server) {
-            Answer::Failed(Failure {
+            ReadResult::Failed(Failure {
                 too_long: true,
                 ..Failure::other(server, "all answers of a pass together are too large")
             })
@@ -121,9 +121,9 @@ impl<'a, S: Subject> Context<'a, S> {
         self.outcomes.insert((write.key, write.verb), outcome);
     }
 
-    pub(crate) fn answer(&self, ask: Ask) -> Step<&Answer, S::Hold> {
+    pub(crate) fn answer(&self, ask: Ask) -> Step<&ReadResult, S::Hold> {
         match self.answers.get(&ask) {
-            Some(Answer::Failed(failure)) => Err(Stop::Failed(failure.clone())),
+            Some(ReadResult::Failed(failure)) => Err(Stop::Failed(failure.clone())),
             Some(answer) => Ok(answer),
             None => Err(Stop::Need(vec![ask])),
         }
@@ -133,8 +133,8 @@ impl<'a, S: Subject> Context<'a, S> {
     pub(crate) fn object(&self, key: Key, sight: ReadPhase) -> Step<Option<&Value>, S::Hold> {
         let server = key.server;
         match self.answer(Ask::Object(key, sight))? {
-            Answer::Found(Object(value)) => Ok(Some(value)),
-            Answer::Absent => Ok(None),
+            ReadResult::Found(Object(value)) => Ok(Some(value)),
+            ReadResult::Absent => Ok(None),
             _ => Err(unexpected(server)),
         }
     }
@@ -158,7 +158,7 @@ impl<'a, S: Subject> Context<'a, S> {
     pub(crate) fn listed(&self, ask: Ask) -> Step<&[Object], S::Hold> {
         let server = ask.server();
         match self.answer(ask)? {
-            Answer::Listed(objects) => Ok(objects),
+            ReadResult::Listed(objects) => Ok(objects),
             _ => Err(unexpected(server)),
         }
     }
@@ -166,8 +166,8 @@ impl<'a, S: Subject> Context<'a, S> {
     /// A Package of the catalogue, as the watch shows it.
     pub(crate) fn package(&self, name: &str) -> Step<Option<&Package>, S::Hold> {
         match self.answer(Ask::Package(name.to_owned()))? {
-            Answer::Package(package) => Ok(Some(package)),
-            Answer::Absent => Ok(None),
+            ReadResult::Package(package) => Ok(Some(package)),
+            ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
         }
     }
@@ -175,8 +175,8 @@ impl<'a, S: Subject> Context<'a, S> {
     /// A Cluster, as the watch shows it.
     pub(crate) fn cluster(&self, namespace: &str, name: &str) -> Step<Option<&Cluster>, S::Hold> {
         match self.answer(Ask::Cluster(namespace.to_owned(), name.to_owned()))? {
-            Answer::Cluster(cluster) => Ok(Some(cluster)),
-            Answer::Absent => Ok(None),
+            ReadResult::Cluster(cluster) => Ok(Some(cluster)),
+            ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
         }
     }
@@ -189,8 +189,8 @@ impl<'a, S: Subject> Context<'a, S> {
     /// The template of a release, as the watch shows it.
     pub(crate) fn template(&self, release: &str) -> Step<Option<&ClusterBootstrapSpec>, S::Hold> {
         match self.answer(Ask::Template(release.to_owned()))? {
-            Answer::Template(template) => Ok(Some(&template.spec.0)),
-            Answer::Absent => Ok(None),
+            ReadResult::Template(template) => Ok(Some(&template.spec.0)),
+            ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
         }
     }
@@ -198,29 +198,29 @@ impl<'a, S: Subject> Context<'a, S> {
     /// How a kind is served, if it is.
     pub(crate) fn served(&self, ask: Ask) -> Step<Option<Resource>, S::Hold> {
         match self.answer(ask)? {
-            Answer::Served(resource) => Ok(Some(resource.clone())),
-            Answer::Absent => Ok(None),
+            ReadResult::Served(resource) => Ok(Some(resource.clone())),
+            ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
         }
     }
 
     pub(crate) fn watched(&self, server: Server, name: &str) -> Step<&Watched, S::Hold> {
         match self.answer(Ask::Watched(server, name.to_owned()))? {
-            Answer::Watched(watched) => Ok(watched),
+            ReadResult::Watched(watched) => Ok(watched),
             _ => Err(unexpected(server)),
         }
     }
 
     pub(crate) fn contact(&self, moment: ReadPoint) -> Step<&Contact, S::Hold> {
         match self.answer(Ask::Contact(moment))? {
-            Answer::Contact(contact) => Ok(contact),
+            ReadResult::Contact(contact) => Ok(contact),
             _ => Err(unexpected(Server::Workload)),
         }
     }
 
     pub(crate) fn may_look(&self, last: LastDriftCheck) -> Step<bool, S::Hold> {
         match self.answer(Ask::DriftCheckPermit(last))? {
-            Answer::Turn(granted) => Ok(*granted),
+            ReadResult::Turn(granted) => Ok(*granted),
             _ => Err(unexpected(Server::Workload)),
         }
     }
@@ -305,9 +305,9 @@ mod tests {
         let asks = || vec![Ask::Installs, Ask::LabelledSecrets, Ask::Installs];
         let unanswered = |known: &Context<'_, Nothing>| known.unanswered(asks()).map(|asks| asks.len());
         assert_eq!(unanswered(&known).ok(), Some(2), "each once");
-        known.record_answer(Ask::Installs, Answer::Absent);
+        known.record_answer(Ask::Installs, ReadResult::Absent);
         assert_eq!(unanswered(&known).ok(), Some(1));
-        known.record_answer(Ask::LabelledSecrets, Answer::Absent);
+        known.record_answer(Ask::LabelledSecrets, ReadResult::Absent);
         assert!(matches!(unanswered(&known), Err(Error::Unfinished(_))));
     }
 
@@ -327,11 +327,11 @@ mod tests {
             let large = Value::from("x".repeat(1024 * 1024));
             let fit = answers_of(server) / (1024 * 1024);
             for number in 0..2 * fit {
-                known.record_answer(ask(number), Answer::Found(Object(large.clone())));
+                known.record_answer(ask(number), ReadResult::Found(Object(large.clone())));
                 let answer = known.answer(ask(number));
                 assert_eq!(answer.is_ok(), number < fit, "{server}: {number}");
             }
-            known.record_answer(ask(2 * fit), Answer::Absent);
+            known.record_answer(ask(2 * fit), ReadResult::Absent);
             assert!(known.answer(ask(2 * fit)).is_ok(), "{server}: it carries nothing");
         }
     }

@@ -13,7 +13,7 @@ mod source;
 pub(crate) mod stop;
 pub(crate) mod write;
 
-pub use answer::{Answer, Object};
+pub use answer::{Object, ReadResult};
 pub use ask::{
     Ask, Contact, Key, LastDriftCheck, ParsedKubeconfig, ReadPhase, ReadPoint, Resource, Server, Watched,
 };

@@ -160,7 +160,7 @@ fn carry_out<S: Subject<LocalState = (), Effects = (), Hold = String>>(
                     .map_err(|error: Error| error.to_string())
                     .unwrap()
                 {
-                    known.record_answer(ask, crate::protocol::Answer::Found(Object(object.clone())));
+                    known.record_answer(ask, crate::protocol::ReadResult::Found(Object(object.clone())));
                 }
             }
             Err(Stop::Write(writes)) => {

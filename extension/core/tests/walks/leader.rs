@@ -16,7 +16,7 @@ use sluice_core::{
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
-        Answer, Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, Server, Settings, Stop,
+        Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, ReadResult, Server, Settings, Stop,
         Verb, Watched, Write, pass,
     },
     schedule::SyncPeriod,
@@ -54,7 +54,7 @@ struct Running {
     facts: Arc<Facts>,
     memory: Memory,
     began: Clock,
-    answers: Vec<(Ask, Answer)>,
+    answers: Vec<(Ask, ReadResult)>,
     outcomes: Vec<(Write, Result<Object, Failure>)>,
 }
 
@@ -353,7 +353,7 @@ impl Leader {
     }
 
     /// What a request of a pass comes to, or what the watches show.
-    fn answered(&mut self, around: &mut Surroundings<'_>, ask: &Ask, fault: Fault) -> Answer {
+    fn answered(&mut self, around: &mut Surroundings<'_>, ask: &Ask, fault: Fault) -> ReadResult {
         if is_request(ask) {
             let code = match fault {
                 Fault::Refused(code) => Some(Some(code)),
@@ -361,15 +361,15 @@ impl Leader {
                 _ => (around.servers.silent && ask.server() == Server::Workload).then_some(None),
             };
             if let Some(code) = code {
-                return Answer::Failed(refused(ask.server(), code));
+                return ReadResult::Failed(refused(ask.server(), code));
             }
         }
         self.answer(around, ask)
     }
 
-    fn answer(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> Answer {
+    fn answer(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> ReadResult {
         match self.undecodable(around.servers, ask) {
-            Some(object) => Answer::Failed(Failure::undecodable(ask.server(), object)),
+            Some(object) => ReadResult::Failed(Failure::undecodable(ask.server(), object)),
             None => self.decoded(around, ask),
         }
     }
@@ -399,25 +399,25 @@ impl Leader {
         }
     }
 
-    fn decoded(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> Answer {
+    fn decoded(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> ReadResult {
         let servers = &*around.servers;
         let stored = |plural: &str, name: &str| place(Server::Management, plural, SYSTEM, name);
         let listed = |plural| {
             let there = servers.of(Server::Workload, plural);
-            Answer::Listed(there.map(|(_, object)| Object(object.clone())).collect())
+            ReadResult::Listed(there.map(|(_, object)| Object(object.clone())).collect())
         };
         match ask {
             Ask::Cluster(..) | Ask::Source(_) => unreachable!("passes over configurations ask for these"),
             Ask::Object(key, _) => {
                 let found = servers.get(&place_of(key)).cloned();
-                found.map_or(Answer::Absent, |found| Answer::Found(Object(found)))
+                found.map_or(ReadResult::Absent, |found| ReadResult::Found(Object(found)))
             }
             Ask::Template(name) => self
                 .object(&stored("clusterbootstraptemplates", name))
-                .map_or(Answer::Absent, |found| Answer::Template(Arc::new(found))),
+                .map_or(ReadResult::Absent, |found| ReadResult::Template(Arc::new(found))),
             Ask::Package(name) => self
                 .object(&stored("packages", name))
-                .map_or(Answer::Absent, |found| Answer::Package(Arc::new(found))),
+                .map_or(ReadResult::Absent, |found| ReadResult::Package(Arc::new(found))),
             Ask::Watched(server, name) => {
                 let namespace = match server {
                     Server::Management => TEAM,
@@ -425,34 +425,34 @@ impl Leader {
                 };
                 let at = |plural| place(*server, plural, namespace, name);
                 let connection = self.connection.as_ref().filter(|_| *server == Server::Workload);
-                Answer::Watched(Box::new(Watched {
+                ReadResult::Watched(Box::new(Watched {
                     install: self.object(&at("packageinstalls")).map(Arc::new),
                     app: self.object(&at("apps")).map(Arc::new),
                     first_seen: connection.and_then(|connection| connection.first_seen(name)),
                     filled: connection.is_none_or(|connection| connection.filled),
                 }))
             }
-            Ask::Served { .. } => Answer::Absent,
-            Ask::Connection(kubeconfig) => Answer::Connected(self.connect(around, &kubeconfig.digest)),
+            Ask::Served { .. } => ReadResult::Absent,
+            Ask::Connection(kubeconfig) => ReadResult::Connected(self.connect(around, &kubeconfig.digest)),
             Ask::Contact(_) => match &mut self.connection {
-                Some(connection) => Answer::Contact(connection.contact(servers, around.now)),
-                None => Answer::Failed(refused(Server::Workload, None)),
+                Some(connection) => ReadResult::Contact(connection.contact(servers, around.now)),
+                None => ReadResult::Failed(refused(Server::Workload, None)),
             },
-            Ask::DriftCheckPermit(_) => Answer::Turn(true),
-            Ask::LookConnection(_) => Answer::Connected(0),
+            Ask::DriftCheckPermit(_) => ReadResult::Turn(true),
+            Ask::LookConnection(_) => ReadResult::Connected(0),
             Ask::Installs => listed("packageinstalls"),
             Ask::Apps => listed("apps"),
             Ask::PackageNames => listed("packages"),
             Ask::LabelledSecrets => listed("secrets"),
-            Ask::Machines(_) => Answer::Listed(Vec::new()),
+            Ask::Machines(_) => ReadResult::Listed(Vec::new()),
         }
     }
 
     /// What an answer says, in short.
-    fn content(&self, around: &Surroundings<'_>, ask: &Ask, answer: &Answer) -> u64 {
+    fn content(&self, around: &Surroundings<'_>, ask: &Ask, answer: &ReadResult) -> u64 {
         match (ask, answer) {
-            (_, Answer::Found(Object(found))) => digest(found),
-            (_, Answer::Listed(found)) => {
+            (_, ReadResult::Found(Object(found))) => digest(found),
+            (_, ReadResult::Listed(found)) => {
                 digest(&found.iter().map(|found| digest(&found.0)).collect::<Vec<_>>())
             }
             // From memory: of the management server that is what the pass began with.

@@ -13,7 +13,7 @@ use sluice_core::{
     packages::build::FIELD_MANAGER,
     protocol::{LastDriftCheck, Object, Write},
     reconcile::cluster::{
-        Answer, Ask, Effects, Facts, Failure, ParsedKubeconfig, Server, Watched, looked_at_first,
+        Ask, Effects, Facts, Failure, ParsedKubeconfig, ReadResult, Server, Watched, looked_at_first,
     },
 };
 
@@ -58,32 +58,32 @@ impl executor::Host<Facts> for Host<'_> {
         is_first.then_some(FIRST_OF_A_LOOK)
     }
 
-    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
+    async fn answer(&self, ask: &Ask) -> Result<ReadResult, Failure> {
         let (stores, system) = (&self.ctx.stores, &self.ctx.settings.system_namespace);
         Ok(match ask {
-            Ask::Template(release) => of_catalogue(&stores.templates, release, system, Answer::Template)?,
-            Ask::Package(name) => of_catalogue(&stores.packages, name, system, Answer::Package)?,
+            Ask::Template(release) => of_catalogue(&stores.templates, release, system, ReadResult::Template)?,
+            Ask::Package(name) => of_catalogue(&stores.packages, name, system, ReadResult::Package)?,
             Ask::Watched(server, name) => match self.watched(*server, name) {
-                Ok(watched) => Answer::Watched(Box::new(watched)),
+                Ok(watched) => ReadResult::Watched(Box::new(watched)),
                 Err(object) => return Err(Failure::undecodable(*server, object)),
             },
             Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
-            Ask::Contact(_) => Answer::Contact(self.remote()?.contact().await),
-            Ask::DriftCheckPermit(last) => Answer::Turn(self.may_look(*last)),
+            Ask::Contact(_) => ReadResult::Contact(self.remote()?.contact().await),
+            Ask::DriftCheckPermit(last) => ReadResult::Turn(self.may_look(*last)),
             Ask::LookConnection(by) => {
                 let client = self.ctx.remotes.client(&self.facts.owner.uid, by);
-                Answer::of_connection(client.map(|client| {
+                ReadResult::of_connection(client.map(|client| {
                     self.looking.get_or_init(|| client);
                     0
                 }))
             }
             ask => {
                 let Some(request) = ask.list(system, &self.facts.owner.name) else {
-                    return Ok(Answer::Absent);
+                    return Ok(ReadResult::Absent);
                 };
                 let server = ask.server();
                 let read = executor::Host::client(self, server)?.request_text(request?).await;
-                Answer::of_list(server, &read.map_err(|error| failure(server, &error))?)
+                ReadResult::of_list(server, &read.map_err(|error| failure(server, &error))?)
             }
         })
     }
@@ -108,14 +108,14 @@ impl Host<'_> {
         slot.is_some_and(|slot| self.look.set(slot).is_ok())
     }
 
-    async fn connect(&self, kubeconfig: &ParsedKubeconfig) -> Answer {
+    async fn connect(&self, kubeconfig: &ParsedKubeconfig) -> ReadResult {
         let (owner, remotes) = (&self.facts.owner, &self.ctx.remotes);
         let cluster = ClusterRef::new(&owner.namespace, &owner.name);
         let remote = remotes.open(&owner.uid, &cluster, &kubeconfig.parsed, &kubeconfig.digest);
         if let Ok(remote) = &remote {
             remote.first_lists().await;
         }
-        Answer::of_connection(remote.map(|remote| self.remote.get_or_init(|| remote).number))
+        ReadResult::of_connection(remote.map(|remote| self.remote.get_or_init(|| remote).number))
     }
 
     /// What the watches show of one name.
@@ -150,9 +150,9 @@ fn of_catalogue<K: Kept>(
     store: &Store<K>,
     name: &str,
     system: &str,
-    found: impl FnOnce(Arc<K>) -> Answer,
-) -> Result<Answer, Failure> {
+    found: impl FnOnce(Arc<K>) -> ReadResult,
+) -> Result<ReadResult, Failure> {
     let object = store.found(Some(system), name);
     let object = object.map_err(|object| Failure::undecodable(Server::Management, object))?;
-    Ok(object.map_or(Answer::Absent, found))
+    Ok(object.map_or(ReadResult::Absent, found))
 }

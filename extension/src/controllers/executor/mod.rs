@@ -10,7 +10,7 @@ use std::{collections::HashSet, fmt::Display, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use kube::Client;
-use sluice_core::protocol::{Answer, Ask, Context, Done, Failure, Object, Server, Stop, Subject, Write};
+use sluice_core::protocol::{Ask, Context, Done, Failure, Object, ReadResult, Server, Stop, Subject, Write};
 pub use sluice_core::protocol::{Error, PassError};
 
 use crate::clock::clock;
@@ -38,7 +38,7 @@ pub(crate) trait Host<S: Subject>: Sync {
     }
 
     /// Answers what is asked for from memory, and what only these passes ask for.
-    fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Answer, Failure>> + Send;
+    fn answer(&self, ask: &Ask) -> impl Future<Output = Result<ReadResult, Failure>> + Send;
 
     /// Keeps what the next pass has to know, because writes are about to be made: a pass that is cut off may have made them.
     fn writing(&self, effects: S::Effects) -> impl Future<Output = ()> + Send;

@@ -3,14 +3,14 @@
 use crate::kube_client::responses::{failure, served};
 use http::Request;
 use kube::Client;
-use sluice_core::protocol::{Answer, Ask, Contact, Failure, Resource, Server, Subject};
+use sluice_core::protocol::{Ask, Contact, Failure, ReadResult, Resource, Server, Subject};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Host;
 
 /// Answers one question.
-pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer {
+pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> ReadResult {
     let read = read(host, ask);
     let answer = match host.patience(ask) {
         None => read.await,
@@ -19,8 +19,8 @@ pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer
             Err(Failure::other(ask.server(), &text))
         }),
     };
-    let answer = answer.unwrap_or_else(Answer::Failed);
-    if let Answer::Failed(failure) | Answer::Contact(Contact::Unread { failure, .. }) = &answer {
+    let answer = answer.unwrap_or_else(ReadResult::Failed);
+    if let ReadResult::Failed(failure) | ReadResult::Contact(Contact::Unread { failure, .. }) = &answer {
         let ((namespace, name), server) = (host.subject(), ask.server());
         // A workload that is gone with its Cluster lists nothing, which is nothing unusual either.
         if failure.is_usual() || *ask == Ask::Installs {
@@ -32,16 +32,16 @@ pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Answer
     answer
 }
 
-async fn read<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Result<Answer, Failure> {
+async fn read<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Result<ReadResult, Failure> {
     match ask {
         Ask::Object(key, _) => match request(host.client(key.server)?, key.server, key.request()?).await {
-            Ok(text) => Ok(Answer::of_object(key, &text)),
-            Err(failure) if failure.code == Some(404) => Ok(Answer::Absent),
+            Ok(text) => Ok(ReadResult::of_object(key, &text)),
+            Err(failure) if failure.code == Some(404) => Ok(ReadResult::Absent),
             Err(failure) => Err(failure),
         },
         Ask::Served { group, kind } => match served(host.client(Server::Management)?, group, kind).await {
-            Ok(Some(resource)) => Ok(Answer::Served(Resource::from(&resource))),
-            Ok(None) => Ok(Answer::Absent),
+            Ok(Some(resource)) => Ok(ReadResult::Served(Resource::from(&resource))),
+            Ok(None) => Ok(ReadResult::Absent),
             Err(error) => Err(failure(Server::Management, &error)),
         },
         ask => host.answer(ask).await,

@@ -22,7 +22,7 @@ use sluice_core::{
     error_chain::chain,
     events::{Notice, Uids},
     limits::{Again, Retries},
-    protocol::{Answer, Ask, Done, Failure, Object, Server, Write},
+    protocol::{Ask, Done, Failure, Object, ReadResult, Server, Write},
     providers::{Kind, Source},
     reconcile::provider::{Configuration, Effects},
     schedule::SyncPeriod,
@@ -271,7 +271,7 @@ impl executor::Host<Configuration> for Host<'_> {
         }
     }
 
-    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
+    async fn answer(&self, ask: &Ask) -> Result<ReadResult, Failure> {
         let shared = &self.ctx.shared;
         if let Some(source) = ask.source() {
             // Before it is read, so that no change falls between.
@@ -281,10 +281,10 @@ impl executor::Host<Configuration> for Host<'_> {
             Ask::Cluster(namespace, name) => {
                 let found = shared.clusters.found(Some(namespace), name);
                 let found = found.map_err(|object| Failure::undecodable(Server::Management, object))?;
-                found.map_or(Answer::Absent, Answer::Cluster)
+                found.map_or(ReadResult::Absent, ReadResult::Cluster)
             }
             Ask::Source(source) => shared.watches.read(source).await,
-            _ => Answer::Absent,
+            _ => ReadResult::Absent,
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use kube::core::{DynamicObject, ObjectMeta};
 use sluice_core::{
     cache::{Asker, Attempts, NamedKind, NamedKinds},
-    protocol::{Answer, Failure, Object, Server, Source},
+    protocol::{Failure, Object, ReadResult, Server, Source},
 };
 
 use crate::queue::dependents::Dependents;
@@ -34,11 +34,11 @@ impl Watches {
     }
 
     /// What is there, watched from the first time on.
-    pub(super) async fn read(&self, source: &Source) -> Answer {
+    pub(super) async fn read(&self, source: &Source) -> ReadResult {
         let (resource, store) = match self.watch(source).settled().await {
             Ok(Some(settled)) => settled,
-            Ok(None) => return Answer::Absent,
-            Err(why) => return Answer::Unwatchable(why),
+            Ok(None) => return ReadResult::Absent,
+            Err(why) => return ReadResult::Unwatchable(why),
         };
         let found = match source {
             Source::Every { .. } => store.first_undecodable().map_or_else(|| Ok(store.state()), Err),
@@ -48,10 +48,10 @@ impl Watches {
         };
         let found = match found {
             Ok(found) => found,
-            Err(object) => return Answer::Failed(Failure::undecodable(Server::Management, object)),
+            Err(object) => return ReadResult::Failed(Failure::undecodable(Server::Management, object)),
         };
         let listed = found.iter().map(|object| Object::listed(&resource, object));
-        Answer::Listed(listed.collect())
+        ReadResult::Listed(listed.collect())
     }
 
     /// The watch that shows `source`.
@@ -108,12 +108,12 @@ mod tests {
         let server = Server::new(Way::Answers);
         let watches = watches(&server, Vec::new());
         let (good, deployment) = (reference(GROUP, "Good"), reference("apps", "Deployment"));
-        assert!(matches!(watches.read(&good).await, Answer::Listed(found) if found.len() == 1));
+        assert!(matches!(watches.read(&good).await, ReadResult::Listed(found) if found.len() == 1));
         let read = watches.read(&deployment).await;
-        assert!(matches!(read, Answer::Unwatchable(_)), "{read:?}");
+        assert!(matches!(read, ReadResult::Unwatchable(_)), "{read:?}");
         let secret = watches.read(&reference("", "Secret")).await;
         assert!(
-            matches!(secret, Answer::Absent),
+            matches!(secret, ReadResult::Absent),
             "nothing is known of it: {secret:?}"
         );
         assert!(!server.asked_for("/api/v1/namespaces/team-a/secrets/one"));
@@ -132,8 +132,8 @@ mod tests {
         server.set(|state| state.labelled = false);
         let good = reference(GROUP, "Good");
         let read = watches(&server, Vec::new()).read(&good).await;
-        assert!(matches!(read, Answer::Unwatchable(_)), "{read:?}");
+        assert!(matches!(read, ReadResult::Unwatchable(_)), "{read:?}");
         let read = watches(&server, vec![GROUP.to_owned()]).read(&good).await;
-        assert!(matches!(read, Answer::Listed(_)), "{read:?}");
+        assert!(matches!(read, ReadResult::Listed(_)), "{read:?}");
     }
 }

@@ -8,7 +8,7 @@ use sluice_core::{
     error_chain::chain,
     events::Notice,
     limits::Again,
-    protocol::{Answer, Ask, Done, Failure, Object, Server, Subject, Write},
+    protocol::{Ask, Done, Failure, Object, ReadResult, Server, Subject, Write},
     releases::{Install, InstallState, Mark, Named, Offer, TkrPackage, of_cluster, of_image},
 };
 use sluice_crds::run::TanzuKubernetesRelease;

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::{
         packages::bootstrap::Role,
-        reconcile::cluster::{Answer, Failure, Memory, tests::facts},
+        reconcile::cluster::{Failure, Memory, ReadResult, tests::facts},
     };
 
     fn resource() -> Resource {
@@ -157,26 +157,30 @@ mod tests {
         }
     }
 
-    fn answered(code: u16) -> Answer {
-        Answer::Failed(Failure {
+    fn answered(code: u16) -> ReadResult {
+        ReadResult::Failed(Failure {
             code: Some(code),
             ..Failure::other(Server::Management, "")
         })
     }
 
     #[rstest]
-    #[case::it_does_not_exist(Answer::Served(resource()), Some(Answer::Absent), Some("does not exist"))]
-    #[case::its_kind_is_not_served(Answer::Absent, None, Some("is of a kind that is not served"))]
+    #[case::it_does_not_exist(
+        ReadResult::Served(resource()),
+        Some(ReadResult::Absent),
+        Some("does not exist")
+    )]
+    #[case::its_kind_is_not_served(ReadResult::Absent, None, Some("is of a kind that is not served"))]
     #[case::its_rule_is_missing(
-        Answer::Served(resource()),
+        ReadResult::Served(resource()),
         Some(answered(403)),
         Some("get, list, watch and patch fooconfigs in group config.example.com")
     )]
     #[case::its_group_is_away(answered(503), None, Some("with 503"))]
-    #[case::the_server_is_in_trouble(Answer::Served(resource()), Some(answered(500)), None)]
+    #[case::the_server_is_in_trouble(ReadResult::Served(resource()), Some(answered(500)), None)]
     fn a_provider_that_cannot_be_read_is_the_matter_of_its_cluster(
-        #[case] served: Answer,
-        #[case] read: Option<Answer>,
+        #[case] served: ReadResult,
+        #[case] read: Option<ReadResult>,
         #[case] says: Option<&str>,
     ) {
         let by = TypedLocalObjectReference {

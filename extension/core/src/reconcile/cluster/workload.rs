@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use sluice_crds::labels::name;
 
 use super::{
-    Answer, Known, ReadPhase, Server, Step,
+    Known, ReadPhase, ReadResult, Server, Step,
     ask::{Ask, Contact, ParsedKubeconfig, ReadPoint},
     failure::{SILENT, silent},
 };
@@ -102,8 +102,8 @@ pub(super) fn connect(known: &Known<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask) 
     let parsed = kubeconfig::parse(&bytes).map_err(|error| refused(&error))?;
     let digest = kubeconfig::digest(&bytes);
     match known.answer(ask(Box::new(ParsedKubeconfig { parsed, digest })))? {
-        Answer::Connected(connection) => Ok(*connection),
-        Answer::NotConnected(why) => Err(refused(why).into()),
+        ReadResult::Connected(connection) => Ok(*connection),
+        ReadResult::NotConnected(why) => Err(refused(why).into()),
         _ => Err(Hold::new(GateReason::WorkloadUnreachable, SILENT).into()),
     }
 }

@@ -6,7 +6,7 @@ use sluice_crds::foreign::Cluster;
 use super::{Known, Step, Stop};
 use crate::{
     packages::bootstrap::{credential, credential_of, is_credential_type},
-    protocol::{Answer, Ask, Failure, Key, ReadPhase, Server, known::unexpected},
+    protocol::{Ask, Failure, Key, ReadPhase, ReadResult, Server, known::unexpected},
     providers::{self, Output, Problem, Reason, Source, Sources},
 };
 
@@ -56,16 +56,16 @@ pub(super) fn found<'a>(known: &'a Known<'_>, source: &Source) -> Step<Option<Ve
         stop => stop,
     })?;
     match answer {
-        Answer::Listed(objects) => Ok(Some(objects.iter().map(|object| &object.0).collect())),
-        Answer::Absent => Ok(None),
+        ReadResult::Listed(objects) => Ok(Some(objects.iter().map(|object| &object.0).collect())),
+        ReadResult::Absent => Ok(None),
         // A kind that the Cluster names is its user's to put right, and no matter of others.
-        Answer::Unwatchable(why) if source.kind_is_given() => {
+        ReadResult::Unwatchable(why) if source.kind_is_given() => {
             let (group, kind) = source.group_kind();
             let message =
                 format!("control plane kind {kind} in group {group:?} of spec.controlPlaneRef: {why}");
             Err(Problem::new(Reason::ControlPlaneKindUnreadable, message).into())
         }
-        Answer::Unwatchable(why) => {
+        ReadResult::Unwatchable(why) => {
             let failure = Failure::other(Server::Management, &format!("watch {source}: {why}"));
             Err(Stop::Failed(failure))
         }

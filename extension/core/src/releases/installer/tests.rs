@@ -6,7 +6,7 @@ use super::*;
 use crate::releases::{Change, tests::merge};
 use crate::{
     clock::Clock,
-    protocol::{Answer, Ask, Object, Stop, Verb},
+    protocol::{Ask, Object, ReadResult, Stop, Verb},
 };
 
 const NAMESPACE: &str = "tkg-system";
@@ -56,8 +56,9 @@ fn writes(install: &Install, package: Option<&Package>) -> Vec<Write> {
                         panic!("{ask:?}")
                     };
                     assert_eq!((key.resource.kind.as_ref(), key.name.as_str()), ("Package", NAME));
-                    let answer =
-                        package.map_or(Answer::Absent, |package| Answer::Found(Object(json!(package))));
+                    let answer = package.map_or(ReadResult::Absent, |package| {
+                        ReadResult::Found(Object(json!(package)))
+                    });
                     known.record_answer(ask, answer);
                 }
             }

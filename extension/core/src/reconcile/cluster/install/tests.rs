@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     packages::build::{Install, Owner, Place, install as built, repair_values_secret, values_secret},
     reconcile::cluster::{
-        Answer, Failure, Object,
+        Failure, Object, ReadResult,
         tests::{clock, facts},
         write::Verb,
     },
@@ -76,7 +76,7 @@ impl One {
                         let found = self
                             .object
                             .clone()
-                            .map_or(Answer::Absent, |found| Answer::Found(Object(found)));
+                            .map_or(ReadResult::Absent, |found| ReadResult::Found(Object(found)));
                         known.record_answer(ask, found);
                     }
                 }

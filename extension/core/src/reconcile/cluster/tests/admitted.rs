@@ -38,7 +38,7 @@ const RULES: [GateReason; 9] = [
 ];
 
 /// What the API server answers, from the same world as that of admission.
-fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> Answer {
+fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> ReadResult {
     let look = match ask {
         Ask::Object(key, _) => match key.resource.kind.as_ref() {
             "Secret" => Look::Secret(key.name.clone()),
@@ -50,14 +50,14 @@ fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> Answer {
             },
         },
         Ask::Served { group, kind } if kind != "Unserved" => {
-            return Answer::Served(Resource {
+            return ReadResult::Served(Resource {
                 group: group.clone().into(),
                 version: "v1".into(),
                 kind: kind.clone().into(),
                 plural: format!("{}s", kind.to_lowercase()).into(),
             });
         }
-        Ask::Served { .. } => return Answer::Absent,
+        Ask::Served { .. } => return ReadResult::Absent,
         other => panic!("{other:?} is asked for"),
     };
     let cni = spec.cni.as_ref().map_or("", |cni| cni.ref_name.as_str());
@@ -70,14 +70,14 @@ fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> Answer {
             .as_object_mut()
             .unwrap()
             .extend(rest.as_object().unwrap().clone());
-        Answer::Found(Object(object))
+        ReadResult::Found(Object(object))
     };
     match seen(&look) {
         Seen::Secret { credential: true } => found(json!({"type": CREDENTIAL_TYPES[0]})),
         Seen::Secret { .. } => found(json!({"type": "Opaque"})),
         Seen::Cluster { .. } => found(json!({"spec": {}})),
         Seen::Provider => found(json!({"kind": "Foo", "status": {"secretRef": "values"}})),
-        _ => Answer::Absent,
+        _ => ReadResult::Absent,
     }
 }
 

@@ -10,7 +10,7 @@ use sluice_crds::{cni::CalicoConfig, foreign::Cluster};
 use super::super::*;
 use crate::{
     clock::Clock,
-    protocol::{Answer, Ask, Failure, Object, Resource, Verb, Write},
+    protocol::{Ask, Failure, Object, ReadResult, Resource, Verb, Write},
     providers::{self, Config, Output, OwnerBy, Provider, Reason, Sources},
 };
 
@@ -234,18 +234,18 @@ impl World {
         }
     }
 
-    fn answer(&mut self, ask: &Ask) -> Answer {
+    fn answer(&mut self, ask: &Ask) -> ReadResult {
         match ask {
             Ask::Cluster(namespace, name) => {
                 let place = ("Cluster".to_owned(), namespace.clone(), name.clone());
                 let found = self.objects.get(&place).cloned();
-                found.map_or(Answer::Absent, |found| {
-                    Answer::Cluster(Arc::new(serde_json::from_value(found).unwrap()))
+                found.map_or(ReadResult::Absent, |found| {
+                    ReadResult::Cluster(Arc::new(serde_json::from_value(found).unwrap()))
                 })
             }
-            Ask::Source(source) if self.unserved == Some(source.group_kind().1) => Answer::Absent,
+            Ask::Source(source) if self.unserved == Some(source.group_kind().1) => ReadResult::Absent,
             Ask::Source(source) if self.unwatchable == Some(source.group_kind().1) => {
-                Answer::Unwatchable("it may not be listed".to_owned())
+                ReadResult::Unwatchable("it may not be listed".to_owned())
             }
             Ask::Source(Source::Object {
                 kind,
@@ -254,7 +254,7 @@ impl World {
                 ..
             }) => {
                 let place = (kind.clone(), namespace.clone().unwrap_or_default(), name.clone());
-                Answer::Listed(
+                ReadResult::Listed(
                     self.objects
                         .get(&place)
                         .cloned()
@@ -263,8 +263,8 @@ impl World {
                         .collect(),
                 )
             }
-            Ask::Served { kind, .. } if self.unserved == Some(kind) => Answer::Absent,
-            Ask::Served { group, kind } => Answer::Served(Resource {
+            Ask::Served { kind, .. } if self.unserved == Some(kind) => ReadResult::Absent,
+            Ask::Served { group, kind } => ReadResult::Served(Resource {
                 group: group.clone().into(),
                 version: "v1".into(),
                 kind: kind.clone().into(),
@@ -276,7 +276,7 @@ impl World {
                 if let Some((place, object)) = self.later.take_if(|(place, _)| place.2 == key.name) {
                     self.put(place, object);
                 }
-                found.map_or(Answer::Absent, |found| Answer::Found(Object(found)))
+                found.map_or(ReadResult::Absent, |found| ReadResult::Found(Object(found)))
             }
             other => panic!("{other:?}"),
         }
