@@ -12,7 +12,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Done, Error, Failure, Object, ReadResult, Source, Step, Stop,
+    Done, Error, Failure, Interrupt, Object, ReadResult, Source, Step,
     answer::answers_of,
     ask::{Ask, Contact, Key, ReadPhase, ReadPoint, Resource, Server, Watched},
     write::{Verb, Write},
@@ -123,9 +123,9 @@ impl<'a, S: Subject> Context<'a, S> {
 
     pub(crate) fn answer(&self, ask: Ask) -> Step<&ReadResult, S::Hold> {
         match self.answers.get(&ask) {
-            Some(ReadResult::Failed(failure)) => Err(Stop::Failed(failure.clone())),
+            Some(ReadResult::Failed(failure)) => Err(Interrupt::Failed(failure.clone())),
             Some(answer) => Ok(answer),
-            None => Err(Stop::Need(vec![ask])),
+            None => Err(Interrupt::Need(vec![ask])),
         }
     }
 
@@ -232,8 +232,8 @@ impl<'a, S: Subject> Context<'a, S> {
     pub(crate) fn write(&self, write: Write) -> Step<&Value, S::Hold> {
         match self.outcomes.get(&(write.key.clone(), write.verb)) {
             Some(Ok(Object(written))) => Ok(written),
-            Some(Err(failure)) => Err(Stop::Failed(failure.clone())),
-            None => Err(Stop::Write(vec![write])),
+            Some(Err(failure)) => Err(Interrupt::Failed(failure.clone())),
+            None => Err(Interrupt::Write(vec![write])),
         }
     }
 
@@ -253,7 +253,7 @@ impl<'a, S: Subject> Context<'a, S> {
     pub(crate) fn create(&self, write: Write) -> Step<bool, S::Hold> {
         match self.write(write) {
             Ok(_) => Ok(true),
-            Err(Stop::Failed(failure)) if failure.is_conflict() => Ok(false),
+            Err(Interrupt::Failed(failure)) if failure.is_conflict() => Ok(false),
             Err(stop) => Err(stop),
         }
     }
@@ -266,13 +266,13 @@ pub(crate) fn typed<K: DeserializeOwned, H>(server: Server, found: &Value) -> St
             Some(object) => Failure::undecodable(server, object.into()),
             None => Failure::unreadable(server, &error),
         };
-        Stop::Failed(failure)
+        Interrupt::Failed(failure)
     })
 }
 
 /// Only a bug of the process answers a question with something else.
-pub(crate) fn unexpected<H>(server: Server) -> Stop<H> {
-    Stop::Failed(Failure::other(server, "the answer to another question"))
+pub(crate) fn unexpected<H>(server: Server) -> Interrupt<H> {
+    Interrupt::Failed(Failure::other(server, "the answer to another question"))
 }
 
 #[cfg(test)]

@@ -21,5 +21,5 @@ pub use error::{Error, PASS_TIMEOUT, PassError};
 pub use failure::Failure;
 pub use known::{Context, Subject};
 pub use source::{Single, Source};
-pub use stop::{Done, Step, Stop};
+pub use stop::{Done, Interrupt, Step};
 pub use write::{Verb, Write};

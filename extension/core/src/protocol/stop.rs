@@ -18,7 +18,7 @@ pub enum Done {
 
 /// Why a pass, or a part of it, does not go on with what is known.
 #[derive(Debug)]
-pub enum Stop<H = Hold> {
+pub enum Interrupt<H = Hold> {
     /// These have to be read first.
     Need(Vec<Ask>),
     /// These have to be written first, in this order.
@@ -30,9 +30,9 @@ pub enum Stop<H = Hold> {
 }
 
 /// What a part of a pass comes to.
-pub type Step<T, H = Hold> = Result<T, Stop<H>>;
+pub type Step<T, H = Hold> = Result<T, Interrupt<H>>;
 
-impl<H> Stop<H> {
+impl<H> Interrupt<H> {
     /// What has to be waited for.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl<H> Stop<H> {
     }
 }
 
-impl From<Hold> for Stop {
+impl From<Hold> for Interrupt {
     fn from(hold: Hold) -> Self {
         Self::Held(hold)
     }
@@ -71,14 +71,14 @@ pub(crate) fn together<T, H>(parts: impl IntoIterator<Item = Step<T, H>>) -> Ste
     let (mut outcomes, mut needs) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Err(Stop::Need(asks)) => needs.extend(asks),
+            Err(Interrupt::Need(asks)) => needs.extend(asks),
             outcome => outcomes.push(outcome),
         }
     }
     if needs.is_empty() {
         return Ok(outcomes);
     }
-    Err(Stop::Need(needs))
+    Err(Interrupt::Need(needs))
 }
 
 /// Parts of a pass that do not depend on each other's writes: what they have to write is written in their order, up to the first part
@@ -92,7 +92,7 @@ pub(crate) fn in_order<H>(parts: impl IntoIterator<Item = Step<(), H>>) -> Step<
     for part in parts {
         match part {
             Ok(()) => {}
-            Err(Stop::Write(more)) => writes.extend(more),
+            Err(Interrupt::Write(more)) => writes.extend(more),
             Err(stop) => {
                 outcome = Err(stop);
                 break;
@@ -102,13 +102,13 @@ pub(crate) fn in_order<H>(parts: impl IntoIterator<Item = Step<(), H>>) -> Step<
     if writes.is_empty() {
         return outcome;
     }
-    Err(Stop::Write(writes))
+    Err(Interrupt::Write(writes))
 }
 
 /// What `outcome` still needs to be read, to be joined with what others need.
 pub(crate) fn needs_of<T, H>(outcome: &Step<T, H>) -> Step<(), H> {
     match outcome {
-        Err(Stop::Need(asks)) => Err(Stop::Need(asks.clone())),
+        Err(Interrupt::Need(asks)) => Err(Interrupt::Need(asks.clone())),
         _ => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     cache::stores::Releases,
     clock::Clock,
     packages::bootstrap::{Catalogue, PackageFacts},
-    protocol::{Context, Done, Error, Object, Stop, Subject, Write},
+    protocol::{Context, Done, Error, Interrupt, Object, Subject, Write},
     version::Ordered,
 };
 
@@ -154,7 +154,7 @@ fn carry_out<S: Subject<LocalState = (), Effects = (), Hold = String>>(
                 assert_eq!(done, Done::AwaitChange);
                 return written;
             }
-            Err(Stop::Need(asks)) => {
+            Err(Interrupt::Need(asks)) => {
                 for ask in known
                     .unanswered(asks)
                     .map_err(|error: Error| error.to_string())
@@ -163,7 +163,7 @@ fn carry_out<S: Subject<LocalState = (), Effects = (), Hold = String>>(
                     known.record_answer(ask, crate::protocol::ReadResult::Found(Object(object.clone())));
                 }
             }
-            Err(Stop::Write(writes)) => {
+            Err(Interrupt::Write(writes)) => {
                 for write in writes {
                     written.push(write.clone());
                     let version = format!("{}", written.len() + 1);

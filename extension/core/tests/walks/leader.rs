@@ -16,8 +16,8 @@ use sluice_core::{
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
-        Ask, Clock, Done, Effects, Facts, Failure, Known, Memory, Object, ReadResult, Server, Settings, Stop,
-        Verb, Watched, Write, pass,
+        Ask, Clock, Done, Effects, Facts, Failure, Interrupt, Known, Memory, Object, ReadResult, Server,
+        Settings, Verb, Watched, Write, pass,
     },
     schedule::SyncPeriod,
     upgrade::hop::{ControlPlaneFacts, Plan},
@@ -215,16 +215,16 @@ impl Leader {
         loop {
             let mut effects = Effects::of(&memory);
             let (asks, writes) = match pass(&known, &mut effects) {
-                Err(Stop::Need(asks)) => (asks, Vec::new()),
-                Err(Stop::Write(writes)) => {
+                Err(Interrupt::Need(asks)) => (asks, Vec::new()),
+                Err(Interrupt::Write(writes)) => {
                     self.memory = effects.memory;
                     (Vec::new(), writes)
                 }
-                Err(Stop::Failed(failure)) => {
+                Err(Interrupt::Failed(failure)) => {
                     self.end(effects, Err(failure));
                     return wrote;
                 }
-                Err(Stop::Held(hold)) => panic!("a pass ends with a hold: {hold}"),
+                Err(Interrupt::Held(hold)) => panic!("a pass ends with a hold: {hold}"),
                 Ok(done) => {
                     self.end(effects, Ok(done));
                     return wrote;

@@ -10,7 +10,9 @@ use std::{collections::HashSet, fmt::Display, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use kube::Client;
-use sluice_core::protocol::{Ask, Context, Done, Failure, Object, ReadResult, Server, Stop, Subject, Write};
+use sluice_core::protocol::{
+    Ask, Context, Done, Failure, Interrupt, Object, ReadResult, Server, Subject, Write,
+};
 pub use sluice_core::protocol::{Error, PassError};
 
 use crate::clock::clock;
@@ -62,21 +64,21 @@ where
         let mut effects = S::effects(memory);
         let outcome = match S::reconcile(&known, &mut effects) {
             Ok(done) => Ok(done),
-            Err(Stop::Need(asks)) => match known.unanswered(asks) {
+            Err(Interrupt::Need(asks)) => match known.unanswered(asks) {
                 Ok(asks) => {
                     read(host, &mut known, asks).await;
                     continue;
                 }
                 Err(error) => Err(error),
             },
-            Err(Stop::Write(writes)) => {
+            Err(Interrupt::Write(writes)) => {
                 host.writing(effects).await;
                 write(host, &mut known, writes).await;
                 continue;
             }
-            Err(Stop::Failed(failure)) => Err(Error::Refused(failure)),
+            Err(Interrupt::Failed(failure)) => Err(Error::Refused(failure)),
             // A pass answers for its own holds: one that arrives here is a bug.
-            Err(Stop::Held(hold)) => Err(Error::Unfinished(hold.to_string())),
+            Err(Interrupt::Held(hold)) => Err(Error::Unfinished(hold.to_string())),
         };
         return (outcome, effects);
     }

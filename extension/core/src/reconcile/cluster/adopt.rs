@@ -14,7 +14,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Effects, Key, Known, ReadPhase, Server, Step, Stop,
+    Effects, Interrupt, Key, Known, ReadPhase, Server, Step,
     failure::{object_refused, object_refused_with},
     known::typed,
     owners::{Owners, is_current, is_there},
@@ -79,11 +79,11 @@ pub(super) fn adopt(
     }
     let (mut missed, mut refused) = (None, refusal);
     in_order(adoptions.iter().map(|adoption| match adoption.write(known) {
-        Err(Stop::Held(hold)) if adoption.is_needed => {
+        Err(Interrupt::Held(hold)) if adoption.is_needed => {
             missed.get_or_insert(hold);
             Ok(())
         }
-        Err(Stop::Held(hold)) => {
+        Err(Interrupt::Held(hold)) => {
             refused.get_or_insert(hold);
             Ok(())
         }
@@ -250,14 +250,14 @@ impl Adoption {
         match known.write(Write::patch(self.key.clone(), patch, WHY)) {
             Ok(_) => Ok(()),
             // What is gone meanwhile is missed by those who read it.
-            Err(Stop::Failed(failure)) if failure.is_not_found() => Ok(()),
+            Err(Interrupt::Failed(failure)) if failure.is_not_found() => Ok(()),
             // The next pass tries again; whatever it is about, other packages do not wait for it.
-            Err(Stop::Failed(failure)) if !self.is_needed => match failure.code {
+            Err(Interrupt::Failed(failure)) if !self.is_needed => match failure.code {
                 Some(409) => Ok(()),
                 Some(_) => Err(object_refused_with(&self.key, &self.package, &failure).into()),
-                None => Err(Stop::Failed(failure)),
+                None => Err(Interrupt::Failed(failure)),
             },
-            Err(Stop::Failed(failure)) => Err(object_refused(&self.key, &self.package, failure)),
+            Err(Interrupt::Failed(failure)) => Err(object_refused(&self.key, &self.package, failure)),
             Err(stop) => Err(stop),
         }
     }

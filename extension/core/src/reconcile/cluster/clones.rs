@@ -11,7 +11,7 @@ use serde_json::Value;
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapPackage};
 
 use super::{
-    Key, Known, ReadPhase, Step, Stop,
+    Interrupt, Key, Known, ReadPhase, Step,
     failure::object_refused,
     owners::Owners,
     stop::{in_order, together},
@@ -194,7 +194,7 @@ impl Change {
         };
         match written {
             Ok(_) => Ok(()),
-            Err(Stop::Failed(failure)) => Err(object_refused(&self.key, &self.package, failure)),
+            Err(Interrupt::Failed(failure)) => Err(object_refused(&self.key, &self.package, failure)),
             Err(stop) => Err(stop),
         }
     }

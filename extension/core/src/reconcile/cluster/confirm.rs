@@ -9,7 +9,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Known, ReadPhase, Server, Step, Stop,
+    Interrupt, Known, ReadPhase, Server, Step,
     ask::Key,
     effects::Effects,
     failure::silent,
@@ -72,7 +72,7 @@ pub(super) fn confirm(
     let read = looks(known, packages, bootstrap).and_then(|looks| Ok((looks, workload(known, packages)?)));
     let (looks, (uid, pairs)) = match read {
         Ok(read) => read,
-        Err(Stop::Failed(failure)) if failure.server == Server::Workload => {
+        Err(Interrupt::Failed(failure)) if failure.server == Server::Workload => {
             packages.reach = Reach::NotYet(silent(&failure));
             judge_unconfirmed(known, packages);
             return Ok(());
@@ -144,9 +144,9 @@ fn workload(known: &Known<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)>
         pair(known, &planned.install_name, at, ReadPhase::Confirm)
     });
     let (namespace, pairs) = match (namespace, together(pairs)) {
-        (Err(Stop::Need(mut first)), Err(Stop::Need(more))) => {
+        (Err(Interrupt::Need(mut first)), Err(Interrupt::Need(more))) => {
             first.extend(more);
-            return Err(Stop::Need(first));
+            return Err(Interrupt::Need(first));
         }
         (namespace, pairs) => (namespace?, pairs?),
     };
@@ -209,7 +209,7 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
     together(needs)?;
 
     let values = match values {
-        None | Some(Err(Stop::Held(_))) => return Ok(Inputs::Differ(Look::Changed)),
+        None | Some(Err(Interrupt::Held(_))) => return Ok(Inputs::Differ(Look::Changed)),
         Some(values) => values?,
     };
     if values != planned.values {

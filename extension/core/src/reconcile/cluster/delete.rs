@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Done, Known, Server, Step, Stop,
+    Done, Interrupt, Known, Server, Step,
     ask::{Ask, Key},
     effects::Effects,
     failure::silent,
@@ -66,7 +66,7 @@ fn uninstall(known: &Known<'_>, effects: &mut Effects, bootstrap: &ClusterBootst
     }
     let listed = match known.listed(Ask::Installs) {
         Ok(listed) => listed,
-        Err(Stop::Failed(failure)) if failure.is_not_found() => return Ok(None),
+        Err(Interrupt::Failed(failure)) if failure.is_not_found() => return Ok(None),
         Err(stop) => return stop.failed().map(|failure| Some(silent(&failure))),
     };
     let system = &known.facts.settings.system_namespace;

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
-    Failure, Known, ReadPhase, Server, Step, Stop, clones,
+    Failure, Interrupt, Known, ReadPhase, Server, Step, clones,
     failure::{owner_refused, webhook_in_the_way},
     known::typed,
     owners::is_current,
@@ -33,13 +33,13 @@ pub(super) fn changed(
     };
     match write(known, release, draft) {
         Ok(written) => Ok((Some(written), None, None)),
-        Err(Stop::Failed(failure)) if is_as_it_was(known, release, draft) && failure.code.is_some() => {
+        Err(Interrupt::Failed(failure)) if is_as_it_was(known, release, draft) && failure.code.is_some() => {
             let refusal = (!failure.is_conflict()).then(|| owner_refused(known, &failure));
             Ok((current(), validated.problem.clone(), refusal))
         }
-        Err(Stop::Failed(failure)) => {
+        Err(Interrupt::Failed(failure)) => {
             let hold = webhook_in_the_way(&of_owner(known), &failure);
-            let hold = hold.ok_or(Stop::Failed(failure))?;
+            let hold = hold.ok_or(Interrupt::Failed(failure))?;
             Ok((current(), Some(hold), None))
         }
         Err(stop) => Ok((current(), Some(stop.held()?), None)),
@@ -68,7 +68,7 @@ fn completed(
     let whole = values::whole_bootstrap(known, ReadPhase::First)?;
     let edited = || {
         let what = format!("{} was edited while it was read", of_owner(known));
-        Stop::Failed(Failure::overtaken(Server::Management, &what))
+        Interrupt::Failed(Failure::overtaken(Server::Management, &what))
     };
     // An annotation, on which the next spec depends, is no new generation.
     let version = |bootstrap: &ClusterBootstrap| (bootstrap.uid(), bootstrap.resource_version());

@@ -4,7 +4,7 @@ use super::{Known, provider::COPYING};
 use crate::rbac::missing_rule;
 use crate::{
     packages::build::Owner,
-    protocol::{Error, Failure, Key, PassError, Stop},
+    protocol::{Error, Failure, Interrupt, Key, PassError},
     reasons::{GateReason, Hold},
 };
 
@@ -81,10 +81,10 @@ pub(super) fn refused(package: &str, failure: &Failure) -> Hold {
 }
 
 /// The management API server did not take an object that `package` takes its values from. Where another try will not change that, why.
-pub(super) fn object_refused(key: &Key, package: &str, failure: Failure) -> Stop {
+pub(super) fn object_refused(key: &Key, package: &str, failure: Failure) -> Interrupt {
     match failure.code {
         Some(400 | 403 | 413 | 422) => object_refused_with(key, package, &failure).into(),
-        _ => Stop::Failed(failure),
+        _ => Interrupt::Failed(failure),
     }
 }
 

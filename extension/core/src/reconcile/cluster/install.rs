@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 
 use super::{
-    Known, Memory, ReadPhase, Server, Step, Stop,
+    Interrupt, Known, Memory, ReadPhase, Server, Step,
     ask::{Ask, Key},
     kept,
     memory::Need,
@@ -102,7 +102,7 @@ fn ensured(
         return Ok(false);
     }
     let right = match are_right(known, needed) {
-        Err(Stop::Failed(failure))
+        Err(Interrupt::Failed(failure))
             if failure.says_nothing() && memory.is_believed(thing, content, need, now) =>
         {
             return Ok(false);

@@ -13,7 +13,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Known, ReadPhase, Server, Step, Stop,
+    Interrupt, Known, ReadPhase, Server, Step,
     ask::{Ask, Key},
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
@@ -92,7 +92,7 @@ pub(super) fn look(
         return Ok(Looked::AsRecorded);
     }
     match compare(known, validated, bootstrap, packages) {
-        Err(Stop::Failed(failure)) if failure.server == Server::Workload => {
+        Err(Interrupt::Failed(failure)) if failure.server == Server::Workload => {
             Ok(Looked::Unseen(silent(&failure)))
         }
         Err(stop) => stop.held().map(Looked::Unseen),

@@ -45,8 +45,8 @@ pub use status::{Close, close};
 pub use crate::{
     clock::Clock,
     protocol::{
-        Ask, Contact, Done, Failure, Key, Object, ParsedKubeconfig, ReadPhase, ReadPoint, ReadResult,
-        Resource, Server, Step, Stop, Verb, Watched, Write,
+        Ask, Contact, Done, Failure, Interrupt, Key, Object, ParsedKubeconfig, ReadPhase, ReadPoint,
+        ReadResult, Resource, Server, Step, Verb, Watched, Write,
     },
 };
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use sluice_crds::labels::annotation;
 
 use super::{
-    Known, Server, Step, Stop,
+    Interrupt, Known, Server, Step,
     ask::Key,
     effects::Effects,
     packages::{Packages, watched},
@@ -46,7 +46,7 @@ pub(super) fn run(known: &Known<'_>, effects: &mut Effects, packages: &Packages)
             "kapp-controller shall work again on an App that does not move",
         )) {
             // It is tried again after a while.
-            Ok(_) | Err(Stop::Failed(_)) => Ok(()),
+            Ok(_) | Err(Interrupt::Failed(_)) => Ok(()),
             Err(stop) => Err(stop),
         }
     }))

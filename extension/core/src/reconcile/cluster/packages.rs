@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Known, Server, Step, Stop, WITH_PROBLEM,
+    Interrupt, Known, Server, Step, WITH_PROBLEM,
     ask::{Ask, ReadPoint},
     at_rest::AtRest,
     effects::Effects,
@@ -167,7 +167,7 @@ pub(super) fn packages(
     if let Err(stop) = kept::by_servers(known, may_keep, packages.connected, &mut packages.planned) {
         let failure = stop.failed()?;
         if failure.server == Server::Management {
-            return Err(Stop::Failed(failure));
+            return Err(Interrupt::Failed(failure));
         }
         // What is not known to be another one is not written.
         packages.problem.get_or_insert(silent(&failure));
@@ -278,7 +278,7 @@ impl Packages {
             }
             match written {
                 Ok(()) => {}
-                Err(Stop::Failed(failure))
+                Err(Interrupt::Failed(failure))
                     // With 404 and 409 memory is behind; with 429, 503 and 504, or without a code, the server cannot answer now. Those are
                     // tried again.
                     if failure
@@ -315,7 +315,7 @@ impl Packages {
         let conflict = &mut self.conflict;
         let written = in_order(others.into_iter().zip(outcomes).map(|(planned, outcome)| {
             let failure = match outcome {
-                Err(Stop::Failed(failure)) => failure,
+                Err(Interrupt::Failed(failure)) => failure,
                 outcome => return outcome,
             };
             if failure.is_conflict() {

@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::{
-    Known, ReadPhase, Server, Step, Stop,
+    Interrupt, Known, ReadPhase, Server, Step,
     ask::{Ask, Key, Resource},
     known::typed,
 };
@@ -45,7 +45,7 @@ impl Missing {
     /// What was read of `key`: that Sluice may not read it is a [`Hold`].
     pub(super) fn explain<T>(&self, read: Step<T>, key: &Key) -> Step<T> {
         match read {
-            Err(Stop::Failed(failure)) if failure.code == Some(403) => {
+            Err(Interrupt::Failed(failure)) if failure.code == Some(403) => {
                 let rule = missing_rule(self.verbs, &key.resource.group, &key.resource.plural);
                 Err(self.hold(&format!("may not be read by Sluice; {rule}")).into())
             }
@@ -126,12 +126,12 @@ pub(super) fn resource(known: &Known<'_>, group: &str, kind: &str, missing: &Mis
         Ok(Some(served)) => Ok(served),
         Ok(None) => Err(missing.hold("is of a kind that is not served").into()),
         // The group may be served by another server than all the rest.
-        Err(Stop::Failed(failure)) => match failure.code {
+        Err(Interrupt::Failed(failure)) => match failure.code {
             Some(code) => {
                 let what = format!("is of a group that the API server answers for with {code}");
                 Err(missing.hold(&what).into())
             }
-            None => Err(Stop::Failed(failure)),
+            None => Err(Interrupt::Failed(failure)),
         },
         Err(stop) => Err(stop),
     }
@@ -197,7 +197,7 @@ mod tests {
         let (facts, memory) = (facts(), Memory::default());
         let mut known = Known::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
         for answer in [Some(served), read].into_iter().flatten() {
-            let Err(Stop::Need(mut asks)) = find(&known, &asked, ReadPhase::First) else {
+            let Err(Interrupt::Need(mut asks)) = find(&known, &asked, ReadPhase::First) else {
                 panic!("nothing is asked for");
             };
             known.record_answer(asks.remove(0), answer);
@@ -206,7 +206,7 @@ mod tests {
             panic!("it was found");
         };
         let Some(says) = says else {
-            assert!(matches!(stop, Stop::Failed(_)), "tried again");
+            assert!(matches!(stop, Interrupt::Failed(_)), "tried again");
             return;
         };
         let hold = stop.held().unwrap();

@@ -9,7 +9,7 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook
 
 use self::writing::write;
 use super::{
-    Done, Known, Step, Stop, UNWATCHED, WITH_PROBLEM, at_rest,
+    Done, Interrupt, Known, Step, UNWATCHED, WITH_PROBLEM, at_rest,
     confirm::confirm,
     counts::{count, date_release},
     effects::Effects,
@@ -150,7 +150,7 @@ pub(super) fn status(
     }
     if completed && packages.connected {
         match tidy(known, &effects.memory, &packages.planned) {
-            Ok(()) | Err(Stop::Failed(_)) => {}
+            Ok(()) | Err(Interrupt::Failed(_)) => {}
             Err(stop) => return Err(stop),
         }
     }

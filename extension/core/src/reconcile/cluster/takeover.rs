@@ -12,7 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use sluice_crds::labels::annotation;
 
-use super::{Done, Known, Step, Stop, UNWATCHED, Verb, effects::Effects, failure::not_removed, write::Write};
+use super::{
+    Done, Interrupt, Known, Step, UNWATCHED, Verb, effects::Effects, failure::not_removed, write::Write,
+};
 use crate::events::Event;
 use crate::{
     cluster::{LegacyPause, is_paused, legacy_pause},
@@ -166,7 +168,7 @@ fn remove_pause(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver)
         "the record holds the Cluster instead",
     )) {
         Ok(written) => written,
-        Err(Stop::Failed(failure)) if !failure.is_conflict() => {
+        Err(Interrupt::Failed(failure)) if !failure.is_conflict() => {
             // The rest of the pass does not depend on it: the packages of a paused Cluster can be proven.
             let note = format!("the pause of the addons-manager cannot be removed: {failure}");
             effects.events.push(Event::Said("LegacyPauseNotRemoved", note));
@@ -228,7 +230,7 @@ fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenO
     }
     let leftovers = match leftovers(known) {
         Ok(leftovers) => leftovers,
-        Err(Stop::Failed(failure)) => {
+        Err(Interrupt::Failed(failure)) => {
             let of = &facts.owner;
             let (namespace, name) = (&of.namespace, &of.name);
             let of = format!("Machines and Secret {name}-kubeconfig of Cluster {namespace}/{name}");

@@ -11,7 +11,9 @@ use sluice_crds::{
     run::{ClusterBootstrap, ClusterBootstrapPackage, ClusterBootstrapSpec},
 };
 
-use super::{Failure, Key, Known, ReadPhase, Server, Step, Stop, known::typed, owners::Owners, provider};
+use super::{
+    Failure, Interrupt, Key, Known, ReadPhase, Server, Step, known::typed, owners::Owners, provider,
+};
 use crate::{
     names,
     packages::{
@@ -85,7 +87,7 @@ pub(super) fn inline_text<'k>(
     let text = inline_of(&whole.spec, inline).and_then(FreeForm::text);
     text.map(|text| Cow::Owned(text.to_owned())).ok_or_else(|| {
         let what = format!("valuesFrom.inline of package {package} was edited while it was read");
-        Stop::Failed(Failure::overtaken(Server::Management, &what))
+        Interrupt::Failed(Failure::overtaken(Server::Management, &what))
     })
 }
 
@@ -102,7 +104,7 @@ pub(super) fn whole_bootstrap(known: &Known<'_>, sight: ReadPhase) -> Step<Clust
     let whole: Option<ClusterBootstrap> = known.read(name, (Server::Management, Some(namespace)), sight)?;
     whole.ok_or_else(|| {
         let what = format!("ClusterBootstrap {namespace}/{name} was deleted while it was read");
-        Stop::Failed(Failure::overtaken(Server::Management, &what))
+        Interrupt::Failed(Failure::overtaken(Server::Management, &what))
     })
 }
 

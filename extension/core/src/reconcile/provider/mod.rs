@@ -54,7 +54,7 @@ pub struct Effects {
 /// All that is known to one pass over a configuration.
 pub type Known<'a> = protocol::Context<'a, Configuration>;
 
-type Stop = protocol::Stop<Problem>;
+type Stop = protocol::Interrupt<Problem>;
 type Step<T> = protocol::Step<T, Problem>;
 
 impl From<Problem> for Stop {

@@ -6,7 +6,7 @@ use super::*;
 use crate::releases::{Change, tests::merge};
 use crate::{
     clock::Clock,
-    protocol::{Ask, Object, ReadResult, Stop, Verb},
+    protocol::{Ask, Interrupt, Object, ReadResult, Verb},
 };
 
 const NAMESPACE: &str = "tkg-system";
@@ -50,7 +50,7 @@ fn writes(install: &Install, package: Option<&Package>) -> Vec<Write> {
     loop {
         match Install::reconcile(&known, &mut ()) {
             Ok(_) => return written,
-            Err(Stop::Need(asks)) => {
+            Err(Interrupt::Need(asks)) => {
                 for ask in asks {
                     let Ask::Object(key, _) = &ask else {
                         panic!("{ask:?}")
@@ -62,7 +62,7 @@ fn writes(install: &Install, package: Option<&Package>) -> Vec<Write> {
                     known.record_answer(ask, answer);
                 }
             }
-            Err(Stop::Write(writes)) => {
+            Err(Interrupt::Write(writes)) => {
                 for write in writes {
                     written.push(write.clone());
                     known.record_outcome(write, Ok(Object(json!({}))));

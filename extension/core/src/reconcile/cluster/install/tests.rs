@@ -71,7 +71,7 @@ impl One {
         let mut known = Known::new(&facts, &memory, clock());
         loop {
             match part(&known) {
-                Err(Stop::Need(asks)) => {
+                Err(Interrupt::Need(asks)) => {
                     for ask in asks {
                         let found = self
                             .object
@@ -80,7 +80,7 @@ impl One {
                         known.record_answer(ask, found);
                     }
                 }
-                Err(Stop::Write(writes)) => {
+                Err(Interrupt::Write(writes)) => {
                     for write in writes {
                         let outcome = self.make(&write);
                         known.record_outcome(write, outcome);

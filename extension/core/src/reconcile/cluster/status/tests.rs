@@ -42,7 +42,7 @@ fn a_definition_that_drops_what_people_read_is_said() {
     let says = |dropped: &[&str]| {
         let mut known = Known::new(&facts, &memory, clock());
         let mut effects = Effects::of(&memory);
-        let Err(Stop::Write(mut asked)) = write(&known, &mut effects, &bootstrap, status.clone()) else {
+        let Err(Interrupt::Write(mut asked)) = write(&known, &mut effects, &bootstrap, status.clone()) else {
             panic!("it is not written");
         };
         let asked = asked.remove(0);
@@ -78,7 +78,7 @@ fn gates_are_open_as_in_the_record_that_was_written_last() {
         upgrade: Some(UpgradeRecord::default()),
         ..ClusterBootstrapStatus::default()
     };
-    let Err(Stop::Write(mut asked)) = write(&known, &mut effects, &bootstrap, closed.clone()) else {
+    let Err(Interrupt::Write(mut asked)) = write(&known, &mut effects, &bootstrap, closed.clone()) else {
         panic!("it is not written");
     };
     assert_eq!(effects.memory.opened.len(), 1, "it may be open still");

@@ -13,7 +13,7 @@ use sluice_crds::{
 use crate::{
     migration::{holds_machine, without_finalizer},
     reconcile::cluster::{
-        Failure, Known, ReadPhase, Server, Step, Stop, Verb, Write,
+        Failure, Interrupt, Known, ReadPhase, Server, Step, Verb, Write,
         ask::{Ask, Key},
         stop::{needs_of, together},
     },
@@ -70,8 +70,8 @@ pub(super) fn remove<'a>(known: &Known<'_>, leftovers: &'a [Leftover]) -> Step<R
                     removal.removed.push(left);
                 }
             }
-            Err(Stop::Failed(failure)) if failure.is_not_found() => {}
-            Err(Stop::Failed(failure)) => {
+            Err(Interrupt::Failed(failure)) if failure.is_not_found() => {}
+            Err(Interrupt::Failed(failure)) => {
                 let ends = failure.says_nothing();
                 let before = removal.failed.as_ref();
                 if before.is_none_or(|(_, before)| before.is_conflict()) {
@@ -81,14 +81,14 @@ pub(super) fn remove<'a>(known: &Known<'_>, leftovers: &'a [Leftover]) -> Step<R
                     break;
                 }
             }
-            Err(Stop::Write(more)) => writes.extend(more),
+            Err(Interrupt::Write(more)) => writes.extend(more),
             Err(stop) => return Err(stop),
         }
     }
     if writes.is_empty() {
         Ok(removal)
     } else {
-        Err(Stop::Write(writes))
+        Err(Interrupt::Write(writes))
     }
 }
 

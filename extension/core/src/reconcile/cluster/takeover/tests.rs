@@ -25,7 +25,7 @@ fn what_is_there_again_is_said_and_left() {
     };
     let (first, _) = look(&Memory::default());
     assert!(
-        matches!(first, Err(Stop::Need(asks)) if asks.len() == 2),
+        matches!(first, Err(Interrupt::Need(asks)) if asks.len() == 2),
         "it is looked for"
     );
 
@@ -84,7 +84,7 @@ fn a_clock_that_is_ahead_lets_no_machine_go_before_its_packages() {
             TakenOver::default(),
             uninstalls,
         );
-        matches!(taken, Err(Stop::Need(_)))
+        matches!(taken, Err(Interrupt::Need(_)))
     };
     assert!(!removes(&facts, 11), "no answer of the API server was seen");
     facts.server_now = Some(clock.now + minutes(9));

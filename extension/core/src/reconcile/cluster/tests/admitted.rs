@@ -111,7 +111,7 @@ fn held(name: &str, state: &State) -> Option<Hold> {
     loop {
         match plan(&known, &state.spec, DigestInputs::default()) {
             Ok(plan) => return plan.problem,
-            Err(Stop::Need(asks)) => {
+            Err(Interrupt::Need(asks)) => {
                 for ask in asks {
                     let answer = answer(&ask, &state.spec);
                     known.record_answer(ask, answer);
