@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::Failure;
 
 /// How long a pass may take. Each of its requests has a deadline of its own; the next pass goes on with what is cut off.
-pub const PASS_TIMEOUT: Duration = Duration::from_mins(2);
+pub const RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Why a pass was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PassError {
     /// It took too long and was cut off.
-    #[error("the pass did not come to its end within {} s", PASS_TIMEOUT.as_secs())]
+    #[error("the pass did not come to its end within {} s", RECONCILE_TIMEOUT.as_secs())]
     TimedOut,
     /// It panicked.
     #[error("the pass panicked")]

@@ -17,7 +17,7 @@ pub use answer::{Object, ReadResult};
 pub use ask::{
     Ask, Contact, Key, LastDriftCheck, ParsedKubeconfig, ReadPhase, ReadPoint, Resource, Server, Watched,
 };
-pub use error::{Error, PASS_TIMEOUT, PassError};
+pub use error::{Error, PassError, RECONCILE_TIMEOUT};
 pub use failure::Failure;
 pub use known::{Context, Subject};
 pub use source::{Single, Source};

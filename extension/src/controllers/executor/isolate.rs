@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
-use sluice_core::protocol::{PASS_TIMEOUT, PassError};
+use sluice_core::protocol::{PassError, RECONCILE_TIMEOUT};
 use tokio::time::timeout;
 
 /// Runs `pass` to its end, or to the limit of its time, or to its panic.
@@ -15,7 +15,7 @@ where
 {
     let timed = async {
         let elapsed = |_| E::from(PassError::TimedOut);
-        timeout(PASS_TIMEOUT, pass).await.map_err(elapsed).flatten()
+        timeout(RECONCILE_TIMEOUT, pass).await.map_err(elapsed).flatten()
     };
     let panicked = |_| E::from(PassError::Panicked);
     AssertUnwindSafe(timed)
