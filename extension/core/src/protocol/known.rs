@@ -13,8 +13,8 @@ use sluice_crds::{
 
 use super::{
     Done, Error, Failure, Interrupt, Object, ReadResult, Source, Step,
-    answer::answers_of,
     ask::{Ask, Contact, Key, ReadPhase, ReadPoint, Resource, Server, Watched},
+    read_result::answers_of,
     write::{Verb, Write},
 };
 use crate::{decode::Undecodable, protocol::LastDriftCheck};

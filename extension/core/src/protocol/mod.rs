@@ -3,23 +3,23 @@
 //! A pass is a function that is called again and again from its beginning. Where an answer is missing it stops and says which; where
 //! a write has not been made it stops and says which. The process reads or writes that.
 
-mod answer;
 pub(crate) mod ask;
 mod error;
 mod failure;
 pub(crate) mod known;
+mod read_result;
 mod request;
 mod source;
 pub(crate) mod stop;
 pub(crate) mod write;
 
-pub use answer::{Object, ReadResult};
 pub use ask::{
     Ask, Contact, Key, LastDriftCheck, ParsedKubeconfig, ReadPhase, ReadPoint, Resource, Server, Watched,
 };
 pub use error::{Error, PassError, RECONCILE_TIMEOUT};
 pub use failure::Failure;
 pub use known::{Context, Subject};
+pub use read_result::{Object, ReadResult};
 pub use source::{Single, Source};
 pub use stop::{Done, Interrupt, Step};
 pub use write::{Verb, Write};
