@@ -6,11 +6,11 @@
 pub(crate) mod ask;
 mod error;
 mod failure;
+pub(crate) mod interrupt;
 pub(crate) mod known;
 mod read_result;
 mod request;
 mod source;
-pub(crate) mod stop;
 pub(crate) mod write;
 
 pub use ask::{
@@ -18,8 +18,8 @@ pub use ask::{
 };
 pub use error::{Error, PassError, RECONCILE_TIMEOUT};
 pub use failure::Failure;
+pub use interrupt::{Done, Interrupt, Step};
 pub use known::{Context, Subject};
 pub use read_result::{Object, ReadResult};
 pub use source::{Single, Source};
-pub use stop::{Done, Interrupt, Step};
 pub use write::{Verb, Write};

@@ -16,10 +16,10 @@ use sluice_crds::{
 use super::{
     Effects, Interrupt, Key, Known, ReadPhase, Server, Step,
     failure::{object_refused, object_refused_with},
+    interrupt::{in_order, together},
     known::typed,
     owners::{Owners, is_current, is_there},
     provider::{self, Found},
-    stop::{in_order, together},
     validate::Validated,
     values,
     write::Write,

@@ -13,8 +13,8 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapPackage};
 use super::{
     Interrupt, Key, Known, ReadPhase, Step,
     failure::object_refused,
+    interrupt::{in_order, together},
     owners::Owners,
-    stop::{in_order, together},
     validate::Validated,
     write::Write,
 };

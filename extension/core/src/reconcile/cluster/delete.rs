@@ -12,10 +12,9 @@ use super::{
     ask::{Ask, Key},
     effects::Effects,
     failure::silent,
+    interrupt::in_order,
     known::typed,
-    status,
-    stop::in_order,
-    workload,
+    status, workload,
     write::Write,
 };
 use crate::{

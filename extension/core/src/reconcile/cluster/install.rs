@@ -10,10 +10,10 @@ use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 use super::{
     Interrupt, Known, Memory, ReadPhase, Server, Step,
     ask::{Ask, Key},
+    interrupt::{in_order, together},
     kept,
     memory::Need,
     plan::Planned,
-    stop::{in_order, together},
     takeover::{Seen, Thing},
     write::Write,
 };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use sluice_crds::{foreign::PackageInstall, run::UpgradeRecord};
 
-use super::{Known, ReadPhase, Server, Step, plan::Planned, stop::together, values::content};
+use super::{Known, ReadPhase, Server, Step, interrupt::together, plan::Planned, values::content};
 use crate::{
     digest::differs_in_template_only,
     migration::{same_values, say_nothing},

@@ -17,12 +17,12 @@ use super::{
     ask::{Ask, Key},
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
+    interrupt::{needs_of, together},
     kept,
     known::typed,
     packages::{Packages, PeriodicLook, watched},
     plan::Planned,
     status::{Recorded, compare_with_record},
-    stop::{needs_of, together},
     validate::Validated,
     workload::{Reach, connect},
 };

@@ -8,8 +8,8 @@ use super::{
     Interrupt, Known, Server, Step,
     ask::Key,
     effects::Effects,
+    interrupt::in_order,
     packages::{Packages, watched},
-    stop::in_order,
     write::Write,
 };
 use crate::proof::is_underway;

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
-use super::{Key, Known, ReadPhase, Server, Step, stop::together};
+use super::{Key, Known, ReadPhase, Server, Step, interrupt::together};
 use crate::{names::is_object_name, packages::build};
 
 /// So many owners of an object are looked up.

@@ -14,11 +14,11 @@ use super::{
     effects::Effects,
     failure::{refused, silent, write_refused},
     install::install,
+    interrupt::{in_order, together},
     kept,
     look::{Looked, look},
     memory::Need,
     plan::{Plan, Planned, plan},
-    stop::{in_order, together},
     validate::Validated,
     workload::{Reach, connect, reach},
 };

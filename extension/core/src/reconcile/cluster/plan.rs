@@ -8,7 +8,7 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord},
 };
 
-use super::{Facts, Known, ReadPhase, Server, Step, stop::together, values};
+use super::{Facts, Known, ReadPhase, Server, Step, interrupt::together, values};
 use crate::{
     digest::{self, DigestInputs, Installer},
     names,

@@ -20,7 +20,7 @@ use crate::providers::{Kind, Problem, Source};
 use crate::{
     protocol::{
         self, Done, Key, Server, Subject,
-        stop::{in_order, together},
+        interrupt::{in_order, together},
     },
     schedule::{SyncPeriod, wait},
 };

@@ -6,8 +6,8 @@ use sluice_crds::run::TypedLocalObjectReference;
 use super::{
     super::{
         Server,
+        interrupt::needs_of,
         provider::{COPYING as VERBS, Missing, resource},
-        stop::needs_of,
         values::is_of_cluster,
     },
     Change, Found, Key, Known, Owners, ReadPhase, Step, What, found, left_behind, owner_references,
@@ -18,7 +18,7 @@ use crate::{
         bootstrap::{EmbeddedReference, credential_refused, embedded_references, is_credential_type},
         build,
     },
-    protocol::stop::together,
+    protocol::interrupt::together,
     reasons::{GateReason, Hold},
 };
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use super::{
-    super::{Server, stop::needs_of, values},
+    super::{Server, interrupt::needs_of, values},
     Change, Found, Known, ReadPhase, Step, What, found,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
         bootstrap::{ValuesClone, credential_refused, is_credential},
         build,
     },
-    protocol::stop::together,
+    protocol::interrupt::together,
     reasons::{GateReason, Hold},
     reconcile::cluster::Key,
 };

@@ -15,7 +15,7 @@ use crate::{
     reconcile::cluster::{
         Failure, Interrupt, Known, ReadPhase, Server, Step, Verb, Write,
         ask::{Ask, Key},
-        stop::{needs_of, together},
+        interrupt::{needs_of, together},
     },
 };
 
