@@ -16,7 +16,7 @@ use super::{
     kind::{Config, Provider},
     output::Output,
     problem::{Problem, Reason},
-    source::{Sources, Stop},
+    source::{Sources, ValuesError},
     zeros::without_zeros,
 };
 
@@ -31,7 +31,11 @@ impl Provider for Antrea {
     type Spec = AntreaConfigSpec;
     const STATUS_MESSAGE: bool = true;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        sources: &Sources,
+    ) -> Result<Output, ValuesError> {
         let version = version(config)?;
         let own = config
             .spec

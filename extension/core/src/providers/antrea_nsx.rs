@@ -12,7 +12,7 @@ use super::{
     kind::Config,
     output::Output,
     problem::{Problem, Reason},
-    source::{Source, Sources, Stop, text},
+    source::{Source, Sources, ValuesError, text},
     supervisor::{self, Rule, ServiceAccount},
     vsphere::vsphere_cluster,
     zeros::without_zeros,
@@ -29,7 +29,7 @@ pub(super) fn add(
     config: &Config<'_, AntreaConfigSpec>,
     cluster: &Cluster,
     sources: &Sources,
-) -> Result<(), Stop> {
+) -> Result<(), ValuesError> {
     let from = nsx.bootstrap_from.clone().unwrap_or_default();
     let bootstrap = match (&from.provider_ref, &from.inline) {
         (Some(_), Some(_)) => {
@@ -89,7 +89,7 @@ fn inline_values(
     inline: &NsxInline,
     config: &Config<'_, AntreaConfigSpec>,
     sources: &Sources,
-) -> Result<Value, Stop> {
+) -> Result<Value, ValuesError> {
     let field = "spec.antreaNsx.bootstrapFrom.inline.nsxCertName";
     let name = inline.nsx_cert_name.as_deref().unwrap_or_default();
     let certificate = if name.is_empty() {
@@ -119,7 +119,7 @@ fn accounts(
     config: &Config<'_, AntreaConfigSpec>,
     cluster: &Cluster,
     sources: &Sources,
-) -> Result<(), Stop> {
+) -> Result<(), ValuesError> {
     let vsphere_cluster = vsphere_cluster(cluster, sources)?;
     let (account, certificate) = (
         account_name(cluster),

@@ -11,7 +11,7 @@ use super::{
     cluster::infrastructure_name,
     kind::{Config, Provider},
     output::Output,
-    source::{Sources, Stop},
+    source::{Sources, ValuesError},
 };
 
 pub(super) struct Calico;
@@ -20,7 +20,11 @@ impl Provider for Calico {
     type Resource = CalicoConfig;
     type Spec = CalicoConfigSpec;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, _: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        _: &Sources,
+    ) -> Result<Output, ValuesError> {
         let own = config
             .spec
             .calico

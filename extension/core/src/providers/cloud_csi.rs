@@ -14,7 +14,7 @@ use super::{
     cluster::{Proxies, given, is_development},
     kind::{Config, OwnerBy, Provider},
     output::Output,
-    source::{Sources, Stop},
+    source::{Sources, ValuesError},
 };
 
 /// Namespace of a driver unless the configuration says another.
@@ -57,7 +57,7 @@ impl Provider for AwsEbsCsi {
     type Spec = AwsEbsCSIConfigSpec;
     const OWNER: OwnerBy = OwnerBy::ReferenceOrName;
 
-    fn values(config: &Config<'_, Self::Spec>, _: &Cluster, _: &Sources) -> Result<Output, Stop> {
+    fn values(config: &Config<'_, Self::Spec>, _: &Cluster, _: &Sources) -> Result<Output, ValuesError> {
         let own = &config.spec.driver;
         let (namespace, replicas) = (Some(&own.namespace), own.deployment_replicas);
         Ok(output("aws-ebs-csi", "awsEBSCSIDriver", own, namespace, replicas))
@@ -71,7 +71,11 @@ impl Provider for AzureDiskCsi {
     type Spec = AzureDiskCSIConfigSpec;
     const OWNER: OwnerBy = OwnerBy::ReferenceOrName;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, _: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        _: &Sources,
+    ) -> Result<Output, ValuesError> {
         let own = &config.spec.driver;
         let (namespace, replicas) = (own.namespace.as_ref(), in_azure(cluster, own));
         Ok(output(
@@ -91,7 +95,11 @@ impl Provider for AzureFileCsi {
     type Spec = AzureFileCSIConfigSpec;
     const OWNER: OwnerBy = OwnerBy::ReferenceOrName;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, _: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        _: &Sources,
+    ) -> Result<Output, ValuesError> {
         let own = &config.spec.driver;
         let (namespace, replicas) = (Some(&own.namespace), in_azure(cluster, own));
         Ok(output(

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use super::{
     cluster::named,
     problem::{Problem, Reason},
-    source::{Source, Sources, Stop, text},
+    source::{Source, Sources, ValuesError, text},
 };
 
 /// Namespace of the infrastructure provider, where the Secrets of its identities are.
@@ -35,7 +35,11 @@ pub(super) fn secret_text(secret: &Value, key: &str) -> Option<String> {
 }
 
 /// The Secret, or a problem that says who asks for it.
-pub(super) fn secret<'a>(sources: &'a Sources, secret: &Source, asked_by: &str) -> Result<&'a Value, Stop> {
+pub(super) fn secret<'a>(
+    sources: &'a Sources,
+    secret: &Source,
+    asked_by: &str,
+) -> Result<&'a Value, ValuesError> {
     sources.find(secret)?.ok_or_else(|| {
         let message = format!("{secret}, named by {asked_by}, does not exist");
         Problem::new(Reason::CredentialsNotFound, message).into()
@@ -43,7 +47,7 @@ pub(super) fn secret<'a>(sources: &'a Sources, secret: &Source, asked_by: &str) 
 }
 
 /// The login in a Secret, under `username` and `password`.
-pub(super) fn login(sources: &Sources, from: Source, asked_by: &str) -> Result<Login, Stop> {
+pub(super) fn login(sources: &Sources, from: Source, asked_by: &str) -> Result<Login, ValuesError> {
     let found = secret(sources, &from, asked_by)?;
     let key = |key: &str| required(found, &from, key, asked_by);
     Ok(Login {
@@ -67,7 +71,7 @@ pub(super) fn named_login(
     namespace: &str,
     reference: &TypedLocalObjectReference,
     field: &str,
-) -> Result<Login, Stop> {
+) -> Result<Login, ValuesError> {
     if reference.kind != "Secret" {
         let message = format!("{field} is of kind {:?}; name a Secret", reference.kind);
         return Err(Problem::new(Reason::IdentityUnknown, message).into());
@@ -81,7 +85,7 @@ pub(super) fn identity_login(
     cluster: &Cluster,
     reference: &Value,
     field: &str,
-) -> Result<Login, Stop> {
+) -> Result<Login, ValuesError> {
     let namespace = cluster.namespace().unwrap_or_default();
     let (kind, name) = (text(reference, "/kind"), text(reference, "/name"));
     match kind {
@@ -125,13 +129,13 @@ fn allows(
     source: &Source,
     cluster: &Cluster,
     namespace: &str,
-) -> Result<(), Stop> {
+) -> Result<(), ValuesError> {
     let refused = || {
         let message = format!(
             "spec.allowedNamespaces of {source} does not select namespace {namespace} of {}",
             named(cluster)
         );
-        Stop::from(Problem::new(Reason::IdentityNotAllowed, message))
+        ValuesError::from(Problem::new(Reason::IdentityNotAllowed, message))
     };
     let selector = identity
         .pointer("/spec/allowedNamespaces/selector")

@@ -12,7 +12,7 @@ use super::{
     kind::{Config, Provider},
     output::Output,
     problem::Problem,
-    source::{Sources, Stop},
+    source::{Sources, ValuesError},
     zeros::without_zeros,
 };
 
@@ -26,7 +26,11 @@ impl Provider for KappController {
     type Resource = KappControllerConfig;
     type Spec = KappControllerConfigSpec;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, _: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        _: &Sources,
+    ) -> Result<Output, ValuesError> {
         let KappControllerConfigSpec {
             namespace,
             kapp_controller: own,

@@ -12,7 +12,7 @@ use sluice_crds::foreign::Cluster;
 use super::{
     output::Output,
     problem::{Problem, Reason},
-    source::{Sources, Stop},
+    source::{Sources, ValuesError},
 };
 
 /// One kind of configuration.
@@ -30,7 +30,11 @@ pub trait Provider {
     ///
     /// # Errors
     /// Something has to be read first, or to be corrected by a user.
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop>;
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        sources: &Sources,
+    ) -> Result<Output, ValuesError>;
 }
 
 /// How a configuration finds its Cluster.
@@ -66,7 +70,7 @@ pub struct Kind {
     pub owner: OwnerBy,
     /// Whether `status.message` repeats what is wrong.
     pub status_message: bool,
-    values: fn(&DynamicObject, &Cluster, &Sources) -> Result<Output, Stop>,
+    values: fn(&DynamicObject, &Cluster, &Sources) -> Result<Output, ValuesError>,
 }
 
 impl Kind {
@@ -90,7 +94,7 @@ impl Kind {
         config: &DynamicObject,
         cluster: &Cluster,
         sources: &Sources,
-    ) -> Result<Output, Stop> {
+    ) -> Result<Output, ValuesError> {
         (self.values)(config, cluster, sources)
     }
 }
@@ -99,7 +103,7 @@ fn evaluate<P: Provider>(
     object: &DynamicObject,
     cluster: &Cluster,
     sources: &Sources,
-) -> Result<Output, Stop> {
+) -> Result<Output, ValuesError> {
     let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
     let spec = object.data.get("spec").cloned().unwrap_or_default();
     let spec: P::Spec = serde_json::from_value(spec).map_err(|error| {

@@ -9,7 +9,7 @@ use sluice_crds::{
 use super::{
     kind::{Config, Provider},
     output::Output,
-    source::{Sources, Stop},
+    source::{Sources, ValuesError},
 };
 
 pub(super) struct KubevipCpi;
@@ -18,7 +18,7 @@ impl Provider for KubevipCpi {
     type Resource = KubevipCPIConfig;
     type Spec = KubevipCPIConfigSpec;
 
-    fn values(config: &Config<'_, Self::Spec>, _: &Cluster, _: &Sources) -> Result<Output, Stop> {
+    fn values(config: &Config<'_, Self::Spec>, _: &Cluster, _: &Sources) -> Result<Output, ValuesError> {
         // What is not given is left out when the spec is written.
         Ok(Output::new(
             "kube-vip-cloud-provider",

@@ -33,5 +33,5 @@ pub use dependencies::Dependencies;
 pub use kind::{Config, Kind, OwnerBy, Provider};
 pub use output::Output;
 pub use problem::{Problem, Reason};
-pub use source::{Single, Source, Sources, Stop};
+pub use source::{Single, Source, Sources, ValuesError};
 pub use table::kinds;

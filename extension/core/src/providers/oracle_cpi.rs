@@ -13,7 +13,7 @@ use super::{
     kind::{Config, Provider},
     output::Output,
     problem::{Problem, Reason},
-    source::{Source, Sources, Stop},
+    source::{Source, Sources, ValuesError},
     zeros::without_zeros,
 };
 
@@ -27,7 +27,11 @@ impl Provider for OracleCpi {
     type Resource = OracleCPIConfig;
     type Spec = OracleCPIConfigSpec;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        sources: &Sources,
+    ) -> Result<Output, ValuesError> {
         // The key is that of the management cluster, and not read for any other Cluster.
         runs_on(cluster, "OCICluster")?;
         let own = config.spec;
@@ -65,7 +69,7 @@ impl Provider for OracleCpi {
 }
 
 /// What the package authenticates with, for a Cluster in `namespace`.
-fn auth(namespace: &str, sources: &Sources) -> Result<Value, Stop> {
+fn auth(namespace: &str, sources: &Sources) -> Result<Value, ValuesError> {
     let source = Source::secret(NAMESPACE, SECRET);
     let asked_by = "the infrastructure provider of Oracle";
     let found = secret(sources, &source, asked_by)?;
@@ -135,7 +139,7 @@ mod tests {
             spec: &spec,
         };
         match OracleCpi::values(&config, &cluster, &Sources::default()) {
-            Err(Stop::Problem(problem)) => assert_eq!(problem.reason, Reason::InfrastructureUnknown),
+            Err(ValuesError::Problem(problem)) => assert_eq!(problem.reason, Reason::InfrastructureUnknown),
             other => panic!("{other:?}"),
         }
     }

@@ -9,14 +9,14 @@ pub use crate::protocol::{Single, Source};
 
 /// Why a computation stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum ValuesError {
     /// This has to be read first.
     Unread(Source),
     /// A user has to correct this.
     Problem(Problem),
 }
 
-impl From<Problem> for Stop {
+impl From<Problem> for ValuesError {
     fn from(problem: Problem) -> Self {
         Self::Problem(problem)
     }
@@ -44,7 +44,7 @@ impl Sources {
     ///
     /// # Errors
     /// It was not read yet.
-    pub fn find(&self, source: &Source) -> Result<Option<&Value>, Stop> {
+    pub fn find(&self, source: &Source) -> Result<Option<&Value>, ValuesError> {
         Ok(self.every(source)?.first())
     }
 
@@ -52,11 +52,11 @@ impl Sources {
     ///
     /// # Errors
     /// They were not read yet.
-    pub fn every(&self, source: &Source) -> Result<&[Value], Stop> {
+    pub fn every(&self, source: &Source) -> Result<&[Value], ValuesError> {
         self.read
             .get(source)
             .map(Vec::as_slice)
-            .ok_or_else(|| Stop::Unread(source.clone()))
+            .ok_or_else(|| ValuesError::Unread(source.clone()))
     }
 }
 

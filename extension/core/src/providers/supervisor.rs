@@ -6,7 +6,7 @@ use sluice_crds::labels::label;
 
 use super::{
     problem::{Problem, Reason},
-    source::{Source, Sources, Stop, text},
+    source::{Source, Sources, ValuesError, text},
 };
 
 /// Group of the objects of CAPV on a Supervisor.
@@ -93,7 +93,7 @@ fn rules_of(rules: &[Rule]) -> Vec<&Value> {
 }
 
 /// Host and port of the Supervisor's API server: of its load balancer, else of cluster-info.
-pub(super) fn endpoint(sources: &Sources) -> Result<(String, u16), Stop> {
+pub(super) fn endpoint(sources: &Sources) -> Result<(String, u16), ValuesError> {
     let service = Source::namespaced("", "Service", "kube-system", "kube-apiserver-lb-svc");
     if let Some(found) = sources.find(&service)?.and_then(of_load_balancer) {
         return Ok(found);
@@ -173,11 +173,11 @@ mod tests {
     ) {
         let mut sources = Sources::default();
         let answer = |sources: &Sources| endpoint(sources);
-        let Err(Stop::Unread(first)) = answer(&sources) else {
+        let Err(ValuesError::Unread(first)) = answer(&sources) else {
             panic!("reads the Service first")
         };
         sources.insert(first, ingress.iter().map(service).collect());
-        if let Err(Stop::Unread(second)) = answer(&sources) {
+        if let Err(ValuesError::Unread(second)) = answer(&sources) {
             sources.insert(second, info.map(cluster_info).into_iter().collect());
         }
         assert_eq!(answer(&sources).unwrap(), (host.to_owned(), port));

@@ -7,7 +7,7 @@ use sluice_crds::foreign::Cluster;
 use super::{
     cluster::{infrastructure, named},
     problem::{Problem, Reason},
-    source::{Source, Sources, Stop, text},
+    source::{Source, Sources, ValuesError, text},
 };
 
 /// Group of VSphereCluster and VSphereMachineTemplate where vCenter is spoken to.
@@ -17,7 +17,7 @@ const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 const SUPERVISOR_GROUP: &str = "vmware.infrastructure.cluster.x-k8s.io";
 
 /// The VSphereCluster.
-pub(super) fn vsphere_cluster<'a>(cluster: &Cluster, sources: &'a Sources) -> Result<&'a Value, Stop> {
+pub(super) fn vsphere_cluster<'a>(cluster: &Cluster, sources: &'a Sources) -> Result<&'a Value, ValuesError> {
     let reference = infrastructure(cluster)?;
     let group = reference.group();
     if reference.kind != "VSphereCluster" || ![GROUP, SUPERVISOR_GROUP].contains(&group) {
@@ -41,8 +41,8 @@ pub(super) fn vsphere_cluster<'a>(cluster: &Cluster, sources: &'a Sources) -> Re
 }
 
 /// The control plane object.
-pub(super) fn control_plane<'a>(cluster: &Cluster, sources: &'a Sources) -> Result<&'a Value, Stop> {
-    let missing = |what: String| Stop::from(Problem::new(Reason::ControlPlaneNotFound, what));
+pub(super) fn control_plane<'a>(cluster: &Cluster, sources: &'a Sources) -> Result<&'a Value, ValuesError> {
+    let missing = |what: String| ValuesError::from(Problem::new(Reason::ControlPlaneNotFound, what));
     let reference = cluster
         .spec
         .control_plane_ref
@@ -62,7 +62,10 @@ pub(super) fn control_plane<'a>(cluster: &Cluster, sources: &'a Sources) -> Resu
 }
 
 /// The machine template that the control plane is made from.
-pub(super) fn machine_template<'a>(cluster: &Cluster, sources: &'a Sources) -> Result<&'a Value, Stop> {
+pub(super) fn machine_template<'a>(
+    cluster: &Cluster,
+    sources: &'a Sources,
+) -> Result<&'a Value, ValuesError> {
     let control_plane = control_plane(cluster, sources)?;
     // v1beta1 of the control plane has the reference one level above v1beta2.
     let reference = [
@@ -111,8 +114,8 @@ mod tests {
     #[case(GROUP, "VSphereMachine", false)]
     fn infrastructure_is_of_known_kinds(#[case] group: &str, #[case] kind: &str, #[case] read: bool) {
         match vsphere_cluster(&cluster(group, kind), &Sources::default()) {
-            Err(Stop::Unread(source)) => assert!(read, "{source}"),
-            Err(Stop::Problem(problem)) => {
+            Err(ValuesError::Unread(source)) => assert!(read, "{source}"),
+            Err(ValuesError::Problem(problem)) => {
                 assert!(!read, "{problem}");
                 assert_eq!(problem.reason, Reason::InfrastructureUnknown);
             }
@@ -123,7 +126,7 @@ mod tests {
     #[test]
     fn the_kind_of_a_control_plane_is_given_by_its_cluster() {
         match control_plane(&cluster("any.group", "Any"), &Sources::default()) {
-            Err(Stop::Unread(source)) => assert!(source.kind_is_given()),
+            Err(ValuesError::Unread(source)) => assert!(source.kind_is_given()),
             other => panic!("{other:?}"),
         }
     }

@@ -14,7 +14,7 @@ use super::{
     kind::{Config, Provider},
     output::Output,
     problem::{Problem, Reason},
-    source::{Sources, Stop, text},
+    source::{Sources, ValuesError, text},
     vsphere::{machine_template, vsphere_cluster},
     vsphere_cpi_paravirtual,
 };
@@ -25,7 +25,11 @@ impl Provider for VSphereCpi {
     type Resource = VSphereCPIConfig;
     type Spec = VSphereCPIConfigSpec;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        sources: &Sources,
+    ) -> Result<Output, ValuesError> {
         let own = &config.spec.vsphere_cpi;
         match own.mode {
             Some(VSphereCPIMode::VCenter) => towards_vcenter(config, own, cluster, sources),
@@ -46,7 +50,7 @@ fn towards_vcenter(
     own: &VSphereCPI,
     cluster: &Cluster,
     sources: &Sources,
-) -> Result<Output, Stop> {
+) -> Result<Output, ValuesError> {
     let infrastructure = vsphere_cluster(cluster, sources)?;
     let thumbprint = given(
         own.tls_thumbprint.as_ref(),
@@ -117,7 +121,7 @@ fn login(
     cluster: &Cluster,
     sources: &Sources,
     infrastructure: &Value,
-) -> Result<Login, Stop> {
+) -> Result<Login, ValuesError> {
     if let Some(own) = &own.credential {
         let field = "spec.vsphereCPI.vSphereCredentialLocalObjRef";
         return named_login(sources, config.namespace, own, field);
@@ -136,7 +140,7 @@ fn nsxt_login(
     config: &Config<'_, VSphereCPIConfigSpec>,
     nsxt: &Nsxt,
     sources: &Sources,
-) -> Result<Option<Login>, Stop> {
+) -> Result<Option<Login>, ValuesError> {
     let field = "spec.vsphereCPI.nsxt.credentialLocalObjRef";
     let reference = nsxt.credential.as_ref();
     reference

@@ -6,7 +6,7 @@ use sluice_crds::{cpi::VSphereCPI, foreign::Cluster};
 
 use super::{
     output::Output,
-    source::{Sources, Stop},
+    source::{Sources, ValuesError},
     supervisor::{self, Rule, ServiceAccount},
     vsphere::vsphere_cluster,
 };
@@ -15,7 +15,7 @@ const VM_OPERATOR: &str = "vmoperator.vmware.com";
 const NSX: &str = "nsx.vmware.com";
 
 /// Values, and the account with which the cloud provider asks the Supervisor for load balancers.
-pub(super) fn values(own: &VSphereCPI, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+pub(super) fn values(own: &VSphereCPI, cluster: &Cluster, sources: &Sources) -> Result<Output, ValuesError> {
     let infrastructure = vsphere_cluster(cluster, sources)?;
     let (host, port) = supervisor::endpoint(sources)?;
     let values = json!({

@@ -13,7 +13,7 @@ use super::{
     credentials::{Login, identity_login, named_login},
     kind::{Config, Provider},
     output::Output,
-    source::{Sources, Stop, text},
+    source::{Sources, ValuesError, text},
     vsphere::{control_plane, machine_template, vsphere_cluster},
     vsphere_csi_paravirtual,
 };
@@ -29,7 +29,11 @@ impl Provider for VSphereCsi {
     type Resource = VSphereCSIConfig;
     type Spec = VSphereCSIConfigSpec;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        sources: &Sources,
+    ) -> Result<Output, ValuesError> {
         let none = VSphereCSISettings::default();
         let own = config.spec.vsphere_csi.config.as_ref().unwrap_or(&none);
         match config.spec.vsphere_csi.mode {
@@ -44,7 +48,7 @@ fn towards_vcenter(
     own: &VSphereCSISettings,
     cluster: &Cluster,
     sources: &Sources,
-) -> Result<Output, Stop> {
+) -> Result<Output, ValuesError> {
     let infrastructure = vsphere_cluster(cluster, sources)?;
     let template = machine_template(cluster, sources)?;
     let in_template = |field: &str| text(template, &format!("/spec/template/spec/{field}"));
@@ -84,7 +88,7 @@ fn towards_vcenter(
 }
 
 /// As many as the control plane has, or as the configuration says, within reason.
-fn replicas(own: &VSphereCSISettings, cluster: &Cluster, sources: &Sources) -> Result<i64, Stop> {
+fn replicas(own: &VSphereCSISettings, cluster: &Cluster, sources: &Sources) -> Result<i64, ValuesError> {
     let replicas = match own.deployment_replicas {
         Some(own) => i64::from(own),
         None => control_plane(cluster, sources)?
@@ -101,7 +105,7 @@ fn login(
     own: &VSphereCSISettings,
     cluster: &Cluster,
     sources: &Sources,
-) -> Result<Login, Stop> {
+) -> Result<Login, ValuesError> {
     if let Some(own) = &own.credential {
         let field = "spec.vsphereCSI.config.vSphereCredentialLocalObjRef";
         return named_login(sources, config.namespace, own, field);

@@ -6,7 +6,7 @@ use sluice_crds::foreign::Cluster;
 
 use super::{
     output::Output,
-    source::{Source, Sources, Stop},
+    source::{Source, Sources, ValuesError},
     supervisor::{self, Rule, ServiceAccount},
     vsphere::vsphere_cluster,
 };
@@ -15,7 +15,7 @@ const NAMESPACE: &str = "vmware-system-csi";
 const CNS: &str = "cns.vmware.com";
 
 /// Values, and the account with which the driver asks the Supervisor for volumes.
-pub(super) fn values(cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+pub(super) fn values(cluster: &Cluster, sources: &Sources) -> Result<Output, ValuesError> {
     let infrastructure = vsphere_cluster(cluster, sources)?;
     let features = Source::namespaced("", "ConfigMap", NAMESPACE, "csi-feature-states");
     let features = sources

@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use kube::core::DynamicObject;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_core::providers::{Kind, Output, Problem, Source, Sources, Stop, kinds};
+use sluice_core::providers::{Kind, Output, Problem, Source, Sources, ValuesError, kinds};
 use sluice_crds::foreign::Cluster;
 
 use crate::made_up::Greeting;
@@ -103,12 +103,12 @@ impl Case {
         let mut sources = Sources::default();
         let outcome = loop {
             match kind.values(&self.config, &self.cluster, &sources) {
-                Err(Stop::Unread(source)) => {
+                Err(ValuesError::Unread(source)) => {
                     let found = self.sources.iter().filter(|object| is(object, &source));
                     let found = found.cloned().map(with_encoded_data).collect();
                     sources.insert(source, found);
                 }
-                Err(Stop::Problem(problem)) => break Err(problem),
+                Err(ValuesError::Problem(problem)) => break Err(problem),
                 Ok(output) => break Ok(output),
             }
         };

@@ -3,7 +3,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sluice_core::providers::{Config, Output, Problem, Provider, Reason, Source, Sources, Stop};
+use sluice_core::providers::{Config, Output, Problem, Provider, Reason, Source, Sources, ValuesError};
 use sluice_crds::foreign::Cluster;
 
 /// A text that nodes greet with.
@@ -28,7 +28,11 @@ impl Provider for Greeting {
     type Resource = GreetingConfig;
     type Spec = GreetingConfigSpec;
 
-    fn values(config: &Config<'_, Self::Spec>, cluster: &Cluster, sources: &Sources) -> Result<Output, Stop> {
+    fn values(
+        config: &Config<'_, Self::Spec>,
+        cluster: &Cluster,
+        sources: &Sources,
+    ) -> Result<Output, ValuesError> {
         let (spec, namespace) = (config.spec, config.namespace);
         let night = Source::namespaced("", "ConfigMap", namespace, "night");
         let is_night = sources.find(&night)?.is_some();

@@ -17,8 +17,8 @@ pub(super) fn values(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool)
     loop {
         match config.kind.values(&config.object, cluster, &sources) {
             Ok(output) => return Ok((output, sources)),
-            Err(providers::Stop::Problem(problem)) => return Err(problem.into()),
-            Err(providers::Stop::Unread(source)) => {
+            Err(providers::ValuesError::Problem(problem)) => return Err(problem.into()),
+            Err(providers::ValuesError::Unread(source)) => {
                 *unwatched |= source.is_secret();
                 let found = found(known, &source)?;
                 *unwatched |= found.is_none();

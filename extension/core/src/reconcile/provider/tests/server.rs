@@ -51,7 +51,7 @@ impl Provider for MadeUp {
         config: &Config<'_, Spec>,
         cluster: &Cluster,
         sources: &Sources,
-    ) -> Result<Output, providers::Stop> {
+    ) -> Result<Output, providers::ValuesError> {
         let (spec, namespace) = (config.spec, config.namespace);
         let mut output = Output::new("made-up", json!({"text": spec.text}));
         if let Some(login) = &spec.login {
