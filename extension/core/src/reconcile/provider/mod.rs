@@ -52,7 +52,7 @@ pub struct Effects {
 }
 
 /// All that is known to one pass over a configuration.
-pub type Known<'a> = protocol::Context<'a, Configuration>;
+pub type Context<'a> = protocol::Context<'a, Configuration>;
 
 type Stop = protocol::Interrupt<Problem>;
 type Step<T> = protocol::Step<T, Problem>;
@@ -99,7 +99,7 @@ impl Subject for Configuration {
         Effects::default()
     }
 
-    fn reconcile(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+    fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
         pass(known, effects)
     }
 }
@@ -108,7 +108,7 @@ impl Subject for Configuration {
 ///
 /// # Errors
 /// What has to be read or written before it goes on; or why it cannot.
-pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+pub fn pass(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let Configuration {
         object,
         sync_period,
@@ -150,7 +150,7 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
 }
 
 /// The Cluster is paused: nothing is written but that this is why there are no values, where they are not there.
-fn rest(known: &Known<'_>, effects: &mut Effects, problem: &Problem) -> Step<Done> {
+fn rest(known: &Context<'_>, effects: &mut Effects, problem: &Problem) -> Step<Done> {
     if !status::is_current(known) {
         effects.problem = Some(Some(problem.clone()));
         status::write(known, None, Some(problem))?;
@@ -159,7 +159,7 @@ fn rest(known: &Known<'_>, effects: &mut Effects, problem: &Problem) -> Step<Don
 }
 
 /// Writes all that follows from a configuration. Says the name of the Secret with the values.
-fn written(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<String> {
+fn written(known: &Context<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<String> {
     let config = known.facts;
     let (output, sources) = values::values(known, cluster, unwatched)?;
     let secret = secret::wanted(config, cluster, &output)?;

@@ -9,7 +9,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_crds::foreign::Cluster;
 
-use super::{Known, Step, Stop, values::found};
+use super::{Context, Step, Stop, values::found};
 use crate::{
     packages::build::{self, Owner},
     protocol::{Ask, Failure, Key, Server, Write},
@@ -47,7 +47,7 @@ pub(super) fn with_owners(
 }
 
 /// Adds the Cluster to the owners of an object, if it is none of them.
-pub(super) fn adopt(known: &Known<'_>, cluster: &Cluster, key: Key, object: &ObjectMeta) -> Step<()> {
+pub(super) fn adopt(known: &Context<'_>, cluster: &Cluster, key: Key, object: &ObjectMeta) -> Step<()> {
     let found = object.owner_references.as_deref().unwrap_or_default();
     let Some(owners) = with_owners(found, &[reference(cluster)]) else {
         return Ok(());
@@ -62,7 +62,7 @@ pub(super) fn adopt(known: &Known<'_>, cluster: &Cluster, key: Key, object: &Obj
 
 /// A Secret that a configuration names goes with its Cluster.
 pub(super) fn adopt_secret(
-    known: &Known<'_>,
+    known: &Context<'_>,
     cluster: &Cluster,
     sources: &Sources,
     source: &Source,
@@ -82,7 +82,7 @@ pub(super) fn adopt_secret(
 ///
 /// Objects of the whole cluster are roles of names that Sluice may write. A POST does not say a name to an authorizer, so one that is
 /// missing is applied; only Sluice writes it, and it is the same for all Clusters.
-pub(super) fn extra(known: &Known<'_>, wanted: &Value, former_owners: &[String]) -> Step<()> {
+pub(super) fn extra(known: &Context<'_>, wanted: &Value, former_owners: &[String]) -> Step<()> {
     const WHY: &str = "a package needs it";
     let source = source_of(wanted);
     let current = found(known, &source)?.into_iter().flatten().next();
@@ -124,7 +124,7 @@ pub(super) fn extra(known: &Known<'_>, wanted: &Value, former_owners: &[String])
 }
 
 /// Removes an object that is not needed any more.
-pub(super) fn remove(known: &Known<'_>, source: &Source) -> Step<()> {
+pub(super) fn remove(known: &Context<'_>, source: &Source) -> Step<()> {
     let Some(current) = found(known, source)?.into_iter().flatten().next() else {
         return Ok(());
     };
@@ -138,7 +138,7 @@ pub(super) fn remove(known: &Known<'_>, source: &Source) -> Step<()> {
 }
 
 /// The object that `source` names, as requests name it; `None` when its kind is not served.
-fn key(known: &Known<'_>, source: &Source) -> Step<Option<Key>> {
+fn key(known: &Context<'_>, source: &Source) -> Step<Option<Key>> {
     let Source::Object {
         group,
         kind,

@@ -3,14 +3,14 @@
 use kube::{Resource as _, ResourceExt as _};
 use sluice_crds::{foreign::Cluster, labels::annotation};
 
-use super::{Configuration, Known, Step};
+use super::{Configuration, Context, Step};
 use crate::{
     cluster::{Pause, pause},
     providers::{OwnerBy, Problem, Reason, cluster::named},
 };
 
 /// The Cluster that a configuration belongs to.
-pub(super) fn cluster<'a>(known: &'a Known<'_>) -> Step<&'a Cluster> {
+pub(super) fn cluster<'a>(known: &'a Context<'_>) -> Step<&'a Cluster> {
     let config = known.facts;
     let owner = config.object.owner_references().iter().find(|owner| {
         owner.kind == Cluster::kind(&()) && owner.api_version.split('/').next() == Some(&*Cluster::group(&()))

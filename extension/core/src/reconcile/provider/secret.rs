@@ -11,7 +11,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Configuration, Known, Step,
+    Configuration, Context, Step,
     objects::{reference, with_owners},
 };
 use crate::{
@@ -48,7 +48,7 @@ pub(super) fn wanted(config: &Configuration, cluster: &Cluster, output: &Output)
 }
 
 /// Writes the Secret, if it is another one. What another leader has written since it was read stays: 409 says so.
-pub(super) fn write(known: &Known<'_>, wanted: &Secret) -> Step<()> {
+pub(super) fn write(known: &Context<'_>, wanted: &Secret) -> Step<()> {
     const WHY: &str = "it holds the values of a configuration";
     let namespace = wanted.namespace();
     let (server, name) = (Server::Management, wanted.name_any());

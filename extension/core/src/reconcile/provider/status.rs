@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use sluice_crds::{ConfigStatus, run::Condition};
 
-use super::{Known, Step};
+use super::{Context, Step};
 use crate::{
     clock::Clock,
     protocol::{Verb, Write},
@@ -32,7 +32,7 @@ pub(in crate::reconcile) fn reason(config: &Value) -> Option<&'static str> {
 }
 
 /// Whether its values are those of the configuration as it is, by its status.
-pub(super) fn is_current(known: &Known<'_>) -> bool {
+pub(super) fn is_current(known: &Context<'_>) -> bool {
     let object = &known.facts.object;
     let status = read(&object.data);
     let is_ready = |condition: &Condition| condition.type_ == READY && condition.status == "True";
@@ -40,7 +40,7 @@ pub(super) fn is_current(known: &Known<'_>) -> bool {
 }
 
 /// How long the configuration has not been ready, by its status.
-pub(super) fn not_ready_for(known: &Known<'_>) -> Duration {
+pub(super) fn not_ready_for(known: &Context<'_>) -> Duration {
     let status = read(&known.facts.object.data);
     let is_it = |condition: &&Condition| condition.type_ == READY && condition.status == "False";
     let lasted = status.conditions.iter().find(is_it).map(|ready| {
@@ -57,7 +57,7 @@ fn read(config: &Value) -> ConfigStatus {
 }
 
 /// Writes the status, if it is another one.
-pub(super) fn write(known: &Known<'_>, secret: Option<String>, problem: Option<&Problem>) -> Step<()> {
+pub(super) fn write(known: &Context<'_>, secret: Option<String>, problem: Option<&Problem>) -> Step<()> {
     let config = known.facts;
     let (key, metadata) = (config.key(), &config.object.metadata);
     let current = config.object.data.get("status").cloned().unwrap_or_default();

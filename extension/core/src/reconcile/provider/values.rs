@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sluice_crds::foreign::Cluster;
 
-use super::{Known, Step, Stop};
+use super::{Context, Step, Stop};
 use crate::{
     packages::bootstrap::{credential, credential_of, is_credential_type},
     protocol::{Ask, Failure, Key, ReadPhase, ReadResult, Server, known::unexpected},
@@ -11,7 +11,11 @@ use crate::{
 };
 
 /// What a configuration turns into, and what it was computed from. Sets `unwatched` where that is something that no watch shows.
-pub(super) fn values(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool) -> Step<(Output, Sources)> {
+pub(super) fn values(
+    known: &Context<'_>,
+    cluster: &Cluster,
+    unwatched: &mut bool,
+) -> Step<(Output, Sources)> {
     let config = known.facts;
     let mut sources = Sources::default();
     loop {
@@ -29,7 +33,7 @@ pub(super) fn values(known: &Known<'_>, cluster: &Cluster, unwatched: &mut bool)
 }
 
 /// The objects that `source` names; `None` where their kind is not served. Secrets are asked for by name, everything else is watched.
-pub(super) fn found<'a>(known: &'a Known<'_>, source: &Source) -> Step<Option<Vec<&'a Value>>> {
+pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<Vec<&'a Value>>> {
     if let Source::Object {
         namespace: Some(namespace),
         name,
@@ -74,7 +78,7 @@ pub(super) fn found<'a>(known: &'a Known<'_>, source: &Source) -> Step<Option<Ve
 }
 
 /// Whether a Secret is a credential of Kubernetes or Cluster API. The author of a configuration may lack the right to read those.
-fn is_credential(known: &Known<'_>, secret: &Value, (namespace, name): (&str, &str)) -> Step<bool> {
+fn is_credential(known: &Context<'_>, secret: &Value, (namespace, name): (&str, &str)) -> Step<bool> {
     if is_credential_type(secret["type"].as_str()) {
         return Ok(true);
     }

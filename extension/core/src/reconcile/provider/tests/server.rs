@@ -200,7 +200,7 @@ impl World {
         };
         self.written.clear();
         self.read.clear();
-        let mut known = Known::new(&configuration, &(), began);
+        let mut known = Context::new(&configuration, &(), began);
         loop {
             let mut effects = Effects::default();
             match pass(&known, &mut effects) {
