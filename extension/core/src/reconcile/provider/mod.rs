@@ -54,10 +54,10 @@ pub struct Effects {
 /// All that is known to one pass over a configuration.
 pub type Context<'a> = protocol::Context<'a, Configuration>;
 
-type Stop = protocol::Interrupt<Problem>;
+type Interrupt = protocol::Interrupt<Problem>;
 type Step<T> = protocol::Step<T, Problem>;
 
-impl From<Problem> for Stop {
+impl From<Problem> for Interrupt {
     fn from(problem: Problem) -> Self {
         Self::Held(problem)
     }

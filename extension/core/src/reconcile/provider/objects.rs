@@ -9,7 +9,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_crds::foreign::Cluster;
 
-use super::{Context, Step, Stop, values::found};
+use super::{Context, Interrupt, Step, values::found};
 use crate::{
     packages::build::{self, Owner},
     protocol::{Ask, Failure, Key, Server, Write},
@@ -113,7 +113,7 @@ pub(super) fn extra(known: &Context<'_>, wanted: &Value, former_owners: &[String
     }
     let key = key(known, &source)?.ok_or_else(|| {
         let text = format!("write {source}: the API server does not serve its kind");
-        Stop::Failed(Failure::other(Server::Management, &text))
+        Interrupt::Failed(Failure::other(Server::Management, &text))
     })?;
     let write = match (current, &key.namespace) {
         (Some(_), _) => Write::patch(key, next, WHY),

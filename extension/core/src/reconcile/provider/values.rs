@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sluice_crds::foreign::Cluster;
 
-use super::{Context, Step, Stop};
+use super::{Context, Interrupt, Step};
 use crate::{
     packages::bootstrap::{credential, credential_of, is_credential_type},
     protocol::{Ask, Failure, Key, ReadPhase, ReadResult, Server, known::unexpected},
@@ -53,7 +53,7 @@ pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<
     }
     let answer = known.answer(Ask::Source(source.clone()));
     let answer = answer.map_err(|stop| match stop {
-        Stop::Failed(Failure {
+        Interrupt::Failed(Failure {
             undecodable: Some(object),
             ..
         }) => Problem::new(Reason::ObjectUndecodable, object.to_string()).into(),
@@ -71,7 +71,7 @@ pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<
         }
         ReadResult::Unwatchable(why) => {
             let failure = Failure::other(Server::Management, &format!("watch {source}: {why}"));
-            Err(Stop::Failed(failure))
+            Err(Interrupt::Failed(failure))
         }
         _ => Err(unexpected(Server::Management)),
     }

@@ -205,9 +205,9 @@ impl World {
             let mut effects = Effects::default();
             match pass(&known, &mut effects) {
                 Ok(done) => return Some((Ok(done), effects)),
-                Err(Stop::Failed(failure)) => return Some((Err(failure.code), effects)),
-                Err(Stop::Held(problem)) => panic!("{problem}"),
-                Err(Stop::Need(asks)) => {
+                Err(Interrupt::Failed(failure)) => return Some((Err(failure.code), effects)),
+                Err(Interrupt::Held(problem)) => panic!("{problem}"),
+                Err(Interrupt::Need(asks)) => {
                     assert!(
                         asks.iter().any(|ask| !known.has(ask)),
                         "it asks for what it knows"
@@ -217,7 +217,7 @@ impl World {
                         known.record_answer(ask, answer);
                     }
                 }
-                Err(Stop::Write(writes)) => {
+                Err(Interrupt::Write(writes)) => {
                     for write in writes {
                         if self.ends_after == Some(self.written.len()) {
                             return None;
