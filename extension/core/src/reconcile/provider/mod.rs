@@ -100,7 +100,7 @@ impl Subject for Configuration {
     }
 
     fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
-        pass(known, effects)
+        reconcile(known, effects)
     }
 }
 
@@ -108,7 +108,7 @@ impl Subject for Configuration {
 ///
 /// # Errors
 /// What has to be read or written before it goes on; or why it cannot.
-pub fn pass(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
+pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let Configuration {
         object,
         sync_period,

@@ -203,7 +203,7 @@ impl World {
         let mut known = Context::new(&configuration, &(), began);
         loop {
             let mut effects = Effects::default();
-            match pass(&known, &mut effects) {
+            match reconcile(&known, &mut effects) {
                 Ok(done) => return Some((Ok(done), effects)),
                 Err(Interrupt::Failed(failure)) => return Some((Err(failure.code), effects)),
                 Err(Interrupt::Held(problem)) => panic!("{problem}"),
