@@ -16,7 +16,7 @@ use sluice_core::{
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
-        Ask, Clock, Done, Effects, Facts, Failure, Interrupt, Known, Memory, Object, ReadResult, Server,
+        Ask, Clock, Context, Done, Effects, Facts, Failure, Interrupt, Memory, Object, ReadResult, Server,
         Settings, Verb, Watched, Write, pass,
     },
     schedule::SyncPeriod,
@@ -204,7 +204,7 @@ impl Leader {
             mut answers,
             mut outcomes,
         } = running;
-        let mut known = Known::new(&facts, &memory, began);
+        let mut known = Context::new(&facts, &memory, began);
         for (ask, answer) in &answers {
             known.record_answer(ask.clone(), answer.clone());
         }

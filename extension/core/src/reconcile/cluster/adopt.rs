@@ -14,7 +14,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Effects, Interrupt, Key, Known, ReadPhase, Server, Step,
+    Context, Effects, Interrupt, Key, ReadPhase, Server, Step,
     failure::{object_refused, object_refused_with},
     interrupt::{in_order, together},
     known::typed,
@@ -55,7 +55,7 @@ struct Adoption {
 /// `refusal` is what keeps `bootstrap` itself from having its owner. Returns what keeps values from being computed at all. What is only
 /// lost for the next edit, or for the deletion of the Cluster, is an event.
 pub(super) fn adopt(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -99,7 +99,7 @@ pub(super) fn adopt(
 }
 
 /// What the object lacks that `package` takes its values from; nothing where it cannot be read, which its values are waited for with.
-fn adoption(known: &Known<'_>, role: Role, package: &ClusterBootstrapPackage) -> Step<Option<Adoption>> {
+fn adoption(known: &Context<'_>, role: Role, package: &ClusterBootstrapPackage) -> Step<Option<Adoption>> {
     // One that is a wildcard still is no name of a Package, and no label.
     let Some(from) = package
         .values_from
@@ -119,7 +119,7 @@ fn adoption(known: &Known<'_>, role: Role, package: &ClusterBootstrapPackage) ->
     }
 }
 
-fn of_provider(known: &Known<'_>, asked: &Provided<'_>, found: Found) -> Step<Option<Adoption>> {
+fn of_provider(known: &Context<'_>, asked: &Provided<'_>, found: Found) -> Step<Option<Adoption>> {
     let Found { key, object } = found;
     let cluster = &known.facts.owner;
     let owners = Owners::of(known, object.owner_references())?;
@@ -150,7 +150,7 @@ fn of_provider(known: &Known<'_>, asked: &Provided<'_>, found: Found) -> Step<Op
 
 /// The configuration, where its Secret holds values that it has not computed for this Cluster. No watch of it shows that.
 fn outdated(
-    known: &Known<'_>,
+    known: &Context<'_>,
     asked: &Provided<'_>,
     key: &Key,
     object: &DynamicObject,
@@ -171,7 +171,7 @@ fn outdated(
 }
 
 /// A Secret of a user keeps its owners: its user deletes it.
-fn of_secret(known: &Known<'_>, secret: &str, package: &str) -> Step<Option<Adoption>> {
+fn of_secret(known: &Context<'_>, secret: &str, package: &str) -> Step<Option<Adoption>> {
     if !names::is_object_name(secret) {
         return Ok(None);
     }
@@ -200,7 +200,7 @@ fn of_secret(known: &Known<'_>, secret: &str, package: &str) -> Step<Option<Adop
 
 /// The labels that the object is to have. One that is labelled with another Cluster keeps its labels for as long as that is there: each
 /// would take them from the other.
-fn labels(known: &Known<'_>, object: &ObjectMeta, package: &str) -> Step<BTreeMap<String, String>> {
+fn labels(known: &Context<'_>, object: &ObjectMeta, package: &str) -> Step<BTreeMap<String, String>> {
     let cluster = &known.facts.owner;
     let labelled = object
         .labels
@@ -243,7 +243,7 @@ fn patch(
 }
 
 impl Adoption {
-    fn write(&self, known: &Known<'_>) -> Step<()> {
+    fn write(&self, known: &Context<'_>) -> Step<()> {
         let Some(patch) = self.patch.clone() else {
             return Ok(());
         };

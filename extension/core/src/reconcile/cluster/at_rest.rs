@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, PackageState, UpgradeRecord};
 
 use super::{
-    Known, effects::Effects, memory::PlannedFrom, packages::Packages, plan::Planned, status::since_written,
+    Context, effects::Effects, memory::PlannedFrom, packages::Packages, plan::Planned, status::since_written,
     validate::Validated,
 };
 use crate::{
@@ -26,7 +26,7 @@ const HOT_FOR: Duration = Duration::from_mins(1);
 /// What the packages of a Cluster at rest are planned from, except for what is read: values and what provides them. `None`
 /// where it may be on its way to something else.
 fn planned_from(
-    known: &Known<'_>,
+    known: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Option<PlannedFrom> {
@@ -49,7 +49,7 @@ fn planned_from(
 /// How long nothing is to be done for a Cluster at rest of which all that is known from memory is as it was when its values were read.
 /// Until then nothing is asked for it: values are read at the periodic look, and when a configuration of Sluice has written other ones.
 pub(super) fn rests(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -73,7 +73,7 @@ fn has_failed(package: &PackageRecord) -> bool {
     package.state == PackageState::Failed
 }
 
-fn until_look(known: &Known<'_>, effects: &mut Effects) -> Option<Duration> {
+fn until_look(known: &Context<'_>, effects: &mut Effects) -> Option<Duration> {
     let facts = known.facts;
     effects
         .memory
@@ -83,7 +83,7 @@ fn until_look(known: &Known<'_>, effects: &mut Effects) -> Option<Duration> {
 /// When a settled Cluster is looked at again whose `problem` an operator has to end, once for all Clusters: the workload is not asked
 /// meanwhile, and nothing is planned. Its record is closed, and any other version is held by that.
 pub(super) fn waits_for_operator(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -111,7 +111,7 @@ pub(super) fn waits_for_operator(
 
 /// Remembers that nothing is to be done for the Cluster before its next look.
 pub(super) fn rest(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -131,7 +131,7 @@ pub(super) enum AtRest {
 }
 
 /// Whether packages of a completed upgrade may be proven in a moment.
-fn is_deployed_again(known: &Known<'_>, record: &UpgradeRecord) -> bool {
+fn is_deployed_again(known: &Context<'_>, record: &UpgradeRecord) -> bool {
     let written = since_written(known).is_some_and(|written| written < HOT_FOR);
     written && !record.packages.iter().any(has_failed)
 }
@@ -141,7 +141,7 @@ impl Packages {
     /// cluster at once, so each leaves them as they were until its next look.
     pub(super) fn at_rest(
         &self,
-        known: &Known<'_>,
+        known: &Context<'_>,
         effects: &mut Effects,
         record: Option<&UpgradeRecord>,
     ) -> AtRest {
@@ -166,7 +166,7 @@ impl Packages {
     /// Whether a completed upgrade still leaves Packages as they were before they were edited in place, where one has no values.
     pub(super) fn leaves_edits(
         &self,
-        known: &Known<'_>,
+        known: &Context<'_>,
         effects: &mut Effects,
         record: Option<&UpgradeRecord>,
     ) -> bool {

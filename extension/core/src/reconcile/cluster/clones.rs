@@ -11,7 +11,7 @@ use serde_json::Value;
 use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapPackage};
 
 use super::{
-    Interrupt, Key, Known, ReadPhase, Step,
+    Context, Interrupt, Key, ReadPhase, Step,
     failure::object_refused,
     interrupt::{in_order, together},
     owners::Owners,
@@ -59,7 +59,7 @@ enum Found<'a> {
 
 /// Writes the clones that are not there yet. Nothing is written before all can be: the source of one may be put right while another's is
 /// waited for.
-pub(super) fn write(known: &Known<'_>, clones: &[ValuesClone]) -> Step<()> {
+pub(super) fn write(known: &Context<'_>, clones: &[ValuesClone]) -> Step<()> {
     let changes = together(clones.iter().map(|clone| changes(known, clone)))?;
     let changes: Vec<Vec<Change>> = changes.into_iter().collect::<Step<_>>()?;
     make(known, changes.into_iter().flatten())
@@ -70,7 +70,7 @@ pub(super) fn write(known: &Known<'_>, clones: &[ValuesClone]) -> Step<()> {
 ///
 /// Returns what keeps one from being made.
 pub(super) fn restore(
-    known: &Known<'_>,
+    known: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Step<Option<Hold>> {
@@ -144,7 +144,7 @@ impl<'a> Reference<'a> {
 }
 
 /// Whether it is there, with what it refers to. What keeps it from being known is said by those who need it.
-fn is_there(known: &Known<'_>, reference: &Reference<'_>) -> Step<bool> {
+fn is_there(known: &Context<'_>, reference: &Reference<'_>) -> Step<bool> {
     let Reference { group, kind, name } = *reference;
     let found = match (group, kind) {
         ("", "Secret") => known
@@ -156,7 +156,7 @@ fn is_there(known: &Known<'_>, reference: &Reference<'_>) -> Step<bool> {
 }
 
 /// What has to be written so that the clone is there.
-fn changes(known: &Known<'_>, clone: &ValuesClone) -> Step<Vec<Change>> {
+fn changes(known: &Context<'_>, clone: &ValuesClone) -> Step<Vec<Change>> {
     match clone {
         ValuesClone::Inline { .. } | ValuesClone::Secret { .. } => {
             Ok(secret::change(known, clone)?.into_iter().collect())
@@ -166,7 +166,7 @@ fn changes(known: &Known<'_>, clone: &ValuesClone) -> Step<Vec<Change>> {
 }
 
 /// Makes the changes in their order, each object once.
-fn make(known: &Known<'_>, changes: impl IntoIterator<Item = Change>) -> Step<()> {
+fn make(known: &Context<'_>, changes: impl IntoIterator<Item = Change>) -> Step<()> {
     let mut seen = HashSet::new();
     let changes: Vec<Change> = changes
         .into_iter()
@@ -176,7 +176,7 @@ fn make(known: &Known<'_>, changes: impl IntoIterator<Item = Change>) -> Step<()
 }
 
 impl Change {
-    fn make(&self, known: &Known<'_>) -> Step<()> {
+    fn make(&self, known: &Context<'_>) -> Step<()> {
         let key = || self.key.clone();
         let written = match &self.what {
             What::Make { object, instead_of } => {
@@ -204,7 +204,7 @@ impl Change {
 ///
 /// # Errors
 /// One that belongs to another Cluster is a [`Hold`].
-fn found<'a>(known: &Known<'_>, key: &Key, package: &str, found: Option<&'a Value>) -> Step<Found<'a>> {
+fn found<'a>(known: &Context<'_>, key: &Key, package: &str, found: Option<&'a Value>) -> Step<Found<'a>> {
     let Some(found) = found else {
         return Ok(Found::Nothing);
     };

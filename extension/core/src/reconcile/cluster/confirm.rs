@@ -9,7 +9,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Interrupt, Known, ReadPhase, Server, Step,
+    Context, Interrupt, ReadPhase, Server, Step,
     ask::Key,
     effects::Effects,
     failure::silent,
@@ -59,7 +59,7 @@ type Pair = (Option<PackageInstall>, Option<App>);
 /// Judges every package from the servers themselves: what a watch shows may be old. Only a recorded proof counts as one: what this
 /// pass judged from watches must not confirm itself.
 pub(super) fn confirm(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -136,7 +136,7 @@ pub(super) fn confirm(
 }
 
 /// The UID of the workload, and PackageInstall and App of each package, as the API servers have them.
-fn workload(known: &Known<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)> {
+fn workload(known: &Context<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)> {
     let namespace = known.object(Key::kube_system(), ReadPhase::Confirm);
     // By name: what others keep there may be more than is read of a list.
     let pairs = packages.planned.iter().map(|planned| {
@@ -156,14 +156,14 @@ fn workload(known: &Known<'_>, packages: &Packages) -> Step<(String, Vec<Pair>)>
 }
 
 /// Where PackageInstall, App and values of a package are.
-fn at<'a>(known: &Known<'a>, planned: &Planned) -> (Server, Option<&'a str>) {
+fn at<'a>(known: &Context<'a>, planned: &Planned) -> (Server, Option<&'a str>) {
     let facts = known.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
     (planned.server(), Some(namespace))
 }
 
 /// What was judged from watches, or at a look, was not confirmed: what was proven before stays, and nothing else is.
-fn judge_unconfirmed(known: &Known<'_>, packages: &mut Packages) {
+fn judge_unconfirmed(known: &Context<'_>, packages: &mut Packages) {
     let record = known.facts.record();
     let last = record.and_then(|record| record.workload_uid.as_deref());
     for (planned, judged) in packages.planned.iter().zip(&mut packages.judged) {
@@ -177,7 +177,7 @@ fn judge_unconfirmed(known: &Known<'_>, packages: &mut Packages) {
 }
 
 /// Looks at each package.
-fn looks(known: &Known<'_>, packages: &Packages, bootstrap: &ClusterBootstrap) -> Step<Vec<Inputs>> {
+fn looks(known: &Context<'_>, packages: &Packages, bootstrap: &ClusterBootstrap) -> Step<Vec<Inputs>> {
     let each = packages
         .planned
         .iter()
@@ -186,7 +186,7 @@ fn looks(known: &Known<'_>, packages: &Packages, bootstrap: &ClusterBootstrap) -
 }
 
 /// Looks at what a package is installed from.
-fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
+fn look(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
     let system = &known.facts.settings.system_namespace;
     let (server, namespace) = at(known, planned);
     let on_management = planned.judged_on() == JudgedOn::Management;
@@ -233,7 +233,7 @@ fn look(known: &Known<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> S
 }
 
 /// Whether the Secret of a package has the values that were planned.
-fn has_right_values(known: &Known<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
+fn has_right_values(known: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     if planned.is_kept {
         return kept::has_right_values(known, planned, ReadPhase::Confirm);
     }
@@ -253,7 +253,7 @@ fn asked<'b>(
 }
 
 /// Whether the App is made from `package`.
-fn is_made(known: &Known<'_>, planned: &Planned, (install, _): &Pair, package: &Package) -> Step<bool> {
+fn is_made(known: &Context<'_>, planned: &Planned, (install, _): &Pair, package: &Package) -> Step<bool> {
     let (server, namespace) = at(known, planned);
     let key = Key::of::<App>(server, namespace, &planned.install_name);
     let app = known.object(key, ReadPhase::Confirm)?;
@@ -264,7 +264,7 @@ fn is_made(known: &Known<'_>, planned: &Planned, (install, _): &Pair, package: &
 }
 
 /// Whether the template of a release is what its watch has shown. It says which packages a gate waits for.
-fn is_template_current(known: &Known<'_>, release: &str) -> Step<bool> {
+fn is_template_current(known: &Context<'_>, release: &str) -> Step<bool> {
     let system = &known.facts.settings.system_namespace;
     let at = (Server::Management, Some(system.as_str()));
     let found = known.read::<ClusterBootstrapTemplate>(release, at, ReadPhase::Confirm)?;

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::run::{Hook, UpgradeRecord};
 
 use super::{
-    Known,
+    Context,
     effects::{Count, Effects},
 };
 use crate::events::Event;
@@ -12,7 +12,7 @@ use crate::upgrade::record::{Observed, ungated};
 
 /// Counts what `record`, which follows `previous`, and what is seen say.
 pub(super) fn count(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     previous: Option<&UpgradeRecord>,
     record: &UpgradeRecord,
@@ -57,7 +57,7 @@ pub(super) fn date_release(
 
 /// Counts from the beginning of the pass that saw the last proof until the control plane is seen at the version.
 fn released(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     previous: Option<&UpgradeRecord>,
     record: &UpgradeRecord,
@@ -138,7 +138,7 @@ mod tests {
         let mut pass = |seconds, previous: &UpgradeRecord, next: &UpgradeRecord| {
             let mut clock = began;
             clock.instant += Duration::from_secs(seconds);
-            let known = Known::new(&facts, &memory, clock);
+            let known = Context::new(&facts, &memory, clock);
             let mut effects = Effects::of(&memory);
             released(&known, &mut effects, Some(previous), next);
             memory = effects.memory;

@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Done, Interrupt, Known, Server, Step,
+    Context, Done, Interrupt, Server, Step,
     ask::{Ask, Key},
     effects::Effects,
     failure::silent,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Uninstalls, then lets the deletion go on.
-pub(super) fn delete(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+pub(super) fn delete(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
     // Cluster API does not go on with a paused Cluster either, and `clusterctl move` deletes paused ones that live on. No pass sees it
     // go, and a connection would stay.
@@ -52,7 +52,7 @@ fn is_uninstalled(record: Option<&UpgradeRecord>) -> bool {
 }
 
 /// Deletes the PackageInstalls of additional packages. `None` once nothing is left to wait for.
-fn uninstall(known: &Known<'_>, effects: &mut Effects, bootstrap: &ClusterBootstrap) -> Step<Option<Hold>> {
+fn uninstall(known: &Context<'_>, effects: &mut Effects, bootstrap: &ClusterBootstrap) -> Step<Option<Hold>> {
     let names = additional(&known.facts.owner, bootstrap);
     if names.is_empty() {
         return Ok(None);

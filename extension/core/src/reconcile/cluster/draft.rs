@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
-    Failure, Interrupt, Known, ReadPhase, Server, Step, clones,
+    Context, Failure, Interrupt, ReadPhase, Server, Step, clones,
     failure::{owner_refused, webhook_in_the_way},
     known::typed,
     owners::is_current,
@@ -23,7 +23,7 @@ use crate::{
 /// The ClusterBootstrap as it is now, written where it has to be another one; what is wrong; and what the API server says where it
 /// refuses to make the Cluster its owner: without that it only stays when the Cluster goes.
 pub(super) fn changed(
-    known: &Known<'_>,
+    known: &Context<'_>,
     validated: &Validated,
 ) -> Step<(Option<ClusterBootstrap>, Option<Hold>, Option<Hold>)> {
     let current = || known.facts.bootstrap.as_deref().cloned();
@@ -46,13 +46,13 @@ pub(super) fn changed(
     }
 }
 
-fn of_owner(known: &Known<'_>) -> String {
+fn of_owner(known: &Context<'_>) -> String {
     let owner = &known.facts.owner;
     format!("ClusterBootstrap {}/{}", owner.namespace, owner.name)
 }
 
 /// Whether the draft only gives the ClusterBootstrap its owner.
-fn is_as_it_was(known: &Known<'_>, release: &str, draft: &Draft) -> bool {
+fn is_as_it_was(known: &Context<'_>, release: &str, draft: &Draft) -> bool {
     let current = known.facts.bootstrap.as_deref();
     current.is_some_and(|current| {
         current.spec == draft.spec && ResolvedRelease::of(current).annotation == Some(release)
@@ -61,7 +61,7 @@ fn is_as_it_was(known: &Known<'_>, release: &str, draft: &Draft) -> bool {
 
 /// `next`, which was made of `current`, with what is not kept in memory: a replacement takes away what it lacks.
 fn completed(
-    known: &Known<'_>,
+    known: &Context<'_>,
     current: &ClusterBootstrap,
     next: ClusterBootstrap,
 ) -> Step<ClusterBootstrap> {
@@ -99,7 +99,7 @@ fn completed(
 }
 
 /// Writes a drafted ClusterBootstrap: its clones first, so that it never refers to what does not exist.
-fn write(known: &Known<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
+fn write(known: &Context<'_>, release: &str, draft: &Draft) -> Step<ClusterBootstrap> {
     const WHY: &str = "its packages shall be those of the release";
     clones::write(known, &draft.clones)?;
     let written = known.write(match known.facts.bootstrap.as_deref() {

@@ -1,6 +1,6 @@
 //! What the answers of API servers come to that are none, or that refuse.
 
-use super::{Known, provider::COPYING};
+use super::{Context, provider::COPYING};
 use crate::rbac::missing_rule;
 use crate::{
     packages::build::Owner,
@@ -107,7 +107,7 @@ pub(super) fn object_refused_with(key: &Key, package: &str, failure: &Failure) -
 }
 
 /// The management API server does not take the Cluster as the owner of its ClusterBootstrap.
-pub(super) fn owner_refused(known: &Known<'_>, failure: &Failure) -> Hold {
+pub(super) fn owner_refused(known: &Context<'_>, failure: &Failure) -> Hold {
     let Owner { namespace, name, .. } = &known.facts.owner;
     let said = said(failure);
     let message = format!(

@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 
 use super::{
-    Interrupt, Known, Memory, ReadPhase, Server, Step,
+    Context, Interrupt, Memory, ReadPhase, Server, Step,
     ask::{Ask, Key},
     interrupt::{in_order, together},
     kept,
@@ -25,7 +25,7 @@ use crate::packages::build::{self, Identity, Repair};
 /// What the PackageInstall needs is looked at again and again, more often while there is a `need`: kapp-controller cannot do without, and
 /// nothing else restores what is deleted or edited by hand.
 pub(super) fn install(
-    known: &Known<'_>,
+    known: &Context<'_>,
     memory: &mut Memory,
     planned: &Planned,
     need: Need,
@@ -91,7 +91,7 @@ struct Needed<'a, K> {
 /// on is believed for a while where a look is not answered.
 fn ensured(
     memory: &mut Memory,
-    known: &Known<'_>,
+    known: &Context<'_>,
     (thing, content): (&str, &str),
     need: Need,
     needed: &[&dyn Ensure],
@@ -120,12 +120,12 @@ fn ensured(
     Ok(altered)
 }
 
-fn look_every(known: &Known<'_>, need: Need) -> Duration {
+fn look_every(known: &Context<'_>, need: Need) -> Duration {
     need.look_every(known.facts.settings.sync_period.length)
 }
 
 /// The identity that packages are installed with.
-fn ensured_identity(known: &Known<'_>, memory: &mut Memory, need: Need) -> Step<bool> {
+fn ensured_identity(known: &Context<'_>, memory: &mut Memory, need: Need) -> Step<bool> {
     with_identity(known, |needed| {
         ensured(memory, known, ("identity", ""), need, needed, |put_right| {
             put_right()
@@ -133,7 +133,7 @@ fn ensured_identity(known: &Known<'_>, memory: &mut Memory, need: Need) -> Step<
     })
 }
 
-fn with_identity<T>(known: &Known<'_>, make: impl FnOnce(&[&dyn Ensure]) -> T) -> T {
+fn with_identity<T>(known: &Context<'_>, make: impl FnOnce(&[&dyn Ensure]) -> T) -> T {
     let Identity {
         namespace,
         service_account,
@@ -149,17 +149,17 @@ fn with_identity<T>(known: &Known<'_>, make: impl FnOnce(&[&dyn Ensure]) -> T) -
 }
 
 /// Whether the identity that packages are installed with is there and as it is needed.
-pub(super) fn identity_is_right(known: &Known<'_>) -> Step<bool> {
+pub(super) fn identity_is_right(known: &Context<'_>) -> Step<bool> {
     with_identity(known, |needed| are_right(known, needed))
 }
 
-fn are_right(known: &Known<'_>, needed: &[&dyn Ensure]) -> Step<bool> {
+fn are_right(known: &Context<'_>, needed: &[&dyn Ensure]) -> Step<bool> {
     let right = together(needed.iter().map(|needed| needed.is_right(known)))?;
     right.into_iter().try_fold(true, |all, right| Ok(right? && all))
 }
 
 /// The copy of the Package of `planned` in the workload.
-fn ensured_copy(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+fn ensured_copy(known: &Context<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
     let Some(source) = known.package(&planned.package_name)? else {
         return Ok(false);
     };
@@ -181,7 +181,7 @@ fn ensured_copy(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need:
 }
 
 /// Whether the copy of the Package of `planned` in the workload is there and as it is needed.
-pub(super) fn copy_is_right(known: &Known<'_>, planned: &Planned) -> Step<bool> {
+pub(super) fn copy_is_right(known: &Context<'_>, planned: &Planned) -> Step<bool> {
     let Some(source) = known.package(&planned.package_name)? else {
         return Ok(true);
     };
@@ -190,7 +190,7 @@ pub(super) fn copy_is_right(known: &Known<'_>, planned: &Planned) -> Step<bool> 
 }
 
 /// Whether the Secret with the values of a package is there and as it is needed.
-pub(super) fn values_are_right(known: &Known<'_>, planned: &Planned) -> Step<bool> {
+pub(super) fn values_are_right(known: &Context<'_>, planned: &Planned) -> Step<bool> {
     if planned.is_kept {
         return kept::has_right_values(known, planned, ReadPhase::First);
     }
@@ -210,7 +210,7 @@ fn needed_values<'a>(planned: &Planned, wanted: &'a Secret) -> Needed<'a, Secret
 ///
 /// One that is named may be what was deployed. It stays as it is until another one is named, so that it is found again where the
 /// record of this pass is not written.
-fn ensured_values(known: &Known<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+fn ensured_values(known: &Context<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
     // They were read when it was decided that they stay as they are.
     if planned.is_kept {
         return Ok(false);
@@ -234,7 +234,7 @@ fn ensured_values(known: &Known<'_>, memory: &mut Memory, planned: &Planned, nee
 }
 
 /// Whether the PackageInstall or the App of a package, as the server has them, names its values Secret.
-fn is_named(known: &Known<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
+fn is_named(known: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     let name = &planned.install_name;
     let (install, app) = pair(known, name, at, ReadPhase::First)?;
     let of_install = install.iter().flat_map(|install| &install.spec.values);
@@ -247,7 +247,7 @@ fn is_named(known: &Known<'_>, planned: &Planned, at: (Server, Option<&str>)) ->
 
 /// PackageInstall and App of one name, read at once.
 pub(super) fn pair(
-    known: &Known<'_>,
+    known: &Context<'_>,
     name: &str,
     at: (Server, Option<&str>),
     sight: ReadPhase,
@@ -274,22 +274,22 @@ impl<'a, K> Needed<'a, K> {
 /// An object of any kind that a package needs.
 trait Ensure {
     /// Whether it is there and as it is needed.
-    fn is_right(&self, known: &Known<'_>) -> Step<bool>;
+    fn is_right(&self, known: &Context<'_>) -> Step<bool>;
 
     /// Creates it where it is missing, and repairs one that is not as it is needed. `true` when it was either.
-    fn ensure(&self, known: &Known<'_>) -> Step<bool>;
+    fn ensure(&self, known: &Context<'_>) -> Step<bool>;
 }
 
 impl<K> Ensure for Needed<'_, K>
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
 {
-    fn is_right(&self, known: &Known<'_>) -> Step<bool> {
+    fn is_right(&self, known: &Context<'_>) -> Step<bool> {
         let found = self.found(known)?;
         Ok(found.is_some_and(|found| matches!((self.repair)(self.wanted, &found), Repair::NotNeeded)))
     }
 
-    fn ensure(&self, known: &Known<'_>) -> Step<bool> {
+    fn ensure(&self, known: &Context<'_>) -> Step<bool> {
         const MISSING: &str = "a package needs it";
         const ALTERED: &str = "it is not as a package needs it";
         let (server, wanted) = (self.server, self.wanted);
@@ -313,7 +313,7 @@ impl<K> Needed<'_, K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    fn found(&self, known: &Known<'_>) -> Step<Option<K>> {
+    fn found(&self, known: &Context<'_>) -> Step<Option<K>> {
         let at = (self.server, self.wanted.meta().namespace.as_deref());
         known.read::<K>(&self.wanted.name_any(), at, ReadPhase::First)
     }
@@ -322,7 +322,7 @@ where
 /// Makes a PackageInstall say what is wanted. Its uid and resourceVersion are those of `found`, so what was written since is
 /// never overwritten; without `found` it is created, never replaced. Either way 409 says that `found` is old.
 fn write_install(
-    known: &Known<'_>,
+    known: &Context<'_>,
     server: Server,
     wanted: &PackageInstall,
     found: Option<&PackageInstall>,
@@ -344,7 +344,7 @@ fn write_install(
 
 /// Removes the values Secrets of earlier versions and stages from the workload, also those that this process has taken over from the
 /// addons-manager.
-pub(super) fn tidy(known: &Known<'_>, memory: &Memory, planned: &[Planned]) -> Step<()> {
+pub(super) fn tidy(known: &Context<'_>, memory: &Memory, planned: &[Planned]) -> Step<()> {
     let system = &known.facts.settings.system_namespace;
     let removed = in_order(known.listed(Ask::LabelledSecrets)?.iter().map(|secret| {
         let metadata = &secret.0["metadata"];

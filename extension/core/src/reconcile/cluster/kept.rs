@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use sluice_crds::{foreign::PackageInstall, run::UpgradeRecord};
 
-use super::{Known, ReadPhase, Server, Step, interrupt::together, plan::Planned, values::content};
+use super::{Context, ReadPhase, Server, Step, interrupt::together, plan::Planned, values::content};
 use crate::{
     digest::differs_in_template_only,
     migration::{same_values, say_nothing},
@@ -63,7 +63,7 @@ pub(super) fn by_record(record: Option<&UpgradeRecord>, may_keep: bool, planned:
 ///
 /// kapp-controller comes first: where it becomes another one, all that it installs is deployed again.
 pub(super) fn by_servers(
-    known: &Known<'_>,
+    known: &Context<'_>,
     may_keep: bool,
     connected: bool,
     planned: &mut [Planned],
@@ -90,7 +90,7 @@ pub(super) fn by_servers(
 }
 
 /// As the PackageInstall is, where it may stay so.
-fn as_it_is(known: &Known<'_>, planned: &Planned) -> Step<Option<AsMade>> {
+fn as_it_is(known: &Context<'_>, planned: &Planned) -> Step<Option<AsMade>> {
     let facts = known.facts;
     let namespace = planned.namespace(&facts.owner, &facts.settings.system_namespace);
     let watched = known.watched(planned.server(), &planned.install_name)?;
@@ -112,7 +112,7 @@ fn as_it_is(known: &Known<'_>, planned: &Planned) -> Step<Option<AsMade>> {
 }
 
 /// Keeps `planned` as `install` is, if it may be by what it says itself.
-pub(super) fn keep(known: &Known<'_>, planned: &mut Planned, install: &PackageInstall) -> bool {
+pub(super) fn keep(known: &Context<'_>, planned: &mut Planned, install: &PackageInstall) -> bool {
     let made = as_made(known, planned, install);
     let stays = made.is_some();
     if let Some(made) = made {
@@ -122,7 +122,7 @@ pub(super) fn keep(known: &Known<'_>, planned: &mut Planned, install: &PackageIn
 }
 
 /// How `install` was made, if it was by the addons-manager and asks for what `planned` has to, but for where its values are.
-fn as_made(known: &Known<'_>, planned: &Planned, install: &PackageInstall) -> Option<AsMade> {
+fn as_made(known: &Context<'_>, planned: &Planned, install: &PackageInstall) -> Option<AsMade> {
     if planned.repairs > 0 || install.metadata.deletion_timestamp.is_some() {
         return None;
     }
@@ -139,7 +139,11 @@ fn as_made(known: &Known<'_>, planned: &Planned, install: &PackageInstall) -> Op
 }
 
 /// The Secret that `install` takes all its values from, if it has a name that the addons-manager gave.
-pub(super) fn fixed_secret(known: &Known<'_>, planned: &Planned, install: &PackageInstall) -> Option<String> {
+pub(super) fn fixed_secret(
+    known: &Context<'_>,
+    planned: &Planned,
+    install: &PackageInstall,
+) -> Option<String> {
     let [values] = install.spec.values.as_slice() else {
         return None;
     };
@@ -154,11 +158,11 @@ pub(super) fn fixed_secret(known: &Known<'_>, planned: &Planned, install: &Packa
 }
 
 /// Whether the Secret of a kept PackageInstall has the values that it has to.
-pub(super) fn has_right_values(known: &Known<'_>, planned: &Planned, sight: ReadPhase) -> Step<bool> {
+pub(super) fn has_right_values(known: &Context<'_>, planned: &Planned, sight: ReadPhase) -> Step<bool> {
     right_values(known, planned, &planned.secret_name, sight)
 }
 
-fn right_values(known: &Known<'_>, planned: &Planned, secret: &str, sight: ReadPhase) -> Step<bool> {
+fn right_values(known: &Context<'_>, planned: &Planned, secret: &str, sight: ReadPhase) -> Step<bool> {
     if secret.is_empty() {
         return Ok(true);
     }

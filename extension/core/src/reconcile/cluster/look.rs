@@ -13,7 +13,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Interrupt, Known, ReadPhase, Server, Step,
+    Context, Interrupt, ReadPhase, Server, Step,
     ask::{Ask, Key},
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
@@ -49,7 +49,7 @@ pub(super) enum Looked {
 struct Listed<'a>(BTreeMap<&'a str, &'a Value>);
 
 impl<'a> Listed<'a> {
-    fn of(known: &'a Known<'_>, ask: Ask) -> Step<Self> {
+    fn of(known: &'a Context<'_>, ask: Ask) -> Step<Self> {
         let named = known.listed(ask)?.iter().map(|object| {
             let name = object.0["metadata"]["name"].as_str().unwrap_or_default();
             (name, &object.0)
@@ -83,7 +83,7 @@ pub fn looked_at_first() -> Ask {
 
 /// Looks at `packages`, which are all proven by the record, and leaves in them what it has seen.
 pub(super) fn look(
-    known: &Known<'_>,
+    known: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
@@ -101,7 +101,7 @@ pub(super) fn look(
 }
 
 fn compare(
-    known: &Known<'_>,
+    known: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
@@ -171,7 +171,7 @@ fn compare(
 }
 
 /// The first package without a proof whose PackageInstall does not ask for all that it has to.
-fn unasked(known: &Known<'_>, packages: &Packages) -> Option<String> {
+fn unasked(known: &Context<'_>, packages: &Packages) -> Option<String> {
     let asks = |planned: &Planned, install: Option<&PackageInstall>| {
         install.is_some_and(|install| build::update(&planned.install(known.facts), install).is_none())
     };
@@ -188,7 +188,7 @@ fn unasked(known: &Known<'_>, packages: &Packages) -> Option<String> {
 
 impl Workload<'_> {
     /// What a package needs and lacks.
-    fn lacks(&self, known: &Known<'_>, planned: &Planned) -> Step<Option<String>> {
+    fn lacks(&self, known: &Context<'_>, planned: &Planned) -> Step<Option<String>> {
         let name = &planned.package_name;
         let (values, copy) = match planned.server() {
             Server::Management => (values_are_right(known, planned), Ok(true)),
@@ -205,7 +205,7 @@ impl Workload<'_> {
     }
 
     /// Whether the values Secret of a package is there as it was written. One that has lost its label is not listed, so it is read.
-    fn has_values(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+    fn has_values(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
         if planned.is_kept {
             return values_are_right(known, planned);
         }
@@ -220,7 +220,7 @@ impl Workload<'_> {
 
     /// Whether the copy of a Package is there as it was written. kapp-controller makes the App of a copy that was edited from that edit,
     /// so the copy itself is read only where it is not listed, or where the App is not made from the Package.
-    fn has_copy(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+    fn has_copy(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
         let name = &planned.install_name;
         let install: Option<PackageInstall> = self.installs.typed(name)?;
         let source = known.package(&planned.package_name)?;
@@ -237,7 +237,7 @@ impl Workload<'_> {
     }
 
     /// Judges `packages` by what is there.
-    fn judge(&self, known: &Known<'_>, uid: &str, packages: &mut Packages) -> Step<()> {
+    fn judge(&self, known: &Context<'_>, uid: &str, packages: &mut Packages) -> Step<()> {
         let record = known.facts.record();
         packages.judged.clear();
         packages.installs.clear();

@@ -65,7 +65,7 @@ const UNWATCHED: Duration = Duration::from_secs(1);
 const WITH_PROBLEM: Duration = Duration::from_secs(30);
 
 /// All that is known to one pass over a Cluster.
-pub type Known<'a> = protocol::Context<'a, Facts>;
+pub type Context<'a> = protocol::Context<'a, Facts>;
 
 impl Subject for Facts {
     type LocalState = Memory;
@@ -76,7 +76,7 @@ impl Subject for Facts {
         Effects::of(memory)
     }
 
-    fn reconcile(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+    fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
         pass(known, effects)
     }
 }
@@ -85,7 +85,7 @@ impl Subject for Facts {
 ///
 /// # Errors
 /// What has to be read or written before it goes on; or why it cannot.
-pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+pub fn pass(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
     if facts.cluster.metadata.deletion_timestamp.is_some() {
         return deleted(known, effects);
@@ -109,7 +109,7 @@ pub fn pass(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
 }
 
 /// The pass over a Cluster that is being deleted.
-fn deleted(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
+fn deleted(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let unpaused = takeover::unpause(known, effects)?;
     let done = delete::delete(known, effects)?;
     let taken = takeover::take_over_deleted(known, effects, unpaused, done)?;
@@ -127,7 +127,7 @@ fn deleted(known: &Known<'_>, effects: &mut Effects) -> Step<Done> {
 }
 
 /// The pass over the packages of a Cluster, which `hold` may keep from being written.
-fn packages_of(known: &Known<'_>, effects: &mut Effects, hold: Option<Hold>) -> Step<Done> {
+fn packages_of(known: &Context<'_>, effects: &mut Effects, hold: Option<Hold>) -> Step<Done> {
     let facts = known.facts;
     let Owner { namespace, name, .. } = &facts.owner;
     let refused = facts
@@ -177,7 +177,7 @@ fn packages_of(known: &Known<'_>, effects: &mut Effects, hold: Option<Hold>) -> 
 }
 
 /// A Cluster without ClusterBootstrap has no record to carry the reason, so hooks and events do.
-fn without_bootstrap(known: &Known<'_>, effects: &mut Effects, problem: Option<Hold>) -> Done {
+fn without_bootstrap(known: &Context<'_>, effects: &mut Effects, problem: Option<Hold>) -> Done {
     effects.note = Some(problem.clone());
     let Some(hold) = problem else {
         return Done::AwaitChange;

@@ -5,7 +5,7 @@ use serde_json::json;
 use sluice_crds::labels::annotation;
 
 use super::{
-    Interrupt, Known, Server, Step,
+    Context, Interrupt, Server, Step,
     ask::Key,
     effects::Effects,
     interrupt::in_order,
@@ -17,7 +17,7 @@ use crate::proof::is_underway;
 /// Has kapp-controller work again on every App that says it is being deployed and has not moved for long: an App is worked
 /// on at once when a Secret with its values changes. One that is only slow is deployed once more afterwards, which changes
 /// nothing. The App of a cluster's kapp-controller is one of the management cluster.
-pub(super) fn run(known: &Known<'_>, effects: &mut Effects, packages: &Packages) -> Step<()> {
+pub(super) fn run(known: &Context<'_>, effects: &mut Effects, packages: &Packages) -> Step<()> {
     let facts = known.facts;
     let unproven = packages
         .planned

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
 use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
-use super::{Key, Known, ReadPhase, Server, Step, interrupt::together};
+use super::{Context, Key, ReadPhase, Server, Step, interrupt::together};
 use crate::{names::is_object_name, packages::build};
 
 /// So many owners of an object are looked up.
@@ -28,7 +28,7 @@ pub(super) struct Owners(Vec<(OwnerReference, Whose)>);
 
 impl Owners {
     /// Those that `owners` name. Of one that this Cluster owns nothing is read.
-    pub(super) fn of(known: &Known<'_>, owners: &[OwnerReference]) -> Step<Self> {
+    pub(super) fn of(known: &Context<'_>, owners: &[OwnerReference]) -> Step<Self> {
         let own = |by: &OwnerReference| present(known, by).is_some_and(|uid| uid == by.uid);
         let is_this = owners.iter().any(own);
         let whose = together(owners.iter().enumerate().map(|(count, by)| match is_this {
@@ -68,7 +68,7 @@ impl Owners {
 }
 
 /// The UID of the Cluster, or of its ClusterBootstrap, if `by` names it.
-fn present<'a>(known: &'a Known<'_>, by: &OwnerReference) -> Option<&'a str> {
+fn present<'a>(known: &'a Context<'_>, by: &OwnerReference) -> Option<&'a str> {
     let facts = known.facts;
     let is_it = by.name == facts.owner.name;
     match kind(by)? {
@@ -81,7 +81,7 @@ fn present<'a>(known: &'a Known<'_>, by: &OwnerReference) -> Option<&'a str> {
 }
 
 /// Whose an object is that `by` owns.
-fn whose(known: &Known<'_>, by: &OwnerReference) -> Step<Whose> {
+fn whose(known: &Context<'_>, by: &OwnerReference) -> Step<Whose> {
     let key = |of: fn(Server, Option<&str>, &str) -> Key| {
         of(Server::Management, Some(&known.facts.owner.namespace), &by.name)
     };
@@ -118,7 +118,7 @@ fn kind(by: &OwnerReference) -> Option<Kind> {
 }
 
 /// Whether the Cluster is still the one in memory: what gets an owner that is gone is collected.
-pub(super) fn is_current(known: &Known<'_>) -> Step<bool> {
+pub(super) fn is_current(known: &Context<'_>) -> Step<bool> {
     let owner = &known.facts.owner;
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name);
     let there = known.object(key, ReadPhase::First)?;
@@ -126,7 +126,7 @@ pub(super) fn is_current(known: &Known<'_>) -> Step<bool> {
 }
 
 /// Whether there is a Cluster of this name in the namespace.
-pub(super) fn is_there(known: &Known<'_>, cluster: &str) -> Step<bool> {
+pub(super) fn is_there(known: &Context<'_>, cluster: &str) -> Step<bool> {
     let owner = &known.facts.owner;
     if cluster == owner.name {
         return Ok(true);

@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Interrupt, Known, Server, Step, WITH_PROBLEM,
+    Context, Interrupt, Server, Step, WITH_PROBLEM,
     ask::{Ask, ReadPoint},
     at_rest::AtRest,
     effects::Effects,
@@ -86,7 +86,7 @@ pub(super) struct Packages {
 
 /// The packages of `bootstrap`, planned and judged as they are, and whether something may be written for them.
 pub(super) fn packages(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -189,7 +189,7 @@ impl Packages {
     /// judged as those of any other Cluster.
     fn look(
         &mut self,
-        known: &Known<'_>,
+        known: &Context<'_>,
         effects: &mut Effects,
         validated: &Validated,
         bootstrap: &ClusterBootstrap,
@@ -230,7 +230,7 @@ impl Packages {
     }
 
     /// When the Cluster is looked at again after a look that has seen them.
-    pub(super) fn after_look(&self, known: &Known<'_>, effects: &mut Effects) -> Duration {
+    pub(super) fn after_look(&self, known: &Context<'_>, effects: &mut Effects) -> Duration {
         let facts = known.facts;
         let proven = self.judged.iter().all(Judgement::ready);
         let (uid, period) = (&facts.owner.uid, facts.settings.sync_period);
@@ -238,7 +238,7 @@ impl Packages {
     }
 
     /// Brings them to where they shall be, as far as that is possible now, and judges them again.
-    pub(super) fn install(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
+    pub(super) fn install(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
         self.write(known, effects)?;
         // It may have been lost meanwhile.
         self.moment = ReadPoint::BeforeJudging;
@@ -247,7 +247,7 @@ impl Packages {
     }
 
     /// Asks the workload how it is.
-    fn reach(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
+    fn reach(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
         if self.connected {
             self.reach = reach(known, self.moment)?;
             if matches!(self.reach, Reach::Lost(_)) {
@@ -266,7 +266,7 @@ impl Packages {
 
     /// Stage 0, then the others. kapp-controller is what gives the proof of all others, so nothing of a hop is written to
     /// the workload before it is proven itself.
-    fn write(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
+    fn write(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
         let is_first = |planned: &&Planned| planned.role == Role::KappController;
         let record = known.facts.record();
         for planned in self.planned.iter().filter(is_first) {
@@ -334,7 +334,7 @@ impl Packages {
         Ok(())
     }
 
-    fn kapp_controller_is_proven(&self, known: &Known<'_>) -> Step<bool> {
+    fn kapp_controller_is_proven(&self, known: &Context<'_>) -> Step<bool> {
         let record = known.facts.record();
         let recorded = record.and_then(|record| record.workload_uid.as_deref());
         for planned in self
@@ -353,7 +353,7 @@ impl Packages {
     }
 
     /// Judges every package from the watches.
-    fn judge(&mut self, known: &Known<'_>, effects: &mut Effects) -> Step<()> {
+    fn judge(&mut self, known: &Context<'_>, effects: &mut Effects) -> Step<()> {
         self.judged.clear();
         self.installs.clear();
         let record = known.facts.record();
@@ -406,7 +406,12 @@ impl Packages {
     }
 
     /// Whether the connection that says how far a package is was opened a moment ago, and its stores were not filled yet.
-    fn stores_are_filling(&self, known: &Known<'_>, effects: &mut Effects, planned: &Planned) -> Step<bool> {
+    fn stores_are_filling(
+        &self,
+        known: &Context<'_>,
+        effects: &mut Effects,
+        planned: &Planned,
+    ) -> Step<bool> {
         if planned.server() == Server::Management || !self.connected {
             return Ok(false);
         }
@@ -415,7 +420,7 @@ impl Packages {
     }
 
     /// Whether a package of which no PackageInstall is known has none.
-    pub(super) fn absence_is_known(&self, known: &Known<'_>, planned: &Planned) -> Step<bool> {
+    pub(super) fn absence_is_known(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
         if self.periodic_look == PeriodicLook::Seen {
             return Ok(true);
         }
@@ -429,7 +434,7 @@ impl Packages {
     /// `judged` with the run that the watch of the workload's Apps showed first.
     pub(super) fn with_first_seen_run(
         &self,
-        known: &Known<'_>,
+        known: &Context<'_>,
         planned: &Planned,
         judged: Judgement,
     ) -> Step<Judgement> {
@@ -464,7 +469,7 @@ fn is_recorded(record: Option<&UpgradeRecord>, planned: &Planned) -> bool {
 }
 
 /// PackageInstall and App of a package, as the watches show them.
-pub(super) fn watched(known: &Known<'_>, planned: &Planned) -> Step<Seen> {
+pub(super) fn watched(known: &Context<'_>, planned: &Planned) -> Step<Seen> {
     let watched = known.watched(planned.server(), &planned.install_name)?;
     Ok((watched.install.clone(), watched.app.clone()))
 }

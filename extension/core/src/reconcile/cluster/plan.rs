@@ -8,7 +8,7 @@ use sluice_crds::{
     run::{ClusterBootstrapPackage, ClusterBootstrapSpec, Phase, Readiness, UpgradePolicy, UpgradeRecord},
 };
 
-use super::{Facts, Known, ReadPhase, Server, Step, interrupt::together, values};
+use super::{Context, Facts, ReadPhase, Server, Step, interrupt::together, values};
 use crate::{
     digest::{self, DigestInputs, Installer},
     names,
@@ -103,7 +103,7 @@ impl Planned {
     /// `judged`, unless `found` does not ask for all that the PackageInstall has to.
     pub(super) fn check_install(
         &self,
-        known: &Known<'_>,
+        known: &Context<'_>,
         found: Option<&PackageInstall>,
         judged: Judgement,
     ) -> Judgement {
@@ -163,7 +163,7 @@ pub(super) struct Plan {
 }
 
 /// The package set of `spec`, with these digest inputs.
-pub(super) fn plan(known: &Known<'_>, spec: &ClusterBootstrapSpec, inputs: DigestInputs<'_>) -> Step<Plan> {
+pub(super) fn plan(known: &Context<'_>, spec: &ClusterBootstrapSpec, inputs: DigestInputs<'_>) -> Step<Plan> {
     let facts = known.facts;
     let asked = packages(spec);
     // One that does not exist needs none.

@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::{
-    Interrupt, Known, ReadPhase, Server, Step,
+    Context, Interrupt, ReadPhase, Server, Step,
     ask::{Ask, Key, Resource},
     known::typed,
 };
@@ -63,7 +63,7 @@ impl Missing {
 ///
 /// # Errors
 /// What an operator has to put right is a [`Hold`].
-pub(super) fn find(known: &Known<'_>, asked: &Provided<'_>, sight: ReadPhase) -> Step<Found> {
+pub(super) fn find(known: &Context<'_>, asked: &Provided<'_>, sight: ReadPhase) -> Step<Found> {
     let missing = Missing::new(asked.subject(), VERBS);
     if !provides_values(asked.group(), &asked.by.kind) {
         let what = format!(
@@ -96,7 +96,7 @@ pub(super) fn find(known: &Known<'_>, asked: &Provided<'_>, sight: ReadPhase) ->
 /// # Errors
 /// That Sluice may not read it is a [`Hold`].
 fn object<'a>(
-    known: &'a Known<'_>,
+    known: &'a Context<'_>,
     key: &Key,
     sight: ReadPhase,
     missing: &Missing,
@@ -111,7 +111,7 @@ fn object<'a>(
 ///
 /// # Errors
 /// That it is not is a [`Hold`].
-pub(super) fn resource(known: &Known<'_>, group: &str, kind: &str, missing: &Missing) -> Step<Resource> {
+pub(super) fn resource(known: &Context<'_>, group: &str, kind: &str, missing: &Missing) -> Step<Resource> {
     if let Some(ours) = own_resource(group, kind) {
         return Ok(Resource::from(&ours));
     }
@@ -195,7 +195,7 @@ mod tests {
             namespace: "team-a",
         };
         let (facts, memory) = (facts(), Memory::default());
-        let mut known = Known::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
+        let mut known = Context::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
         for answer in [Some(served), read].into_iter().flatten() {
             let Err(Interrupt::Need(mut asks)) = find(&known, &asked, ReadPhase::First) else {
                 panic!("nothing is asked for");

@@ -3,7 +3,7 @@
 
 use sluice_crds::run::{ClusterBootstrap, Gate, UpgradeRecord};
 
-use super::{Known, Memory, opening::lets_go, packages::Packages, status::observe, validate::Validated};
+use super::{Context, Memory, opening::lets_go, packages::Packages, status::observe, validate::Validated};
 use crate::upgrade::record::advance;
 
 impl Memory {
@@ -26,7 +26,7 @@ impl Memory {
 
 /// Whether a gate of an upgrade is open that `packages`, as they are before anything is written for them, do not keep open.
 pub(super) fn closes_a_gate(
-    known: &Known<'_>,
+    known: &Context<'_>,
     memory: &Memory,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,

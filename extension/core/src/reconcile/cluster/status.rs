@@ -9,7 +9,7 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, Condition, Hook
 
 use self::writing::write;
 use super::{
-    Done, Interrupt, Known, Step, UNWATCHED, WITH_PROBLEM, at_rest,
+    Context, Done, Interrupt, Step, UNWATCHED, WITH_PROBLEM, at_rest,
     confirm::confirm,
     counts::{count, date_release},
     effects::Effects,
@@ -42,18 +42,18 @@ const COALESCE: Duration = Duration::from_secs(5);
 const HOT: Duration = Duration::from_secs(10);
 
 /// How long ago the status was written, if this process has written it.
-pub(super) fn since_written(known: &Known<'_>) -> Option<Duration> {
+pub(super) fn since_written(known: &Context<'_>) -> Option<Duration> {
     let written = known.memory.written?;
     Some(known.began.instant.saturating_duration_since(written))
 }
 
 /// When to look again at what no watch shows.
-fn unwatched(known: &Known<'_>) -> Duration {
+fn unwatched(known: &Context<'_>) -> Duration {
     lately(known, UNWATCHED, HOT)
 }
 
 /// A tenth of the time since the status was written: the longer nothing has changed, the later.
-fn lately(known: &Known<'_>, least: Duration, most: Duration) -> Duration {
+fn lately(known: &Context<'_>, least: Duration, most: Duration) -> Duration {
     let still = since_written(known).unwrap_or_default();
     (still / 10).clamp(least, most)
 }
@@ -73,7 +73,7 @@ fn lets_an_upgrade_go_on(record: &UpgradeRecord) -> bool {
 
 /// Computes and writes the status of `bootstrap`.
 pub(super) fn status(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
@@ -159,7 +159,7 @@ pub(super) fn status(
 
 /// The status of `bootstrap` with this record.
 fn composed(
-    known: &Known<'_>,
+    known: &Context<'_>,
     bootstrap: &ClusterBootstrap,
     packages: &Packages,
     record: UpgradeRecord,
@@ -249,7 +249,7 @@ pub(super) enum Recorded {
 
 /// Compares what a look has seen of `packages` with what the status of `bootstrap` says.
 pub(super) fn compare_with_record(
-    known: &Known<'_>,
+    known: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &Packages,
@@ -272,7 +272,7 @@ pub(super) fn compare_with_record(
 
 /// The record while the Cluster is being deleted.
 pub(super) fn deleting(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     bootstrap: &ClusterBootstrap,
     waiting: Option<&Hold>,
@@ -303,7 +303,7 @@ pub(super) fn deleting(
 }
 
 /// The record of a Cluster of which a pass cannot see enough to compute another one: `hold` is why it waits.
-pub(super) fn close_gates_for(known: &Known<'_>, effects: &mut Effects, hold: &Hold) -> Step<()> {
+pub(super) fn close_gates_for(known: &Context<'_>, effects: &mut Effects, hold: &Hold) -> Step<()> {
     effects.events.push(Event::Held(hold.clone()));
     let (facts, now) = (known.facts, known.began.now);
     match close(facts.bootstrap.as_deref(), &facts.owner.uid, hold, now) {
@@ -322,7 +322,7 @@ pub(super) fn close_gates_for(known: &Known<'_>, effects: &mut Effects, hold: &H
 /// Has the ClusterBootstrap say what stands in the way of a take-over, where it does not. Says whether that was written: then the pass
 /// ends, because its other writes would be of an object that is another one by now.
 pub(super) fn say_takeover(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     said: Option<(&str, &str)>,
 ) -> Step<bool> {
@@ -390,7 +390,7 @@ pub fn close(bootstrap: Option<&ClusterBootstrap>, uid: &str, hold: &Hold, now: 
 
 /// What a record is computed from.
 pub(super) fn observe<'a>(
-    known: &'a Known<'_>,
+    known: &'a Context<'_>,
     validated: &'a Validated,
     bootstrap: &'a ClusterBootstrap,
     packages: &'a Packages,
@@ -416,7 +416,7 @@ pub(super) fn observe<'a>(
 }
 
 /// What is observed of a Cluster alone.
-fn blank<'a>(known: &'a Known<'_>) -> Observed<'a> {
+fn blank<'a>(known: &'a Context<'_>) -> Observed<'a> {
     let found = known.facts;
     Observed {
         cluster: found.cluster(),
@@ -446,7 +446,7 @@ fn facts<'a>(bootstrap: &ClusterBootstrap, resolved_tkr: Option<&'a str>) -> Boo
 
 /// How long a change that nothing rests on still has to wait for its write.
 fn not_yet(
-    known: &Known<'_>,
+    known: &Context<'_>,
     current: &ClusterBootstrapStatus,
     next: &ClusterBootstrapStatus,
 ) -> Option<Duration> {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sluice_crds::labels::annotation;
 
 use super::{
-    Done, Interrupt, Known, Step, UNWATCHED, Verb, effects::Effects, failure::not_removed, write::Write,
+    Context, Done, Interrupt, Step, UNWATCHED, Verb, effects::Effects, failure::not_removed, write::Write,
 };
 use crate::events::Event;
 use crate::{
@@ -75,7 +75,7 @@ impl TakenOver {
 }
 
 /// Removes what is left of the addons-manager.
-pub(super) fn take_over(known: &Known<'_>, effects: &mut Effects) -> Step<TakenOver> {
+pub(super) fn take_over(known: &Context<'_>, effects: &mut Effects) -> Step<TakenOver> {
     let mut taken = TakenOver::default();
     // How far the Cluster is has to be known before Cluster API may go on with it.
     let is_known = known.facts.unknown.is_none();
@@ -88,7 +88,7 @@ pub(super) fn take_over(known: &Known<'_>, effects: &mut Effects) -> Step<TakenO
 /// The same for a Cluster that is being deleted, after what `done` came to: its Machines stay while packages are uninstalled from them
 /// and no hook keeps them any more, as long as that may take.
 pub(super) fn take_over_deleted(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     unpaused: TakenOver,
     done: Done,
@@ -107,21 +107,21 @@ pub(super) fn take_over_deleted(
 }
 
 /// Removes what is left of a pause of a Cluster that is being deleted.
-pub(super) fn unpause(known: &Known<'_>, effects: &mut Effects) -> Step<TakenOver> {
+pub(super) fn unpause(known: &Context<'_>, effects: &mut Effects) -> Step<TakenOver> {
     let mut taken = TakenOver::default();
     remove_pause(known, effects, &mut taken)?;
     Ok(taken)
 }
 
 /// Whether this pass has written the ClusterBootstrap or its status, so that it is another one by now.
-pub(super) fn wrote_bootstrap(known: &Known<'_>) -> bool {
+pub(super) fn wrote_bootstrap(known: &Context<'_>) -> bool {
     let key = of_bootstrap(known);
     let mut verbs = [Verb::ReplaceStatus, Verb::Patch].into_iter();
     verbs.any(|verb| known.made(&key, verb).is_some())
 }
 
 /// With what is known of the addons-manager itself.
-fn ended(known: &Known<'_>, effects: &mut Effects, mut taken: TakenOver) -> TakenOver {
+fn ended(known: &Context<'_>, effects: &mut Effects, mut taken: TakenOver) -> TakenOver {
     let removals = &mut effects.memory.removals;
     let (now, period) = (known.began.instant, known.facts.settings.sync_period.length);
     if let Some(thing) = removals.returned(now, period) {
@@ -142,12 +142,12 @@ fn ended(known: &Known<'_>, effects: &mut Effects, mut taken: TakenOver) -> Take
 }
 
 /// The pause of the addons-manager that can be removed.
-fn pause_to_remove(known: &Known<'_>) -> Option<LegacyPause> {
+fn pause_to_remove(known: &Context<'_>) -> Option<LegacyPause> {
     legacy_pause(&known.facts.cluster, known.facts.record())
 }
 
 /// Removes what is left of a pause, if the record releases the Cluster as it is. Says whether the Cluster is written for it.
-fn remove_pause(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<bool> {
+fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<bool> {
     let cluster = &known.facts.cluster;
     let Some(pause) = pause_to_remove(known) else {
         return Ok(false);
@@ -200,7 +200,7 @@ fn remove_pause(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver)
 }
 
 /// Removes annotations of Machines and finalizers, the one of the Cluster after others: while it is there they are looked for.
-fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<()> {
+fn remove_leftovers(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOver) -> Step<()> {
     let facts = known.facts;
     let (cluster, bootstrap) = (&facts.cluster, facts.bootstrap.as_deref());
     // A process before may have failed, and the finalizers may be gone already.
@@ -276,7 +276,7 @@ fn remove_leftovers(known: &Known<'_>, effects: &mut Effects, taken: &mut TakenO
     Ok(())
 }
 
-fn seen(known: &Known<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) -> Seen {
+fn seen(known: &Context<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) -> Seen {
     let version = object.resource_version.as_deref().unwrap_or_default();
     let period = known.facts.settings.sync_period.length;
     effects
@@ -285,7 +285,7 @@ fn seen(known: &Known<'_>, effects: &mut Effects, thing: Thing, object: &ObjectM
         .seen(thing, version, period, known.began.instant)
 }
 
-fn removed(known: &Known<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) {
+fn removed(known: &Context<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) {
     let version = object.resource_version.clone().unwrap_or_default();
     effects
         .memory

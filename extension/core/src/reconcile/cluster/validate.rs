@@ -6,7 +6,7 @@ use sluice_crds::{
     run::{ClusterBootstrap, ClusterBootstrapSpec, TanzuKubernetesRelease},
 };
 
-use super::{Facts, Known, Step};
+use super::{Context, Facts, Step};
 use crate::{
     cluster::{is_custom, is_legacy},
     packages::{
@@ -52,7 +52,7 @@ impl Validated {
 }
 
 /// Decides what shall be.
-pub(super) fn validate(known: &Known<'_>) -> Step<Validated> {
+pub(super) fn validate(known: &Context<'_>) -> Step<Validated> {
     let found = known.facts;
     let to = &found.topology.version;
     let record = found.record();
@@ -112,7 +112,7 @@ fn release(found: &Facts, progress: &Progress, known: &[TkrFacts]) -> Result<Str
     }
 }
 
-fn needed_template<'a>(known: &'a Known<'_>, release: &str) -> Step<&'a ClusterBootstrapSpec> {
+fn needed_template<'a>(known: &'a Context<'_>, release: &str) -> Step<&'a ClusterBootstrapSpec> {
     let system = &known.facts.settings.system_namespace;
     let missing = || template_not_found(system, release);
     let template = known.template(release)?.ok_or_else(missing)?;
@@ -123,7 +123,7 @@ fn needed_template<'a>(known: &'a Known<'_>, release: &str) -> Step<&'a ClusterB
 }
 
 /// The ClusterBootstrap that has to be written so that its spec is that of `release`; `None` when it is already.
-fn change(known: &Known<'_>, release: &str, progress: &Progress) -> Step<Option<Draft>> {
+fn change(known: &Context<'_>, release: &str, progress: &Progress) -> Step<Option<Draft>> {
     let found = known.facts;
     let Some(bootstrap) = &found.bootstrap else {
         if is_custom(&found.cluster) {
@@ -151,7 +151,7 @@ fn change(known: &Known<'_>, release: &str, progress: &Progress) -> Step<Option<
 }
 
 /// `bootstrap`, which a user has made, with what it lacks.
-fn filled(known: &Known<'_>, bootstrap: &ClusterBootstrap, release: &str) -> Step<Draft> {
+fn filled(known: &Context<'_>, bootstrap: &ClusterBootstrap, release: &str) -> Step<Draft> {
     let found = known.facts;
     let template = needed_template(known, release)?;
     let packages = packages_of(found, release);
@@ -185,7 +185,7 @@ fn packages_of(found: &Facts, release: &str) -> Vec<String> {
 
 /// What keeps the packages of `bootstrap`, as it is now, from being those of the release, while they have to be.
 pub(super) fn below_release(
-    known: &Known<'_>,
+    known: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
 ) -> Step<Option<Hold>> {
@@ -206,7 +206,7 @@ pub(super) fn below_release(
 
 /// What `look` makes of a merge of `bootstrap` for `release`.
 fn with_inputs<T>(
-    known: &Known<'_>,
+    known: &Context<'_>,
     bootstrap: &ClusterBootstrap,
     release: &str,
     look: impl FnOnce(&Inputs<'_>) -> T,

@@ -12,7 +12,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Failure, Interrupt, Key, Known, ReadPhase, Server, Step, known::typed, owners::Owners, provider,
+    Context, Failure, Interrupt, Key, ReadPhase, Server, Step, known::typed, owners::Owners, provider,
 };
 use crate::{
     names,
@@ -33,7 +33,7 @@ const EMPTY: &[u8] = b"{}\n";
 /// # Errors
 /// What an operator has to put right is a [`Hold`].
 pub(super) fn values(
-    known: &Known<'_>,
+    known: &Context<'_>,
     role: Role,
     package: &ClusterBootstrapPackage,
     sight: ReadPhase,
@@ -75,7 +75,7 @@ pub(super) fn values(
 
 /// The text of values that are written in the ClusterBootstrap itself. One that is too long to be kept is read from the API server.
 pub(super) fn inline_text<'k>(
-    known: &'k Known<'_>,
+    known: &'k Context<'_>,
     inline: &'k FreeForm,
     package: &str,
     sight: ReadPhase,
@@ -99,7 +99,7 @@ pub(super) fn inline_of<'w>(whole: &'w ClusterBootstrapSpec, inline: &FreeForm) 
 }
 
 /// The ClusterBootstrap as the API server has it: in memory it lacks long values, and what nothing reads.
-pub(super) fn whole_bootstrap(known: &Known<'_>, sight: ReadPhase) -> Step<ClusterBootstrap> {
+pub(super) fn whole_bootstrap(known: &Context<'_>, sight: ReadPhase) -> Step<ClusterBootstrap> {
     let Owner { namespace, name, .. } = &known.facts.owner;
     let whole: Option<ClusterBootstrap> = known.read(name, (Server::Management, Some(namespace)), sight)?;
     whole.ok_or_else(|| {
@@ -113,7 +113,13 @@ fn empty() -> Values {
 }
 
 /// The Secret that `field` names for the values of `package`.
-fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight: ReadPhase) -> Step<Secret> {
+fn secret_of(
+    known: &Context<'_>,
+    secret: &str,
+    package: &str,
+    field: &str,
+    sight: ReadPhase,
+) -> Step<Secret> {
     let namespace = &known.facts.owner.namespace;
     if !names::is_object_name(secret) {
         let message =
@@ -143,7 +149,7 @@ fn secret_of(known: &Known<'_>, secret: &str, package: &str, field: &str, sight:
 }
 
 /// Whether a Secret has the name of a credential of a Cluster that is there.
-pub(super) fn is_of_cluster(known: &Known<'_>, namespace: &str, secret: &str) -> Step<bool> {
+pub(super) fn is_of_cluster(known: &Context<'_>, namespace: &str, secret: &str) -> Step<bool> {
     let owner = &known.facts.owner;
     let place = (Server::Management, Some(namespace));
     for cluster in credential_of(secret) {

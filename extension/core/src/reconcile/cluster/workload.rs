@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use sluice_crds::labels::name;
 
 use super::{
-    Known, ReadPhase, ReadResult, Server, Step,
+    Context, ReadPhase, ReadResult, Server, Step,
     ask::{Ask, Contact, ParsedKubeconfig, ReadPoint},
     failure::{SILENT, silent},
 };
@@ -76,7 +76,7 @@ impl Reach {
 ///
 /// # Errors
 /// What an operator has to put right first is a [`Hold`].
-pub(super) fn connect(known: &Known<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask) -> Step<u64> {
+pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask) -> Step<u64> {
     let owner = &known.facts.owner;
     let namespace = &owner.namespace;
     let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);
@@ -110,7 +110,7 @@ pub(super) fn connect(known: &Known<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask) 
 
 /// Whose data the workload API server serves, or why that is not known. The connection to one that serves other data than before is
 /// lost: its stores are not theirs, and everything is asked for again.
-pub(super) fn reach(known: &Known<'_>, moment: ReadPoint) -> Step<Reach> {
+pub(super) fn reach(known: &Context<'_>, moment: ReadPoint) -> Step<Reach> {
     Ok(match known.contact(moment)? {
         Contact::Ended | Contact::Replaced => Reach::lost(),
         Contact::Silent {

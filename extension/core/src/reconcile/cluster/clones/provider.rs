@@ -10,7 +10,7 @@ use super::{
         provider::{COPYING as VERBS, Missing, resource},
         values::is_of_cluster,
     },
-    Change, Found, Key, Known, Owners, ReadPhase, Step, What, found, left_behind, owner_references,
+    Change, Context, Found, Key, Owners, ReadPhase, Step, What, found, left_behind, owner_references,
 };
 use crate::{
     names,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Whether the object of this name in the namespace of the Cluster is there, and all that it refers to.
-pub(super) fn is_whole(known: &Known<'_>, (group, kind): (&str, &str), name: &str) -> Step<bool> {
+pub(super) fn is_whole(known: &Context<'_>, (group, kind): (&str, &str), name: &str) -> Step<bool> {
     let Some(found) = peek(known, (group, kind), name)? else {
         return Ok(false);
     };
@@ -36,7 +36,7 @@ pub(super) fn is_whole(known: &Known<'_>, (group, kind): (&str, &str), name: &st
 }
 
 /// The object of this name in the namespace of the Cluster, if there is one.
-fn peek<'a>(known: &'a Known<'_>, (group, kind): (&str, &str), name: &str) -> Step<Option<&'a Value>> {
+fn peek<'a>(known: &'a Context<'_>, (group, kind): (&str, &str), name: &str) -> Step<Option<&'a Value>> {
     let namespace = &known.facts.owner.namespace;
     let missing = Missing::new(format!("{kind} {namespace}/{name}"), VERBS);
     if !names::is_object_name(name) {
@@ -53,7 +53,7 @@ fn peek<'a>(known: &'a Known<'_>, (group, kind): (&str, &str), name: &str) -> St
 
 /// What has to be written so that the package has its provider, and that one what it refers to; what a user made before wins.
 pub(super) fn changes(
-    known: &Known<'_>,
+    known: &Context<'_>,
     from: &TypedLocalObjectReference,
     to: &str,
     package: &str,
@@ -122,7 +122,7 @@ fn is_same(one: &EmbeddedReference, other: &EmbeddedReference) -> bool {
 /// What has to be written so that an object is there that `source` refers to, under its own name. One that is there is not changed, but
 /// goes with this Cluster too: Clusters of one namespace share it.
 fn embedded(
-    known: &Known<'_>,
+    known: &Context<'_>,
     reference: &EmbeddedReference,
     source: &str,
     package: &str,
@@ -189,7 +189,7 @@ fn embedded(
 }
 
 /// An object as it was before this pass: what the pass makes of it follows from that, in each round.
-fn known_first<'a>(known: &'a Known<'_>, key: &Key, missing: &Missing) -> Step<Option<&'a Value>> {
+fn known_first<'a>(known: &'a Context<'_>, key: &Key, missing: &Missing) -> Step<Option<&'a Value>> {
     missing.explain(known.object(key.clone(), ReadPhase::First), key)
 }
 

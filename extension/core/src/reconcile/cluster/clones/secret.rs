@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{
     super::{Server, interrupt::needs_of, values},
-    Change, Found, Known, ReadPhase, Step, What, found,
+    Change, Context, Found, ReadPhase, Step, What, found,
 };
 use crate::{
     packages::{
@@ -17,12 +17,12 @@ use crate::{
 };
 
 /// A Secret in the namespace of the Cluster.
-pub(super) fn key(known: &Known<'_>, secret: &str) -> Key {
+pub(super) fn key(known: &Context<'_>, secret: &str) -> Key {
     Key::of::<Secret>(Server::Management, Some(&known.facts.owner.namespace), secret)
 }
 
 /// What has to be written so that the clone is there; nothing where there is one that wins.
-pub(super) fn change(known: &Known<'_>, clone: &ValuesClone) -> Step<Option<Change>> {
+pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<Change>> {
     let key = key(known, clone.name());
     let there = known.object(key.clone(), ReadPhase::First);
     let found = there.and_then(|there| found(known, &key, clone.package(), there));
@@ -43,7 +43,7 @@ pub(super) fn change(known: &Known<'_>, clone: &ValuesClone) -> Step<Option<Chan
 }
 
 /// The Secret that a clone shall be.
-fn copied(known: &Known<'_>, clone: &ValuesClone) -> Step<Secret> {
+fn copied(known: &Context<'_>, clone: &ValuesClone) -> Step<Secret> {
     let owner = &known.facts.owner;
     let content = match clone {
         ValuesClone::Inline { values, package, .. } => {

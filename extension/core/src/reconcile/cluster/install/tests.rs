@@ -66,9 +66,9 @@ impl One {
     }
 
     /// What `part` of a pass comes to at this server.
-    fn run<T>(&mut self, part: impl Fn(&Known<'_>) -> Step<T>) -> Step<T> {
+    fn run<T>(&mut self, part: impl Fn(&Context<'_>) -> Step<T>) -> Step<T> {
         let (facts, memory) = (facts(), Memory::default());
-        let mut known = Known::new(&facts, &memory, clock());
+        let mut known = Context::new(&facts, &memory, clock());
         loop {
             match part(&known) {
                 Err(Interrupt::Need(asks)) => {

@@ -40,7 +40,7 @@ fn a_definition_that_drops_what_people_read_is_said() {
     };
     let status = seen_by_people(&bootstrap, status, Timestamp::UNIX_EPOCH);
     let says = |dropped: &[&str]| {
-        let mut known = Known::new(&facts, &memory, clock());
+        let mut known = Context::new(&facts, &memory, clock());
         let mut effects = Effects::of(&memory);
         let Err(Interrupt::Write(mut asked)) = write(&known, &mut effects, &bootstrap, status.clone()) else {
             panic!("it is not written");
@@ -70,7 +70,7 @@ fn a_definition_that_drops_what_people_read_is_said() {
 #[test]
 fn gates_are_open_as_in_the_record_that_was_written_last() {
     let (facts, memory) = (facts(), Memory::default());
-    let mut known = Known::new(&facts, &memory, clock());
+    let mut known = Context::new(&facts, &memory, clock());
     let mut effects = Effects::of(&memory);
     effects.memory.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];
     let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());

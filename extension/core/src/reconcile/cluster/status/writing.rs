@@ -5,12 +5,12 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, PackageRecord, 
 use crate::{
     events::Event,
     reasons::{GateReason, Hold},
-    reconcile::cluster::{Known, Server, Step, effects::Effects, known::typed, write::Write},
+    reconcile::cluster::{Context, Server, Step, effects::Effects, known::typed, write::Write},
 };
 
 /// Writes the status, and looks whether the API server has kept it.
 pub(super) fn write(
-    known: &Known<'_>,
+    known: &Context<'_>,
     effects: &mut Effects,
     bootstrap: &ClusterBootstrap,
     status: ClusterBootstrapStatus,

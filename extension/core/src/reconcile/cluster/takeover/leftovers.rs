@@ -13,7 +13,7 @@ use sluice_crds::{
 use crate::{
     migration::{holds_machine, without_finalizer},
     reconcile::cluster::{
-        Failure, Interrupt, Known, ReadPhase, Server, Step, Verb, Write,
+        Context, Failure, Interrupt, ReadPhase, Server, Step, Verb, Write,
         ask::{Ask, Key},
         interrupt::{needs_of, together},
     },
@@ -51,7 +51,7 @@ pub(super) struct Removal<'a> {
 
 /// Removes `leftovers` in their order. A Machine that cannot be written holds no other one, but the finalizers that they are looked for
 /// by. Where the API server does not answer, nothing else is tried.
-pub(super) fn remove<'a>(known: &Known<'_>, leftovers: &'a [Leftover]) -> Step<Removal<'a>> {
+pub(super) fn remove<'a>(known: &Context<'_>, leftovers: &'a [Leftover]) -> Step<Removal<'a>> {
     const WHY: &str = "the addons-manager has left it, and nothing else removes it";
     let mut removal = Removal {
         removed: Vec::new(),
@@ -93,7 +93,7 @@ pub(super) fn remove<'a>(known: &Known<'_>, leftovers: &'a [Leftover]) -> Step<R
 }
 
 /// What is left, in the order in which it is removed.
-pub(super) fn leftovers(known: &Known<'_>) -> Step<Vec<Leftover>> {
+pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
     const FINALIZER: &str = finalizer::LEGACY_ADDON;
     let facts = known.facts;
     let namespace = &facts.owner.namespace;
@@ -152,7 +152,7 @@ pub(super) fn leftovers(known: &Known<'_>) -> Step<Vec<Leftover>> {
 }
 
 /// The metadata of `bootstrap` as they are by now: its status may have been written by this pass.
-fn metadata_of(known: &Known<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta {
+fn metadata_of(known: &Context<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta {
     let mut metadata = bootstrap.metadata.clone();
     let written = known.made(&of_bootstrap(known), Verb::ReplaceStatus);
     if let Some(version) = written.and_then(|written| written["metadata"]["resourceVersion"].as_str()) {
@@ -162,7 +162,7 @@ fn metadata_of(known: &Known<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta {
 }
 
 /// Whether the Secret with the kubeconfig, where this pass has read it anyway, still has the finalizer.
-pub(super) fn kubeconfig_has_finalizer(known: &Known<'_>) -> bool {
+pub(super) fn kubeconfig_has_finalizer(known: &Context<'_>) -> bool {
     let namespace = Some(known.facts.owner.namespace.as_str());
     let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
     let ask = Ask::Object(key.clone(), ReadPhase::First);
@@ -177,16 +177,16 @@ pub(super) fn exactly(object: &ObjectMeta) -> Value {
     json!({"metadata": {"uid": object.uid, "resourceVersion": object.resource_version}})
 }
 
-fn kubeconfig(known: &Known<'_>) -> String {
+fn kubeconfig(known: &Context<'_>) -> String {
     format!("{}{}", known.facts.owner.name, name::KUBECONFIG_SUFFIX)
 }
 
-pub(super) fn of_cluster(known: &Known<'_>) -> Key {
+pub(super) fn of_cluster(known: &Context<'_>) -> Key {
     let owner = &known.facts.owner;
     Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name)
 }
 
-pub(super) fn of_bootstrap(known: &Known<'_>) -> Key {
+pub(super) fn of_bootstrap(known: &Context<'_>) -> Key {
     let facts = known.facts;
     let name = facts
         .bootstrap

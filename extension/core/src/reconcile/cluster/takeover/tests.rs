@@ -18,7 +18,7 @@ fn what_is_there_again_is_said_and_left() {
     cluster.metadata.finalizers = Some(vec![finalizer::LEGACY_ADDON.to_owned()]);
     cluster.metadata.resource_version = Some("9".to_owned());
     let look = |memory: &Memory| {
-        let known = Known::new(&facts, memory, clock);
+        let known = Context::new(&facts, memory, clock);
         let mut effects = Effects::of(memory);
         let taken = take_over(&known, &mut effects);
         (taken, effects)
@@ -76,7 +76,7 @@ fn a_clock_that_is_ahead_lets_no_machine_go_before_its_packages() {
             ..clock
         };
         let memory = Memory::default();
-        let known = Known::new(facts, &memory, clock);
+        let known = Context::new(facts, &memory, clock);
         let uninstalls = Done::RequeueAfter(Duration::from_secs(1));
         let taken = take_over_deleted(
             &known,

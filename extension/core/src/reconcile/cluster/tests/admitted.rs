@@ -107,7 +107,7 @@ fn held(name: &str, state: &State) -> Option<Hold> {
         ..facts()
     };
     let memory = Memory::default();
-    let mut known = Known::new(&facts, &memory, clock());
+    let mut known = Context::new(&facts, &memory, clock());
     loop {
         match plan(&known, &state.spec, DigestInputs::default()) {
             Ok(plan) => return plan.problem,
