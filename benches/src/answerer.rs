@@ -1,7 +1,7 @@
 //! Answers hook calls as the product does, without the network: decode, decide, encode.
 
 use bytes::Bytes;
-use sluice_core::gate::decision::{Knowledge, Known, decide};
+use sluice_core::gate::decision::{CachedCluster, Knowledge, decide};
 use sluice_core::gate::retry::RetryPolicy;
 use sluice_crds::run::{Gate, SCHEMA, UpgradeRecord};
 use sluice_hooks::{Hook, Reply, Request};
@@ -58,10 +58,10 @@ impl Answerer {
     /// The body of the answer; absent when the request cannot be understood.
     #[must_use]
     pub fn answer(&self, request: &[u8]) -> Option<Bytes> {
-        let known = Known {
+        let known = CachedCluster {
             record: Some(&self.record),
             bootstrap_generation: Some(1),
-            ..Known::default()
+            ..CachedCluster::default()
         };
         let request = Request::parse(Hook::BeforeClusterUpgrade, request).ok()?;
         let call = request.call();

@@ -38,13 +38,13 @@ pub enum Knowledge<'a> {
     /// The Cluster would be ours if it had been resolved, or may be; for how long it was held so, if that is long.
     Unresolved(Hold<HoldReason>, Duration),
     /// The Cluster is ours.
-    Managed(Known<'a>),
+    Managed(CachedCluster<'a>),
 }
 
 /// What the index says about a managed Cluster. All of it may be old.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is what one clause looks at")]
-pub struct Known<'a> {
+pub struct CachedCluster<'a> {
     /// The record of its ClusterBootstrap.
     pub record: Option<&'a UpgradeRecord>,
     /// `metadata.generation` of its ClusterBootstrap; none when there is no ClusterBootstrap.
@@ -70,7 +70,7 @@ pub struct Known<'a> {
 impl<'a> Knowledge<'a> {
     /// What is known about the Cluster of a call, where it is known whether it is managed; see [`is_managed`].
     #[must_use]
-    pub fn synced(label: Option<&str>, known: Known<'a>) -> Self {
+    pub fn synced(label: Option<&str>, known: CachedCluster<'a>) -> Self {
         let has_bootstrap = known.bootstrap_generation.is_some() || known.bootstrap_undecodable;
         if is_managed(label, known.legacy, has_bootstrap) {
             Self::Managed(known)
@@ -150,7 +150,7 @@ fn deletion_overdue(call: &HookCall<'_>, policy: &RetryPolicy) -> bool {
             .is_some_and(|deleted_at| is_overdue(deleted_at, call.now, limit))
 }
 
-fn nothing_to_wait_for(call: &HookCall<'_>, known: &Known<'_>) -> bool {
+fn nothing_to_wait_for(call: &HookCall<'_>, known: &CachedCluster<'_>) -> bool {
     match call.hook {
         Hook::BeforeClusterDelete => known.bootstrap_generation.is_none() && !known.bootstrap_undecodable,
         Hook::BeforeClusterCreate => known.custom,
@@ -166,7 +166,7 @@ struct Clause {
     )]
     name: &'static str,
     /// Why the call cannot be released, if this condition is not met. Without a record all but the first five pass.
-    objection: fn(&HookCall<'_>, &Known<'_>) -> Option<Hold<HoldReason>>,
+    objection: fn(&HookCall<'_>, &CachedCluster<'_>) -> Option<Hold<HoldReason>>,
 }
 
 /// What a release needs, all of it.
@@ -229,12 +229,12 @@ const CLAUSES: [Clause; 14] = [
     },
 ];
 
-fn undecodable(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn undecodable(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     known.undecodable.clone().map(Hold::of_call)
 }
 
 // A deletion waits for its packages to be uninstalled, whatever the label says.
-fn unlabelled(call: &HookCall<'_>, _: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn unlabelled(call: &HookCall<'_>, _: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let labelled = call.label.is_some_and(|label| !label.is_empty());
     (!labelled && call.hook != Hook::BeforeClusterDelete).then(|| {
         held(
@@ -244,20 +244,20 @@ fn unlabelled(call: &HookCall<'_>, _: &Known<'_>) -> Option<Hold<HoldReason>> {
     })
 }
 
-fn of_a_legacy_release(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn of_a_legacy_release(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (known.legacy && call.hook != Hook::BeforeClusterDelete)
         .then(|| tkr_legacy(call.label.unwrap_or_default()).of_call())
 }
 
 // The record of a deletion says that packages were uninstalled, which needs none of them.
-fn unlisted(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn unlisted(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let kind = known
         .unlisted
         .filter(|_| call.hook != Hook::BeforeClusterDelete)?;
     Some(kind.unavailable().of_call())
 }
 
-fn unrecorded(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn unrecorded(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let nothing = || held(CallReason::RecordNotFound, "Cluster not reconciled yet");
     known
         .record
@@ -265,7 +265,7 @@ fn unrecorded(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
         .then(|| known.missing.clone().map_or_else(nothing, Hold::of_call))
 }
 
-fn of_another_schema(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn of_another_schema(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (known.record?.schema != SCHEMA).then(|| {
         held(
             CallReason::RecordSchemaUnknown,
@@ -274,7 +274,7 @@ fn of_another_schema(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldRea
     })
 }
 
-fn of_another_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn of_another_cluster(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (known.record?.cluster_uid != call.uid).then(|| {
         held(
             CallReason::RecordUIDMismatch,
@@ -283,7 +283,7 @@ fn of_another_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<Hol
     })
 }
 
-fn behind_the_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn behind_the_cluster(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (known.record?.observed_cluster_generation < call.generation).then(|| {
         held(
             CallReason::ClusterNotObserved,
@@ -292,7 +292,7 @@ fn behind_the_cluster(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<Hol
     })
 }
 
-fn behind_the_bootstrap(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn behind_the_bootstrap(_: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (Some(known.record?.observed_bootstrap_generation) != known.bootstrap_generation).then(|| {
         held(
             CallReason::BootstrapNotObserved,
@@ -301,7 +301,7 @@ fn behind_the_bootstrap(_: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<Hold
     })
 }
 
-fn behind_the_label(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn behind_the_label(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let label = call.label.unwrap_or_default();
     (known.record?.label != label).then(|| {
         held(
@@ -311,7 +311,7 @@ fn behind_the_label(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldR
     })
 }
 
-fn of_another_target(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn of_another_target(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let record = known.record?;
     let compared = matches!(call.hook, Hook::BeforeClusterCreate | Hook::BeforeClusterUpgrade);
     (compared && record.to != call.version).then(|| {
@@ -322,7 +322,7 @@ fn of_another_target(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<Hold
     })
 }
 
-fn unplanned(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn unplanned(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let listed = known.record?.gates.iter().any(|gate| answers(gate, call));
     (!listed).then(|| {
         held(
@@ -332,7 +332,7 @@ fn unplanned(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>>
     })
 }
 
-fn closed(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn closed(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     let gate = known
         .record?
         .gates
@@ -344,7 +344,7 @@ fn closed(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
 }
 
 // What was uninstalled stays so.
-fn leaderless(call: &HookCall<'_>, known: &Known<'_>) -> Option<Hold<HoldReason>> {
+fn leaderless(call: &HookCall<'_>, known: &CachedCluster<'_>) -> Option<Hold<HoldReason>> {
     (known.leaderless && call.hook != Hook::BeforeClusterDelete).then(|| {
         held(
             CallReason::NoLeader,

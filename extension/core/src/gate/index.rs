@@ -25,7 +25,7 @@ use crate::{
     },
     cluster::{is_custom, is_managed, is_stopped, release_of},
     gate::{
-        decision::{Decision, Knowledge, Known, decide},
+        decision::{CachedCluster, Decision, Knowledge, decide},
         hook_call::HookCall,
         retry::RetryPolicy,
         stuck::{Counted, Held, Standing, Stuck},
@@ -125,7 +125,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             Some(stuck.still(standing, pace.now))
         });
         let unsynced = Unsynced::of(ages);
-        let known = Known {
+        let known = CachedCluster {
             record,
             bootstrap_generation: bootstrap.as_ref().and_then(|b| b.metadata.generation),
             bootstrap_undecodable,

@@ -1,7 +1,7 @@
 //! Cluster API's topology controller v1.14, as far as it calls hooks and writes versions
 //! (`exp/topology/desiredstate`: `computeControlPlaneVersion`, `computeMachineDeploymentVersion`, the lifecycle hooks).
 
-use sluice_core::gate::decision::{Decision, Knowledge, Known, decide};
+use sluice_core::gate::decision::{CachedCluster, Decision, Knowledge, decide};
 use sluice_core::gate::hook_call::HookCall;
 use sluice_core::gate::retry::RetryPolicy;
 use sluice_crds::run::Hook;
@@ -222,10 +222,10 @@ impl Reconcile<'_> {
             now: Some(now()),
         };
         let Index { generation, record } = &self.world.replicas[self.replica];
-        let known = Known {
+        let known = CachedCluster {
             record: record.as_ref().map(|record| &*record.0),
             bootstrap_generation: generation.map(Into::into),
-            ..Known::default()
+            ..CachedCluster::default()
         };
         decide(&call, &Knowledge::synced(label, known), &RetryPolicy::default())
     }

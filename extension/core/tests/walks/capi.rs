@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_core::{
     cache::stored_kind::StoredKind,
     gate::{
-        decision::{Decision, Knowledge, Known, decide},
+        decision::{CachedCluster, Decision, Knowledge, decide},
         hook_call::HookCall,
         retry::RetryPolicy,
         unsynced::Unsynced,
@@ -251,7 +251,7 @@ impl ClusterApi {
         let named =
             label.and_then(|label| odd(&place(Server::Management, "tanzukubernetesreleases", "", label)));
         let odd_bootstrap = odd(&bootstrap());
-        let known = Known {
+        let known = CachedCluster {
             bootstrap_undecodable: odd_bootstrap.is_some(),
             undecodable: odd(&cluster())
                 .or(odd_bootstrap.clone())
@@ -261,7 +261,7 @@ impl ClusterApi {
             bootstrap_generation: shown
                 .filter(|_| odd_bootstrap.is_none())
                 .and_then(|shown| shown["metadata"]["generation"].as_i64()),
-            ..Known::default()
+            ..CachedCluster::default()
         };
         let knowledge = if now - self.confirmed > CURRENT_FOR {
             Knowledge::Unsynced(Unsynced::Stale)

@@ -111,7 +111,7 @@ impl Scene {
     }
 
     fn decide_by(&self, clauses: &[Clause]) -> Decision {
-        let known = Known {
+        let known = CachedCluster {
             record: self.record.as_ref(),
             bootstrap_generation: self.bootstrap_generation,
             bootstrap_undecodable: self.bootstrap_undecodable,
@@ -292,7 +292,7 @@ fn a_cluster_without_label_and_bootstrap_is_let_go(#[values(0, 1, 2, 3, 4, 5, 6,
         label: None,
         ..call(Hook::ALL[hook])
     };
-    let knowledge = Knowledge::synced(call.label, Known::default());
+    let knowledge = Knowledge::synced(call.label, CachedCluster::default());
     assert_eq!(knowledge, Knowledge::Unmanaged);
     assert_eq!(decide(&call, &knowledge, &POLICY), Decision::Release);
 }
@@ -311,10 +311,10 @@ fn what_is_ours(
 ) {
     let knowledge = Knowledge::synced(
         label,
-        Known {
+        CachedCluster {
             bootstrap_generation,
             legacy,
-            ..Known::default()
+            ..CachedCluster::default()
         },
     );
     assert_eq!(knowledge == Knowledge::Unmanaged, unmanaged);
@@ -402,7 +402,7 @@ proptest! {
             ..open_record()
         };
         let call = HookCall { uid, generation, label, version, first_step, deleted_at: None, ..call(hook) };
-        let known = Known { record: Some(&record), bootstrap_generation, ..Known::default() };
+        let known = CachedCluster { record: Some(&record), bootstrap_generation, ..CachedCluster::default() };
         let knowledge = Knowledge::Managed(known);
         if decide(&call, &knowledge, &POLICY) == Decision::Release
             && hook != Hook::AfterControlPlaneInitialized
