@@ -19,12 +19,12 @@ pub(super) enum Served {
 /// The UID that was read first, and whether it has to be read again.
 #[derive(Debug, Default)]
 pub(super) struct Identity {
-    known: Option<Known>,
+    known: Option<KnownServer>,
     unread_since: Option<Timestamp>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownServer {
     uid: String,
     at: Instant,
     disturbances: u64,
@@ -45,7 +45,7 @@ impl Identity {
         if self.known.as_ref().is_some_and(|known| known.uid != uid) {
             return Served::Replaced;
         }
-        self.known = Some(Known {
+        self.known = Some(KnownServer {
             uid: uid.clone(),
             at: now,
             disturbances,
