@@ -51,7 +51,7 @@ pub(super) async fn watch(asked: &WatchArgs, terminal: &Terminal) -> Result<Exit
 struct Watched<'a> {
     asked: &'a WatchArgs,
     terminal: &'a Terminal,
-    clusters: BTreeMap<&'a str, Known>,
+    clusters: BTreeMap<&'a str, LastShown>,
     /// Whether a service has ever sent all that there was.
     synced: bool,
     /// What is to be printed.
@@ -59,7 +59,7 @@ struct Watched<'a> {
 }
 
 #[derive(Default)]
-struct Known {
+struct LastShown {
     cluster: Option<Cluster>,
     /// Whether this stream has sent it.
     sent: bool,
@@ -70,7 +70,10 @@ struct Known {
 
 impl<'a> Watched<'a> {
     fn of(asked: &'a WatchArgs, terminal: &'a Terminal) -> Self {
-        let clusters = asked.names.iter().map(|name| (name.as_str(), Known::default()));
+        let clusters = asked
+            .names
+            .iter()
+            .map(|name| (name.as_str(), LastShown::default()));
         Self {
             asked,
             terminal,
