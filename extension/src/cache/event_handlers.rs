@@ -7,7 +7,7 @@ use sluice_core::{
     gate::index::Uncounted,
     installation::retrigger::{Handlers, Uncalled},
     reconcile::shared_dependency::{Classes, Shared},
-    releases::{Change, ManagementClusters},
+    releases::{ManagementClusters, ReleaseEvent},
 };
 use sluice_crds::{
     foreign::{Cluster, PackageInstall},
@@ -53,7 +53,7 @@ pub struct News {
     /// The namespace of Packages that bring releases.
     pub system_namespace: String,
     /// Wakes the controller of releases.
-    pub releases: Feed<Change>,
+    pub releases: Feed<ReleaseEvent>,
     /// What the management cluster says of its version.
     pub management: Arc<Mutex<ManagementClusters>>,
     /// What the status service shows. Nothing is kept without it.
@@ -76,7 +76,7 @@ impl News {
         self.edits.cluster(cluster, presence);
         let is_there = presence == Presence::There;
         if lock(&self.management).saw(&reference, cluster, is_there) {
-            self.releases.send(Change::All);
+            self.releases.send(ReleaseEvent::All);
         }
         match presence {
             Presence::There => {
@@ -94,7 +94,7 @@ impl News {
         let reference = ClusterRef::in_meta(cluster);
         self.dependents.cluster_changed(&reference);
         lock(&self.uncounted).one(reference.clone());
-        self.releases.send(Change::Cluster(reference.clone()));
+        self.releases.send(ReleaseEvent::Cluster(reference.clone()));
         self.shown.send(Changed::One(reference.clone()));
         self.triggers.wake(reference);
     }
@@ -115,7 +115,7 @@ impl News {
 
     /// Nothing of a release has changed that Clusters rest on.
     pub(crate) fn marked(&self) {
-        self.releases.send(Change::All);
+        self.releases.send(ReleaseEvent::All);
     }
 
     pub(crate) fn template(&self, template: &ObjectMeta) {
@@ -125,14 +125,14 @@ impl News {
 
     pub(crate) fn package(&self, package: &ObjectMeta) {
         self.sweeps.send(Shared::Package(name(package)));
-        self.releases.send(Change::All);
-        self.releases.send(Change::Package(name(package)));
+        self.releases.send(ReleaseEvent::All);
+        self.releases.send(ReleaseEvent::Package(name(package)));
     }
 
     pub(crate) fn install(&self, install: &ObjectMeta) {
         // What else is marked so is of tenants, and installs no releases.
         if install.namespace.as_ref() == Some(&self.system_namespace) {
-            self.releases.send(Change::of_install(install));
+            self.releases.send(ReleaseEvent::of_install(install));
         }
         self.triggers.wake_of::<PackageInstall>(install);
     }

@@ -21,7 +21,7 @@ use sluice_core::{
     },
     decode::{Item, Undecodable},
     packages::bootstrap::Catalogue,
-    releases::Change,
+    releases::ReleaseEvent,
 };
 use sluice_crds::{
     foreign::{App, Cluster, ClusterClass, MachineDeployment, MachinePool, Package, PackageInstall},
@@ -358,7 +358,7 @@ impl Opening<'_> {
             takes_in(seen);
             // Also where the list was empty: that is known from now on.
             if matches!(seen, Seen::Synced(_)) {
-                changed.send(Change::All);
+                changed.send(ReleaseEvent::All);
             }
         };
         let followed = Arc::new(Mutex::new(FollowedStore::of_named_kind()));

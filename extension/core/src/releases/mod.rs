@@ -57,7 +57,7 @@ reasons! {
 
 /// What has to be looked at, because it or something that it rests on has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Change {
+pub enum ReleaseEvent {
     /// Releases, OSImages, Packages, or what says which releases are compatible.
     All,
     /// A Cluster.
@@ -68,7 +68,7 @@ pub enum Change {
     Install(String),
 }
 
-impl Change {
+impl ReleaseEvent {
     /// That of a PackageInstall of the system namespace with this metadata.
     #[must_use]
     pub fn of_install(install: &ObjectMeta) -> Self {

@@ -22,7 +22,7 @@ use sluice_core::{
     events::Uids,
     limits::Retries,
     releases::{
-        Change, Facts, ManagementClusters, Named, Survey, TkrPackage, Underway, of_cluster, of_image,
+        Facts, ManagementClusters, Named, ReleaseEvent, Survey, TkrPackage, Underway, of_cluster, of_image,
         package_in,
     },
 };
@@ -72,7 +72,7 @@ pub struct Context {
     system_namespace: String,
     stores: Stores,
     management: Arc<Mutex<ManagementClusters>>,
-    changes: Feed<Change>,
+    changes: Feed<ReleaseEvent>,
     events: Notifier,
     /// Of what could not be written.
     retries: Mutex<Retries<Named>>,
@@ -106,7 +106,7 @@ impl Context {
 
     /// What wakes this controller from now on.
     #[must_use]
-    pub fn listen(&self) -> mpsc::UnboundedReceiver<Change> {
+    pub fn listen(&self) -> mpsc::UnboundedReceiver<ReleaseEvent> {
         self.changes.listen()
     }
 }
@@ -126,7 +126,7 @@ struct Shared {
 /// Says of releases, OSImages and Clusters what has to be said, until `stop`. A panic ends nothing but this.
 pub async fn run(
     context: Arc<Context>,
-    mut changes: impl Stream<Item = Change> + Unpin + Send,
+    mut changes: impl Stream<Item = ReleaseEvent> + Unpin + Send,
     stop: CancellationToken,
 ) {
     loop {
@@ -145,7 +145,7 @@ pub async fn run(
 
 async fn until_stopped(
     context: Arc<Context>,
-    changes: &mut (impl Stream<Item = Change> + Unpin + Send),
+    changes: &mut (impl Stream<Item = ReleaseEvent> + Unpin + Send),
     stop: &CancellationToken,
 ) {
     // What another replica has led to since is not known here.
@@ -173,7 +173,7 @@ async fn until_stopped(
 /// Looks at what has changed, and sends what has to be written to `due`.
 async fn look(
     shared: &Shared,
-    changes: &mut (impl Stream<Item = Change> + Unpin),
+    changes: &mut (impl Stream<Item = ReleaseEvent> + Unpin),
     due: &mpsc::UnboundedSender<Named>,
 ) {
     let stores = &shared.context.stores;
@@ -181,39 +181,39 @@ async fn look(
     let mut packages_listed = pin!(stores.packages_listed().fuse());
     let mut seen = HashSet::new();
     if !stores.are_packages_listed() {
-        seen.insert(Change::All);
+        seen.insert(ReleaseEvent::All);
     }
     // When Clusters are looked at for releases, if they are to be: releases changed for the first time, and for the last.
     let mut pending: Option<(Instant, Instant)> = None;
     let mut left = Vec::new();
     loop {
-        if seen.remove(&Change::All) && survey(shared, due).await {
+        if seen.remove(&ReleaseEvent::All) && survey(shared, due).await {
             let now = Instant::now();
             pending = Some((pending.map_or(now, |(since, _)| since), now));
         }
         for change in seen.drain() {
             match change {
-                Change::Cluster(named) => {
+                ReleaseEvent::Cluster(named) => {
                     consider(shared, named, due);
                 }
-                Change::Package(name) => {
+                ReleaseEvent::Package(name) => {
                     let _ends = due.unbounded_send(Named::Package(name));
                 }
-                Change::Install(install) => {
+                ReleaseEvent::Install(install) => {
                     let packages = shared.context.stores.catalogue();
                     let of_name = |name: &&String| TkrPackage::install_name(name) == install;
                     for name in packages.keys().filter(of_name) {
                         let _ends = due.unbounded_send(Named::Package(name.clone()));
                     }
                 }
-                Change::All => {}
+                ReleaseEvent::All => {}
             }
         }
         let look_at = pending.map(|(since, last)| (last + QUIET).min(since + AT_LAST));
         tokio::select! {
             () = &mut packages_listed => {
                 all_packages(shared, due).await;
-                seen.insert(Change::All);
+                seen.insert(ReleaseEvent::All);
             }
             first = changes.next() => match first {
                 Some(first) => seen = together(first, changes).await,
@@ -273,7 +273,10 @@ async fn all_packages(shared: &Shared, due: &mpsc::UnboundedSender<Named>) {
 }
 
 /// All that changes together with `first`.
-async fn together(first: Change, changes: &mut (impl Stream<Item = Change> + Unpin)) -> HashSet<Change> {
+async fn together(
+    first: ReleaseEvent,
+    changes: &mut (impl Stream<Item = ReleaseEvent> + Unpin),
+) -> HashSet<ReleaseEvent> {
     let (mut seen, until) = (HashSet::from([first]), Instant::now() + TOGETHER);
     while let Ok(Some(next)) = timeout_at(until, changes.next()).await {
         seen.insert(next);

@@ -11,7 +11,7 @@ use kube::{Api, Resource, ResourceExt as _, runtime::watcher};
 use sluice_core::{
     cache::FollowedStore,
     decode::Item,
-    releases::{self, Change, Compatibility},
+    releases::{self, Compatibility, ReleaseEvent},
 };
 use sluice_crds::labels::{label, name};
 
@@ -65,21 +65,23 @@ pub(super) fn follow(context: &Context) -> (Sources, BoxFuture<'static, ()>) {
 fn followed<K>(
     api: Api<Item<K>>,
     config: watcher::Config,
-    changes: &Feed<Change>,
+    changes: &Feed<ReleaseEvent>,
     unread: &Arc<AtomicBool>,
 ) -> (Store<K>, BoxFuture<'static, ()>)
 where
     K: Followed + Resource<DynamicType = ()>,
 {
     let (wakes, changes) = (changes.clone(), changes.clone());
-    let report = reporting(K::kind(&()), "Watching", move |_, _| wakes.send(Change::All));
+    let report = reporting(K::kind(&()), "Watching", move |_, _| {
+        wakes.send(ReleaseEvent::All)
+    });
     let unread = Arc::clone(unread);
     let on = move |seen: &Seen<'_, K>| {
         report(seen);
         match seen {
             // Also where the list was empty: that is known from now on.
-            Seen::Synced(_) => changes.send(Change::All),
-            Seen::Failed(_) if !unread.swap(true, Ordering::Relaxed) => changes.send(Change::All),
+            Seen::Synced(_) => changes.send(ReleaseEvent::All),
+            Seen::Failed(_) if !unread.swap(true, Ordering::Relaxed) => changes.send(ReleaseEvent::All),
             _ => {}
         }
     };

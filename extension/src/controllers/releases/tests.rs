@@ -60,7 +60,7 @@ async fn what_was_never_listed_is_not_taken_for_missing(#[case] list: &'static s
     let changes = context.listen();
     let running = tokio::spawn(run(context, changes, CancellationToken::new()));
     news.releases
-        .send(Change::Package("tkr.example.com.1.0.0".to_owned()));
+        .send(ReleaseEvent::Package("tkr.example.com.1.0.0".to_owned()));
     sleep(Duration::from_secs(30)).await;
     let valid = (list == INSTALLS).then(|| json!("True"));
     assert_eq!(condition(&server, "Valid"), valid);

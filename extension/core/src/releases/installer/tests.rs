@@ -3,7 +3,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::releases::{Change, tests::merge};
+use crate::releases::{ReleaseEvent, tests::merge};
 use crate::{
     clock::Clock,
     protocol::{Ask, Interrupt, Object, ReadResult, Verb},
@@ -107,8 +107,8 @@ fn nothing_is_written_twice() {
     assert!(turn.install().is_none());
     assert_eq!(turn.state(), InstallState::Underway);
     assert_eq!(
-        Change::of_install(&found.metadata),
-        Change::Package(NAME.to_owned())
+        ReleaseEvent::of_install(&found.metadata),
+        ReleaseEvent::Package(NAME.to_owned())
     );
 }
 
@@ -190,8 +190,8 @@ fn a_package_install_of_others_is_left_alone(#[case] edit: Value) {
     assert_eq!(fault.reason, InstallReason::PackageInstallNotOurs);
     assert!(fault.message.contains(INSTALL), "{}", fault.message);
     assert_eq!(
-        Change::of_install(&found.metadata),
-        Change::Install(INSTALL.to_owned())
+        ReleaseEvent::of_install(&found.metadata),
+        ReleaseEvent::Install(INSTALL.to_owned())
     );
 }
 
