@@ -29,7 +29,7 @@ const WHY_NOT: &str = "it belongs to an earlier Cluster of the name, and would b
 
 /// What has to be written for a clone.
 #[derive(Debug)]
-struct Change {
+struct CloneChange {
     key: Key,
     /// Name of the Package that it is for.
     package: String,
@@ -61,7 +61,7 @@ enum Found<'a> {
 /// waited for.
 pub(super) fn write(known: &Context<'_>, clones: &[ValuesClone]) -> Step<()> {
     let changes = together(clones.iter().map(|clone| changes(known, clone)))?;
-    let changes: Vec<Vec<Change>> = changes.into_iter().collect::<Step<_>>()?;
+    let changes: Vec<Vec<CloneChange>> = changes.into_iter().collect::<Step<_>>()?;
     make(known, changes.into_iter().flatten())
 }
 
@@ -156,7 +156,7 @@ fn is_there(known: &Context<'_>, reference: &Reference<'_>) -> Step<bool> {
 }
 
 /// What has to be written so that the clone is there.
-fn changes(known: &Context<'_>, clone: &ValuesClone) -> Step<Vec<Change>> {
+fn changes(known: &Context<'_>, clone: &ValuesClone) -> Step<Vec<CloneChange>> {
     match clone {
         ValuesClone::Inline { .. } | ValuesClone::Secret { .. } => {
             Ok(secret::change(known, clone)?.into_iter().collect())
@@ -166,16 +166,16 @@ fn changes(known: &Context<'_>, clone: &ValuesClone) -> Step<Vec<Change>> {
 }
 
 /// Makes the changes in their order, each object once.
-fn make(known: &Context<'_>, changes: impl IntoIterator<Item = Change>) -> Step<()> {
+fn make(known: &Context<'_>, changes: impl IntoIterator<Item = CloneChange>) -> Step<()> {
     let mut seen = HashSet::new();
-    let changes: Vec<Change> = changes
+    let changes: Vec<CloneChange> = changes
         .into_iter()
         .filter(|change| seen.insert(change.key.clone()))
         .collect();
     in_order(changes.iter().map(|change| change.make(known)))
 }
 
-impl Change {
+impl CloneChange {
     fn make(&self, known: &Context<'_>) -> Step<()> {
         let key = || self.key.clone();
         let written = match &self.what {

@@ -10,7 +10,7 @@ use super::{
         provider::{COPYING as VERBS, Missing, resource},
         values::is_of_cluster,
     },
-    Change, Context, Found, Key, Owners, ReadPhase, Step, What, found, left_behind, owner_references,
+    CloneChange, Context, Found, Key, Owners, ReadPhase, Step, What, found, left_behind, owner_references,
 };
 use crate::{
     names,
@@ -57,7 +57,7 @@ pub(super) fn changes(
     from: &TypedLocalObjectReference,
     to: &str,
     package: &str,
-) -> Step<Vec<Change>> {
+) -> Step<Vec<CloneChange>> {
     let (owner, system) = (&known.facts.owner, &known.facts.settings.system_namespace);
     let named = format!("{} {system}/{}", from.kind, from.name);
     let missing = Missing::new(
@@ -98,8 +98,8 @@ pub(super) fn changes(
     let embedded = references
         .iter()
         .map(|each| embedded(known, each, &named, package));
-    let embedded: Vec<Option<Change>> = together(embedded)?.into_iter().collect::<Step<_>>()?;
-    let mut changes: Vec<Change> = embedded.into_iter().flatten().collect();
+    let embedded: Vec<Option<CloneChange>> = together(embedded)?.into_iter().collect::<Step<_>>()?;
+    let mut changes: Vec<CloneChange> = embedded.into_iter().flatten().collect();
     let instead_of = match there {
         Found::Kept(_) => return Ok(changes),
         Found::Nothing => None,
@@ -107,7 +107,7 @@ pub(super) fn changes(
     };
     let labels = build::back_references(owner, package);
     let object = copy(source, &own, &json!({"labels": labels}), owner);
-    changes.push(Change {
+    changes.push(CloneChange {
         key: own,
         package: package.to_owned(),
         what: What::Make { object, instead_of },
@@ -126,7 +126,7 @@ fn embedded(
     reference: &EmbeddedReference,
     source: &str,
     package: &str,
-) -> Step<Option<Change>> {
+) -> Step<Option<CloneChange>> {
     let (owner, system) = (&known.facts.owner, &known.facts.settings.system_namespace);
     let EmbeddedReference {
         field,
@@ -181,7 +181,7 @@ fn embedded(
             }
         }
     };
-    Ok(what?.map(|what| Change {
+    Ok(what?.map(|what| CloneChange {
         key: own,
         package: package.to_owned(),
         what,

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{
     super::{Server, interrupt::needs_of, values},
-    Change, Context, Found, ReadPhase, Step, What, found,
+    CloneChange, Context, Found, ReadPhase, Step, What, found,
 };
 use crate::{
     packages::{
@@ -22,7 +22,7 @@ pub(super) fn key(known: &Context<'_>, secret: &str) -> Key {
 }
 
 /// What has to be written so that the clone is there; nothing where there is one that wins.
-pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<Change>> {
+pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<CloneChange>> {
     let key = key(known, clone.name());
     let there = known.object(key.clone(), ReadPhase::First);
     let found = there.and_then(|there| found(known, &key, clone.package(), there));
@@ -35,7 +35,7 @@ pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<Ch
     };
     // An object of this type has no map with keys that are not text.
     let object = serde_json::to_value(copy?).unwrap_or_default();
-    Ok(Some(Change {
+    Ok(Some(CloneChange {
         key,
         package: clone.package().to_owned(),
         what: What::Make { object, instead_of },
