@@ -29,7 +29,7 @@ pub(super) fn judge(
     verdict: &mut Verdict,
 ) {
     let new: Vec<_> = each(&review.new.spec).collect();
-    let mut change = Change {
+    let mut change = UpdateReview {
         kept,
         catalogue,
         sights,
@@ -56,7 +56,7 @@ pub(super) fn judge(
 }
 
 /// One package that is not as it was.
-struct Change<'a, 'b> {
+struct UpdateReview<'a, 'b> {
     kept: &'a KeptVersions,
     catalogue: &'a Catalogue,
     sights: &'a mut Sights<'b>,
@@ -82,7 +82,7 @@ enum Found {
     Unknown,
 }
 
-impl Change<'_, '_> {
+impl UpdateReview<'_, '_> {
     /// Compares the Packages of an old entry and a new one. kapp-controller makes the name of a Package of its refName and its version, so
     /// that the name of one that is not there says whether it is of the package of the other one.
     fn pair(&mut self, was: &str, is: &str) -> Pair {
