@@ -7,7 +7,7 @@ use crate::digest::differs_in_template_only;
 
 /// What is left to do for packages that were all proven once, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum ProofStatus {
     /// Nothing: exactly these are proven.
     Proven,
     /// Exactly these were asked for, and one has lost its proof, or has none yet: only kapp-controller has to do something.
@@ -26,9 +26,9 @@ pub enum Standing {
 pub fn standing<'a>(
     recorded: &[PackageRecord],
     targets: impl ExactSizeIterator<Item = Target<'a>>,
-) -> Standing {
+) -> ProofStatus {
     if recorded.len() != targets.len() {
-        return Standing::Open;
+        return ProofStatus::Open;
     }
     let each = recorded.iter().zip(targets).map(|(record, target)| {
         let proven = record.proven_readiness;
@@ -36,13 +36,13 @@ pub fn standing<'a>(
         let is_ready = record.state == PackageState::Ready;
         let same = is_named && is_ready && (proven.is_none() || covers(proven, target.readiness));
         match record.values_digest.as_str() {
-            digest if same && digest == target.digest => Standing::Proven,
-            digest if is_named && !is_ready && digest == target.digest => Standing::Unproven,
-            digest if same && differs_in_template_only(digest, target.digest) => Standing::Edited,
-            _ => Standing::Open,
+            digest if same && digest == target.digest => ProofStatus::Proven,
+            digest if is_named && !is_ready && digest == target.digest => ProofStatus::Unproven,
+            digest if same && differs_in_template_only(digest, target.digest) => ProofStatus::Edited,
+            _ => ProofStatus::Open,
         }
     });
-    each.max().unwrap_or(Standing::Proven)
+    each.max().unwrap_or(ProofStatus::Proven)
 }
 
 #[cfg(test)]
@@ -89,34 +89,34 @@ mod tests {
     }
 
     #[rstest]
-    #[case::the_same(vec![proven("d2-t2"), proven("d2-t2")], Standing::Proven)]
-    #[case::one_edited(vec![proven("d2-t2"), proven("d2-t1")], Standing::Edited)]
-    #[case::all_edited(vec![proven("d2-t1"), proven("d2-t1")], Standing::Edited)]
-    #[case::values_too(vec![proven("d2-t1"), proven("d1-t1")], Standing::Open)]
-    #[case::values_of_the_same_package(vec![proven("d2-t2"), proven("d1-t1")], Standing::Open)]
-    #[case::of_an_earlier_release(vec![proven("d2-t2"), proven("d2")], Standing::Edited)]
-    #[case::one_is_missing(vec![proven("d2-t2")], Standing::Open)]
-    #[case::not_proven(vec![proven("d2-t2"), other(|record| record.state = PackageState::Failed)], Standing::Unproven)]
+    #[case::the_same(vec![proven("d2-t2"), proven("d2-t2")], ProofStatus::Proven)]
+    #[case::one_edited(vec![proven("d2-t2"), proven("d2-t1")], ProofStatus::Edited)]
+    #[case::all_edited(vec![proven("d2-t1"), proven("d2-t1")], ProofStatus::Edited)]
+    #[case::values_too(vec![proven("d2-t1"), proven("d1-t1")], ProofStatus::Open)]
+    #[case::values_of_the_same_package(vec![proven("d2-t2"), proven("d1-t1")], ProofStatus::Open)]
+    #[case::of_an_earlier_release(vec![proven("d2-t2"), proven("d2")], ProofStatus::Edited)]
+    #[case::one_is_missing(vec![proven("d2-t2")], ProofStatus::Open)]
+    #[case::not_proven(vec![proven("d2-t2"), other(|record| record.state = PackageState::Failed)], ProofStatus::Unproven)]
     #[case::edited_and_not_proven(
         vec![proven("d2-t2"), other(|record| { record.state = PackageState::Failed; record.values_digest = "d2-t1".into(); })],
-        Standing::Open
+        ProofStatus::Open
     )]
     #[case::only_applied(
         vec![proven("d2-t2"), other(|record| record.proven_readiness = Some(Readiness::Applied))],
-        Standing::Open
+        ProofStatus::Open
     )]
     #[case::of_a_release_that_did_not_keep_it(
         vec![proven("d2-t2"), other(|record| record.proven_readiness = None)],
-        Standing::Proven
+        ProofStatus::Proven
     )]
-    #[case::version(vec![proven("d2-t2"), other(|record| record.version = "1.8.0".into())], Standing::Open)]
-    #[case::package(vec![proven("d2-t2"), other(|record| record.name = "calico".into())], Standing::Open)]
-    fn two_packages(#[case] recorded: Vec<PackageRecord>, #[case] expected: Standing) {
+    #[case::version(vec![proven("d2-t2"), other(|record| record.version = "1.8.0".into())], ProofStatus::Open)]
+    #[case::package(vec![proven("d2-t2"), other(|record| record.name = "calico".into())], ProofStatus::Open)]
+    fn two_packages(#[case] recorded: Vec<PackageRecord>, #[case] expected: ProofStatus) {
         assert_eq!(standing(&recorded, [TARGET, TARGET].into_iter()), expected);
     }
 
     #[test]
     fn nothing_is_proven_by_nothing() {
-        assert_eq!(standing(&[], [].into_iter()), Standing::Proven);
+        assert_eq!(standing(&[], [].into_iter()), ProofStatus::Proven);
     }
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     packages::bootstrap::packages,
-    proof::{Standing, standing},
+    proof::{ProofStatus, standing},
     reasons::{GateReason, Hold},
     schedule::spread_back,
     upgrade::record::is_ready,
@@ -155,11 +155,13 @@ impl Packages {
         let standing = standing(&record.packages, self.planned.iter().map(Planned::target));
         let (left, is_hot) = (until_look(known, effects), effects.memory.is_hot());
         match (standing, left) {
-            (Standing::Open, _) | (Standing::Edited, None) => AtRest::No,
-            (Standing::Unproven, _) if is_hot && is_deployed_again(known, record) => AtRest::No,
-            (Standing::Unproven, _) if is_hot => AtRest::LookIsDue,
-            (Standing::Proven | Standing::Unproven | Standing::Edited, Some(left)) => AtRest::For(left),
-            (Standing::Proven | Standing::Unproven, None) => AtRest::LookIsDue,
+            (ProofStatus::Open, _) | (ProofStatus::Edited, None) => AtRest::No,
+            (ProofStatus::Unproven, _) if is_hot && is_deployed_again(known, record) => AtRest::No,
+            (ProofStatus::Unproven, _) if is_hot => AtRest::LookIsDue,
+            (ProofStatus::Proven | ProofStatus::Unproven | ProofStatus::Edited, Some(left)) => {
+                AtRest::For(left)
+            }
+            (ProofStatus::Proven | ProofStatus::Unproven, None) => AtRest::LookIsDue,
         }
     }
 
@@ -180,7 +182,7 @@ impl Packages {
                 .any(|planned| planned.target().name == recorded.name)
         };
         let recorded: Vec<_> = record.packages.iter().filter(is_planned).cloned().collect();
-        standing(&recorded, self.planned.iter().map(Planned::target)) == Standing::Edited
+        standing(&recorded, self.planned.iter().map(Planned::target)) == ProofStatus::Edited
             && until_look(known, effects).is_some()
     }
 }
