@@ -23,7 +23,7 @@ pub enum ProofStatus {
 ///
 /// A record that does not say which readiness was proven is believed: nothing is released by this.
 #[must_use]
-pub fn standing<'a>(
+pub fn proof_status<'a>(
     recorded: &[PackageRecord],
     targets: impl ExactSizeIterator<Item = Target<'a>>,
 ) -> ProofStatus {
@@ -112,11 +112,11 @@ mod tests {
     #[case::version(vec![proven("d2-t2"), other(|record| record.version = "1.8.0".into())], ProofStatus::Open)]
     #[case::package(vec![proven("d2-t2"), other(|record| record.name = "calico".into())], ProofStatus::Open)]
     fn two_packages(#[case] recorded: Vec<PackageRecord>, #[case] expected: ProofStatus) {
-        assert_eq!(standing(&recorded, [TARGET, TARGET].into_iter()), expected);
+        assert_eq!(proof_status(&recorded, [TARGET, TARGET].into_iter()), expected);
     }
 
     #[test]
     fn nothing_is_proven_by_nothing() {
-        assert_eq!(standing(&[], [].into_iter()), ProofStatus::Proven);
+        assert_eq!(proof_status(&[], [].into_iter()), ProofStatus::Proven);
     }
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     packages::bootstrap::packages,
-    proof::{ProofStatus, standing},
+    proof::{ProofStatus, proof_status},
     reasons::{GateReason, Hold},
     schedule::spread_back,
     upgrade::record::is_ready,
@@ -152,7 +152,7 @@ impl Packages {
         if self.problem.is_some() {
             return AtRest::No;
         }
-        let standing = standing(&record.packages, self.planned.iter().map(Planned::target));
+        let standing = proof_status(&record.packages, self.planned.iter().map(Planned::target));
         let (left, is_hot) = (until_look(known, effects), effects.memory.is_hot());
         match (standing, left) {
             (ProofStatus::Open, _) | (ProofStatus::Edited, None) => AtRest::No,
@@ -182,7 +182,7 @@ impl Packages {
                 .any(|planned| planned.target().name == recorded.name)
         };
         let recorded: Vec<_> = record.packages.iter().filter(is_planned).cloned().collect();
-        standing(&recorded, self.planned.iter().map(Planned::target)) == ProofStatus::Edited
+        proof_status(&recorded, self.planned.iter().map(Planned::target)) == ProofStatus::Edited
             && until_look(known, effects).is_some()
     }
 }

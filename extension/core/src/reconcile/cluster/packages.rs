@@ -26,7 +26,7 @@ use crate::events::Event;
 use crate::{
     digest::DigestInputs,
     packages::bootstrap::Role,
-    proof::{JudgedOn, Judgement, ProofStatus, judge, judge_from_record, standing},
+    proof::{JudgedOn, Judgement, ProofStatus, judge, judge_from_record, proof_status},
     protocol::LastDriftCheck,
     reasons::Hold,
     schedule::spread_back,
@@ -463,7 +463,8 @@ fn need(record: Option<&UpgradeRecord>, planned: &Planned) -> Need {
 fn is_recorded(record: Option<&UpgradeRecord>, planned: &Planned) -> bool {
     record.is_some_and(|record| {
         record.packages.iter().any(|record| {
-            standing(std::slice::from_ref(record), std::iter::once(planned.target())) == ProofStatus::Proven
+            proof_status(std::slice::from_ref(record), std::iter::once(planned.target()))
+                == ProofStatus::Proven
         })
     })
 }
