@@ -28,7 +28,7 @@ use crate::{
         decision::{CachedCluster, Decision, Knowledge, decide},
         hook_call::HookCall,
         retry::RetryPolicy,
-        stuck::{Counted, Held, Standing, Stuck},
+        stuck::{Counted, Held, ProgressHash, Stuck},
         unsynced::Unsynced,
     },
     reasons::{Hold, HoldReason},
@@ -97,7 +97,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         if asks_before(call.hook)
             && let Some(hold) = self.unresolved(call.label, (call.uid, call.generation), &cluster, &bootstrap)
         {
-            let standing = Standing::of_hold("", &hold);
+            let standing = ProgressHash::of_hold("", &hold);
             let still = pace.stuck.map(|stuck| stuck.still(standing, pace.now));
             let knowledge = Knowledge::Unresolved(hold, still.unwrap_or_default());
             return decide(call, &knowledge, &pace.policy);
@@ -119,8 +119,8 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         // Not by the last look: the Cluster may have moved since.
         let still = pace.stuck.and_then(|stuck| {
             let standing = match of_cluster(record, call.uid) {
-                Some(record) => Standing::of_record(record),
-                None => Standing::of_hold(call.label.unwrap_or_default(), missing.as_ref()?),
+                Some(record) => ProgressHash::of_record(record),
+                None => ProgressHash::of_hold(call.label.unwrap_or_default(), missing.as_ref()?),
             };
             Some(stuck.still(standing, pace.now))
         });
@@ -207,7 +207,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
             && !hold.reason.is_passing()
         {
             return Some(Held {
-                standing: Standing::of_hold("", &hold),
+                standing: ProgressHash::of_hold("", &hold),
                 recorded: false,
                 uid,
             });
@@ -215,7 +215,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         let (cluster, bootstrap) = (cluster.ok().flatten()?, bootstrap.ok().flatten());
         if let Some(record) = of_cluster(recorded(bootstrap.as_deref()), &uid) {
             return record.outcome.is_none().then(|| Held {
-                standing: Standing::of_record(record),
+                standing: ProgressHash::of_record(record),
                 recorded: true,
                 uid,
             });
@@ -227,7 +227,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         }
         let hold = self.missing(label, &uid, matches!(release, Ok(Some(_))))?;
         Some(Held {
-            standing: Standing::of_hold(label.unwrap_or_default(), &hold),
+            standing: ProgressHash::of_hold(label.unwrap_or_default(), &hold),
             recorded: false,
             uid,
         })
@@ -289,7 +289,7 @@ fn held_by_undecodable(cluster: &Found<Cluster>, bootstrap: &Found<ClusterBootst
     let is_ours = !label.is_empty() || !matches!(bootstrap, Ok(None));
     let undecodable = cluster.as_ref().err().or(bootstrap.as_ref().err());
     Some(Held {
-        standing: Standing::of_hold(label, &undecodable.filter(|_| is_ours)?.hold()),
+        standing: ProgressHash::of_hold(label, &undecodable.filter(|_| is_ours)?.hold()),
         recorded: false,
         uid: meta.uid.clone()?,
     })

@@ -22,9 +22,9 @@ pub const STUCK_AFTER: Duration = Duration::from_mins(10);
 /// What kapp-controller does again and again with a package that fails is no progress: its tries, and the reasons that follow
 /// from them, are not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Standing(u64);
+pub struct ProgressHash(u64);
 
-impl Standing {
+impl ProgressHash {
     /// How far the upgrade of an open record is.
     #[must_use]
     pub fn of_record(record: &UpgradeRecord) -> Self {
@@ -94,7 +94,7 @@ pub struct Held {
     /// Its UID.
     pub uid: String,
     /// How far it is.
-    pub standing: Standing,
+    pub standing: ProgressHash,
     /// Whether it has a record. Without one it is not known whether Cluster API asks about it at all.
     pub recorded: bool,
 }
@@ -108,7 +108,7 @@ pub struct Standings {
 
 #[derive(Debug)]
 struct Seen {
-    standing: Standing,
+    standing: ProgressHash,
     since: Duration,
     look: u64,
 }
@@ -125,14 +125,14 @@ pub struct Counted {
 /// How far a Cluster was when it was last looked at, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    standing: Standing,
+    standing: ProgressHash,
     since: Duration,
 }
 
 impl Stuck {
     /// For how long the Cluster has made no progress by `now`, if it is as far as it was.
     #[must_use]
-    pub fn still(&self, standing: Standing, now: Duration) -> Duration {
+    pub fn still(&self, standing: ProgressHash, now: Duration) -> Duration {
         if standing == self.standing {
             now.saturating_sub(self.since)
         } else {

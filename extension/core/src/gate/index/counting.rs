@@ -95,7 +95,7 @@ impl Counting {
 mod tests {
     use super::*;
     use crate::{
-        gate::stuck::Standing,
+        gate::stuck::ProgressHash,
         reasons::{GateReason, Hold},
     };
 
@@ -104,7 +104,7 @@ mod tests {
         let held = |name: &str| Look {
             held: Some(Held {
                 uid: name.to_owned(),
-                standing: Standing::of_hold(name, &Hold::new(GateReason::TKRNotFound, "none")),
+                standing: ProgressHash::of_hold(name, &Hold::new(GateReason::TKRNotFound, "none")),
                 recorded: false,
             }),
             ..Look::default()

@@ -67,7 +67,7 @@ fn what_is_progress(#[case] edit: fn(&mut UpgradeRecord), #[case] progress: bool
     let mut edited = record();
     edit(&mut edited);
     assert_eq!(
-        Standing::of_record(&record()) != Standing::of_record(&edited),
+        ProgressHash::of_record(&record()) != ProgressHash::of_record(&edited),
         progress
     );
 }
@@ -75,16 +75,16 @@ fn what_is_progress(#[case] edit: fn(&mut UpgradeRecord), #[case] progress: bool
 #[test]
 fn without_a_record_progress_is_another_label_or_another_obstacle() {
     let missing = |name: &str| Hold::new(GateReason::TKRNotFound, name);
-    let standing = Standing::of_hold("one", &missing("one"));
-    assert_eq!(standing, Standing::of_hold("one", &missing("one")));
-    assert_ne!(standing, Standing::of_hold("two", &missing("one")));
-    assert_ne!(standing, Standing::of_hold("one", &missing("two")));
+    let standing = ProgressHash::of_hold("one", &missing("one"));
+    assert_eq!(standing, ProgressHash::of_hold("one", &missing("one")));
+    assert_ne!(standing, ProgressHash::of_hold("two", &missing("one")));
+    assert_ne!(standing, ProgressHash::of_hold("one", &missing("two")));
 }
 
 fn held(uid: &str, standing: u64) -> Held {
     Held {
         uid: uid.into(),
-        standing: Standing(standing),
+        standing: ProgressHash(standing),
         recorded: true,
     }
 }
@@ -95,7 +95,7 @@ const fn minutes(minutes: u64) -> Duration {
 
 fn stuck<const N: usize>(of: [(&str, u64, Duration); N]) -> HashMap<String, Stuck> {
     of.map(|(uid, standing, since)| {
-        let standing = Standing(standing);
+        let standing = ProgressHash(standing);
         (uid.to_owned(), Stuck { standing, since })
     })
     .into()
@@ -130,8 +130,8 @@ fn a_cluster_that_has_moved_since_the_last_look_is_not_stuck() {
     let mut standings = Standings::default();
     standings.look(minutes(0), [held("one", 1)]);
     let stuck = standings.look(minutes(10), [held("one", 1)]).stuck["one"];
-    assert_eq!(stuck.still(Standing(1), minutes(12)), minutes(12));
-    assert_eq!(stuck.still(Standing(2), minutes(12)), Duration::ZERO);
+    assert_eq!(stuck.still(ProgressHash(1), minutes(12)), minutes(12));
+    assert_eq!(stuck.still(ProgressHash(2), minutes(12)), Duration::ZERO);
 }
 
 #[test]
