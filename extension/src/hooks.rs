@@ -12,7 +12,7 @@ use sluice_core::{
         decision::{Decision, Knowledge, decide},
         hook_call::HookCall,
         index::{self, Counting, Noted, Pace, Said, Uncounted},
-        stuck::Standings,
+        stuck::HeldProgress,
         unsynced::Unsynced,
     },
     reasons::Hold,
@@ -104,7 +104,7 @@ impl Index {
         let stores = self.0.stores.get_or_init(|| stores);
         // Before that nothing says which Clusters are held.
         stores.tell_managed().await;
-        let (mut standings, mut counting) = (Standings::default(), Counting::default());
+        let (mut standings, mut counting) = (HeldProgress::default(), Counting::default());
         let mut tick = tokio::time::interval(COUNT_EVERY);
         let mut unlisted = stores.unlisted();
         loop {

@@ -101,7 +101,7 @@ pub struct Held {
 
 /// Since when each held Cluster stands where it stands. Times are measured from any one moment.
 #[derive(Debug, Default)]
-pub struct Standings {
+pub struct HeldProgress {
     seen: HashMap<String, Seen>,
     looks: u64,
 }
@@ -141,7 +141,7 @@ impl Stuck {
     }
 }
 
-impl Standings {
+impl HeldProgress {
     /// Takes in all Clusters that are held `now`. What is not among them is forgotten.
     pub fn look(&mut self, now: Duration, held: impl IntoIterator<Item = Held>) -> Counted {
         self.looks += 1;

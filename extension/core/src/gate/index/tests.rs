@@ -18,7 +18,7 @@ use crate::{
     },
     gate::{
         hook_call::Hook,
-        stuck::{STUCK_AFTER, Standings},
+        stuck::{HeldProgress, STUCK_AFTER},
     },
     reasons::{CallReason, GateReason, HoldReason},
 };
@@ -388,7 +388,7 @@ fn a_cluster_is_asked_rarely_while_it_is_where_it_was() {
         releases: Vec::new(),
         ..given()
     };
-    let (mut standings, mut counted) = (Standings::default(), Counted::default());
+    let (mut standings, mut counted) = (HeldProgress::default(), Counted::default());
     let later = STUCK_AFTER * 12;
     for now in [Duration::ZERO, later] {
         counted = standings.look(now, index(&given).held("team-a", "one"));

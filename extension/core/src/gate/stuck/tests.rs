@@ -103,7 +103,7 @@ fn stuck<const N: usize>(of: [(&str, u64, Duration); N]) -> HashMap<String, Stuc
 
 #[test]
 fn ten_minutes_without_progress_are_stuck_and_progress_ends_it() {
-    let mut standings = Standings::default();
+    let mut standings = HeldProgress::default();
     let both = |one| [held("one", one), held("two", 7)];
     let counted = |moving, stuck| Counted { moving, stuck };
 
@@ -127,7 +127,7 @@ fn ten_minutes_without_progress_are_stuck_and_progress_ends_it() {
 
 #[test]
 fn a_cluster_that_has_moved_since_the_last_look_is_not_stuck() {
-    let mut standings = Standings::default();
+    let mut standings = HeldProgress::default();
     standings.look(minutes(0), [held("one", 1)]);
     let stuck = standings.look(minutes(10), [held("one", 1)]).stuck["one"];
     assert_eq!(stuck.still(ProgressHash(1), minutes(12)), minutes(12));
@@ -136,7 +136,7 @@ fn a_cluster_that_has_moved_since_the_last_look_is_not_stuck() {
 
 #[test]
 fn a_cluster_that_is_held_again_begins_again() {
-    let mut standings = Standings::default();
+    let mut standings = HeldProgress::default();
     standings.look(minutes(0), [held("one", 1)]);
     assert_eq!(standings.look(minutes(9), []), Counted::default());
     assert_eq!(standings.look(minutes(10), [held("one", 1)]).stuck, stuck([]));
@@ -146,7 +146,7 @@ fn a_cluster_that_is_held_again_begins_again() {
 
 #[test]
 fn a_cluster_without_a_record_slows_no_other_and_may_be_stuck() {
-    let mut standings = Standings::default();
+    let mut standings = HeldProgress::default();
     let unrecorded = Held {
         recorded: false,
         ..held("one", 1)
