@@ -102,12 +102,12 @@ pub struct Held {
 /// Since when each held Cluster stands where it stands. Times are measured from any one moment.
 #[derive(Debug, Default)]
 pub struct HeldProgress {
-    seen: HashMap<String, Seen>,
+    seen: HashMap<String, LastProgress>,
     looks: u64,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct LastProgress {
     standing: ProgressHash,
     since: Duration,
     look: u64,
@@ -153,14 +153,14 @@ impl HeldProgress {
             recorded,
         } in held
         {
-            let seen = self.seen.entry(uid).or_insert(Seen {
+            let seen = self.seen.entry(uid).or_insert(LastProgress {
                 standing,
                 since: now,
                 look,
             });
             seen.look = look;
             if seen.standing != standing {
-                *seen = Seen {
+                *seen = LastProgress {
                     standing,
                     since: now,
                     look,
@@ -171,9 +171,9 @@ impl HeldProgress {
             }
         }
         self.seen.retain(|_, seen| seen.look == look);
-        let stands_still = |seen: &&Seen| now.saturating_sub(seen.since) >= STUCK_AFTER;
+        let stands_still = |seen: &&LastProgress| now.saturating_sub(seen.since) >= STUCK_AFTER;
         let stuck = self.seen.iter().filter(|(_, seen)| stands_still(seen));
-        let stuck = stuck.map(|(uid, Seen { standing, since, .. })| {
+        let stuck = stuck.map(|(uid, LastProgress { standing, since, .. })| {
             let (standing, since) = (*standing, *since);
             (uid.clone(), Stuck { standing, since })
         });
