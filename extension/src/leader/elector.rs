@@ -77,14 +77,14 @@ pub struct Elector {
     fence: Fence,
     leadership: Leadership,
     /// The last state of the lease that another process held.
-    seen: Option<Seen>,
+    seen: Option<ObservedLease>,
     /// Whether this process holds it.
     leads: bool,
 }
 
 /// A state of the lease.
 #[derive(Debug)]
-struct Seen {
+struct ObservedLease {
     version: String,
     /// When it was first seen here.
     since: Instant,
@@ -92,7 +92,7 @@ struct Seen {
     patience: Duration,
 }
 
-impl Seen {
+impl ObservedLease {
     fn expired(&self) -> bool {
         self.since.elapsed() > self.patience
     }
@@ -247,7 +247,7 @@ impl Elector {
             self.leadership.renewed(patience);
         }
         let since = same.map_or_else(Instant::now, |seen| seen.since);
-        let seen = self.seen.insert(Seen {
+        let seen = self.seen.insert(ObservedLease {
             version,
             since,
             patience,
