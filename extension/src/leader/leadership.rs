@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 /// When the lease was last seen to change. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Leadership(Arc<Mutex<Seen>>);
+pub struct Leadership(Arc<Mutex<ObservedLease>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct ObservedLease {
     at: Instant,
     /// How long its holder may leave it as it is.
     patience: Duration,
@@ -24,7 +24,7 @@ impl Leadership {
     /// Nothing was seen yet. Until now a leader may have renewed a lease that lasts so long.
     #[must_use]
     pub fn new(patience: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Seen {
+        Self(Arc::new(Mutex::new(ObservedLease {
             at: Instant::now(),
             patience,
         })))
@@ -32,7 +32,7 @@ impl Leadership {
 
     /// The lease was taken or renewed just now, to last so long.
     pub fn renewed(&self, patience: Duration) {
-        *self.seen() = Seen {
+        *self.seen() = ObservedLease {
             at: Instant::now(),
             patience,
         };
@@ -41,11 +41,11 @@ impl Leadership {
     /// Whether no leader has been seen for longer than it takes until another one leads, and memory counts after that.
     #[must_use]
     pub fn is_missing(&self) -> bool {
-        let Seen { at, patience } = *self.seen();
+        let ObservedLease { at, patience } = *self.seen();
         at.elapsed() > patience.saturating_add(CURRENT_FOR)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, ObservedLease> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
