@@ -15,7 +15,7 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 use sluice_core::{
-    admission::{Completion, Look, Looked, Review, Seen, Verdict, complete, judge},
+    admission::{Completion, Look, Looked, LookupResult, Review, Verdict, complete, judge},
     cache::{Discoveries, NamedKind, Turn, stores::Stores as _},
     cluster::{is_stopped, release_of},
     packages::bootstrap::{PackageFacts, is_credential_type},
@@ -125,7 +125,7 @@ impl World {
             }
             // Reviews that wait for others would pile up when there are many.
             let Some(_slot) = slots.take(&peer) else {
-                let busy = || Seen::Unknown("too many reviews at once".to_owned());
+                let busy = || LookupResult::Unknown("too many reviews at once".to_owned());
                 looked.extend(asked.into_iter().map(|look| (look, busy())));
                 continue;
             };
@@ -166,7 +166,7 @@ impl World {
 
     /// Asks the API server for all of `asked`.
     async fn ask(&self, asked: Vec<Look>, places: Places<'_>, until: Instant, looked: &mut Looked) {
-        let late = || Seen::Unknown(LATE.to_owned());
+        let late = || LookupResult::Unknown(LATE.to_owned());
         let mut waiting = asked.into_iter();
         let mut asking = FuturesUnordered::new();
         loop {
@@ -186,45 +186,50 @@ impl World {
     }
 
     /// What memory has of an object: all of Clusters, and what is there of Packages.
-    fn remembered(&self, look: &Look, places: Places<'_>) -> Option<Seen> {
+    fn remembered(&self, look: &Look, places: Places<'_>) -> Option<LookupResult> {
         match look {
             Look::Cluster(name) => Some(self.cluster(places.own, name)),
-            Look::Package(name) => self.stores.catalogue().get(name).cloned().map(Seen::Package),
+            Look::Package(name) => self
+                .stores
+                .catalogue()
+                .get(name)
+                .cloned()
+                .map(LookupResult::Package),
             Look::Release(name) => Some(self.release(name)),
             Look::Template(name) => Some(self.template(places.system, name)),
             Look::Secret(_) | Look::Provider { .. } => None,
         }
     }
 
-    fn release(&self, name: &str) -> Seen {
+    fn release(&self, name: &str) -> LookupResult {
         let releases = self.stores.releases();
         match releases.get(name) {
             Some(release) => {
                 let packages = release.spec.bootstrap_packages.iter().flatten();
-                Seen::Release(packages.map(|package| package.name.clone()).collect())
+                LookupResult::Release(packages.map(|package| package.name.clone()).collect())
             }
-            None => Seen::NoRelease {
+            None => LookupResult::NoRelease {
                 known: releases.keys().cloned().collect(),
             },
         }
     }
 
-    fn template(&self, system: &str, name: &str) -> Seen {
+    fn template(&self, system: &str, name: &str) -> LookupResult {
         match self.stores.templates.get(Some(system), name) {
-            Some(template) => Seen::Template(Box::new(template.spec.0.clone())),
+            Some(template) => LookupResult::Template(Box::new(template.spec.0.clone())),
             None => absent(&Key::of::<ClusterBootstrapTemplate>(Server::Management, None, "").resource),
         }
     }
 
-    fn cluster(&self, namespace: &str, name: &str) -> Seen {
+    fn cluster(&self, namespace: &str, name: &str) -> LookupResult {
         match self.stores.clusters.found(Some(namespace), name) {
-            Ok(Some(cluster)) => Seen::Cluster {
+            Ok(Some(cluster)) => LookupResult::Cluster {
                 label: release_of(&cluster.metadata),
                 deleting: cluster.metadata.deletion_timestamp.is_some(),
                 stopped: is_stopped(&cluster),
             },
             Ok(None) => absent(&Key::of::<Cluster>(Server::Management, None, "").resource),
-            Err(undecodable) => Seen::Cluster {
+            Err(undecodable) => LookupResult::Cluster {
                 label: release_of(&undecodable.metadata),
                 deleting: undecodable.metadata.deletion_timestamp.is_some(),
                 stopped: false,
@@ -232,7 +237,7 @@ impl World {
         }
     }
 
-    async fn get(&self, look: &Look, places: Places<'_>, until: Instant) -> Seen {
+    async fn get(&self, look: &Look, places: Places<'_>, until: Instant) -> LookupResult {
         let _one_of_all = self.gets.acquire().await;
         let own = Some(places.own);
         match look {
@@ -241,12 +246,12 @@ impl World {
             }
             Look::Package(name) => {
                 let key = Key::of::<Package>(Server::Management, Some(places.system), name);
-                self.object::<Package>(&key, |package| Seen::Package(PackageFacts::of(&package)))
+                self.object::<Package>(&key, |package| LookupResult::Package(PackageFacts::of(&package)))
                     .await
             }
             Look::Secret(name) => {
                 let key = Key::of::<Secret>(Server::Management, own, name);
-                self.object::<SecretType>(&key, |secret| Seen::Secret {
+                self.object::<SecretType>(&key, |secret| LookupResult::Secret {
                     credential: is_credential_type(secret.type_.as_deref()),
                 })
                 .await
@@ -256,8 +261,8 @@ impl World {
                     Some(ours) => ours,
                     None => match self.served(group, kind, places, until).await {
                         Ok(Some(served)) => served,
-                        Ok(None) => return Seen::NotServed,
-                        Err(why) => return Seen::Unknown(why),
+                        Ok(None) => return LookupResult::NotServed,
+                        Err(why) => return LookupResult::Unknown(why),
                     },
                 };
                 let key = Key {
@@ -266,7 +271,8 @@ impl World {
                     namespace: own.map(str::to_owned),
                     name: name.clone(),
                 };
-                self.object::<IgnoredAny>(&key, |_content| Seen::Provider).await
+                self.object::<IgnoredAny>(&key, |_content| LookupResult::Provider)
+                    .await
             }
         }
     }
@@ -285,7 +291,11 @@ impl World {
         found.get_or_init(discover).await.clone()
     }
 
-    async fn object<T: DeserializeOwned>(&self, key: &Key, seen: impl FnOnce(T) -> Seen) -> Seen {
+    async fn object<T: DeserializeOwned>(
+        &self,
+        key: &Key,
+        seen: impl FnOnce(T) -> LookupResult,
+    ) -> LookupResult {
         let request = match key.request() {
             Ok(request) => request,
             Err(failure) => return unknown(&failure),
@@ -305,25 +315,25 @@ struct Places<'a> {
     system: &'a str,
 }
 
-fn absent(resource: &Resource) -> Seen {
+fn absent(resource: &Resource) -> LookupResult {
     let Resource { group, plural, .. } = resource;
     let resource = if group.is_empty() {
         plural.to_string()
     } else {
         format!("{plural}.{group}")
     };
-    Seen::Absent { resource }
+    LookupResult::Absent { resource }
 }
 
-fn not_kept() -> Seen {
-    Seen::Unknown("it is not kept in memory".to_owned())
+fn not_kept() -> LookupResult {
+    LookupResult::Unknown("it is not kept in memory".to_owned())
 }
 
 /// Why something is not known that had to be looked up within a time.
 const LATE: &str = "the API server did not answer in time";
 
-fn unknown(failure: &Failure) -> Seen {
-    Seen::Unknown(reason(failure))
+fn unknown(failure: &Failure) -> LookupResult {
+    LookupResult::Unknown(reason(failure))
 }
 
 fn reason(failure: &Failure) -> String {

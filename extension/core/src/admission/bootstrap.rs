@@ -3,7 +3,7 @@
 use sluice_crds::labels::annotation;
 
 use super::{
-    Look, Looked, Review, Seen, Verdict,
+    Look, Looked, LookupResult, Review, Verdict,
     look::Sights,
     packages::{Listed, Rules, each},
     update,
@@ -18,7 +18,7 @@ pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Loo
     let mut sights = Sights::of(looked);
     let cluster = sights.see(Look::Cluster(name.clone()));
     let (deleting, stopped) = match cluster {
-        Some(Seen::Cluster {
+        Some(LookupResult::Cluster {
             deleting, stopped, ..
         }) => (*deleting, *stopped),
         _ => (false, false),

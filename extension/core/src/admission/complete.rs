@@ -2,7 +2,7 @@
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
-use super::{Look, Looked, Review, Seen, look::Sights};
+use super::{Look, Looked, LookupResult, Review, look::Sights};
 use crate::fault::Fault;
 use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
 
@@ -44,7 +44,7 @@ pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Look
     }
     let mut sights = Sights::of(looked);
     let label = match sights.see(Look::Cluster(review.name.clone())) {
-        Some(Seen::Cluster { label, .. }) => label.as_str(),
+        Some(LookupResult::Cluster { label, .. }) => label.as_str(),
         // It comes later, and its label is compared then.
         _ => name,
     };
@@ -54,7 +54,7 @@ pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Look
     let release = sights.see(Look::Release(name.clone()));
     let template = sights.see(Look::Template(name.clone()));
     let completion = match (release, template) {
-        (Some(Seen::Release(packages)), Some(Seen::Template(template))) => {
+        (Some(LookupResult::Release(packages)), Some(LookupResult::Template(template))) => {
             // One that cannot be read is refused by the other webhook.
             let kept = review.new.annotations.get(annotation::KEEP_PACKAGE_VERSIONS);
             let kept = KeptVersions::parse(kept.map_or("", String::as_str)).unwrap_or_default();
@@ -72,11 +72,11 @@ pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Look
                 Err(faults) => refused(faults),
             }
         }
-        (Some(Seen::Release(_)), _) => {
+        (Some(LookupResult::Release(_)), _) => {
             let text = format!("clusterbootstraptemplates.run.tanzu.vmware.com {name:?} not found");
             refused(vec![Fault::new(field, name, text)])
         }
-        (Some(Seen::NoRelease { known }), _) => {
+        (Some(LookupResult::NoRelease { known }), _) => {
             let text = format!(
                 "tanzukubernetesreleases.run.tanzu.vmware.com {name:?} not found; {}",
                 nearest(name, known)

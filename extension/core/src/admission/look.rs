@@ -42,7 +42,7 @@ impl Look {
 
 /// What a look has come to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Seen {
+pub enum LookupResult {
     /// A Cluster.
     Cluster {
         /// The release of its label; empty without one.
@@ -82,7 +82,7 @@ pub enum Seen {
 }
 
 /// All that was looked up.
-pub type Looked = BTreeMap<Look, Seen>;
+pub type Looked = BTreeMap<Look, LookupResult>;
 
 /// What was looked up, and what still has to be.
 pub(super) struct Sights<'a> {
@@ -99,7 +99,7 @@ impl<'a> Sights<'a> {
     }
 
     /// What is known of an object. Nothing is while it has to be looked up.
-    pub(super) fn see(&mut self, look: Look) -> Option<&'a Seen> {
+    pub(super) fn see(&mut self, look: Look) -> Option<&'a LookupResult> {
         let seen = self.looked.get(&look);
         if seen.is_none() {
             self.needed.insert(look);

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 pub use complete::{Completion, complete};
-pub use look::{Look, Looked, Seen};
+pub use look::{Look, Looked, LookupResult};
 
 /// The annotations that rules are about.
 pub const ANNOTATIONS: [&str; 4] = [

@@ -2,7 +2,7 @@
 
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
 
-use super::{Look, Review, Seen, Verdict, look::Sights};
+use super::{Look, LookupResult, Review, Verdict, look::Sights};
 use crate::fault::Fault;
 use crate::{
     digest, names,
@@ -102,7 +102,7 @@ impl Rules<'_, '_> {
             return None;
         }
         let facts = match self.sights.see(Look::Package(name.clone())) {
-            Some(Seen::Package(facts)) => Some(facts.clone()),
+            Some(LookupResult::Package(facts)) => Some(facts.clone()),
             Some(seen) => {
                 self.absent(listed, ("refName", name), seen);
                 None
@@ -124,7 +124,7 @@ impl Rules<'_, '_> {
     /// What the Package of this name says of itself. One that an update leaves as it was is not judged once more.
     pub(super) fn known(&mut self, name: &str) -> Option<PackageFacts> {
         match self.sights.see(Look::Package(name.to_owned())) {
-            Some(Seen::Package(facts)) => Some(facts.clone()),
+            Some(LookupResult::Package(facts)) => Some(facts.clone()),
             _ => None,
         }
     }
@@ -133,10 +133,10 @@ impl Rules<'_, '_> {
         let field = "valuesFrom.secretRef";
         let is_of_cluster = credential_of(secret).any(|cluster| {
             let seen = self.sights.see(Look::Cluster(cluster.to_owned()));
-            matches!(seen, Some(Seen::Cluster { .. }))
+            matches!(seen, Some(LookupResult::Cluster { .. }))
         });
         let seen = self.sights.see(Look::Secret(secret.to_owned()));
-        if is_of_cluster || seen == Some(&Seen::Secret { credential: true }) {
+        if is_of_cluster || seen == Some(&LookupResult::Secret { credential: true }) {
             let package = &listed.package.ref_name;
             let hold = credential_refused(&self.review.namespace, secret, package);
             self.verdict
@@ -149,7 +149,7 @@ impl Rules<'_, '_> {
 
     fn provider(&mut self, listed: &Listed<'_>, by: &TypedLocalObjectReference) {
         match self.sights.see(Look::provider(by)) {
-            Some(Seen::NotServed) => {
+            Some(LookupResult::NotServed) => {
                 let group = by.api_group.as_deref().unwrap_or_default();
                 let text = format!("unable to find server preferred resource {group}/{}", by.kind);
                 self.missing(listed.fault("valuesFrom.providerRef", &by.kind, text));
@@ -160,13 +160,13 @@ impl Rules<'_, '_> {
     }
 
     /// What `seen` says against the value of a field, if it is not there.
-    fn absent(&mut self, listed: &Listed<'_>, (field, value): (&str, &str), seen: &Seen) {
+    fn absent(&mut self, listed: &Listed<'_>, (field, value): (&str, &str), seen: &LookupResult) {
         match seen {
-            Seen::Absent { resource } => {
+            LookupResult::Absent { resource } => {
                 let text = format!("{resource} {value:?} not found");
                 self.missing(listed.fault(field, value, text));
             }
-            Seen::Unknown(why) => self.verdict.warnings.push(format!(
+            LookupResult::Unknown(why) => self.verdict.warnings.push(format!(
                 "{}.{field}: {value:?} was not looked up: {why}",
                 listed.field
             )),

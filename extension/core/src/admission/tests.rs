@@ -15,23 +15,23 @@ pub(crate) fn package(short: &str, version: &str) -> String {
 }
 
 /// What there is: all packages that are named after [`package`] but for `gone`, AntreaConfigs and Secrets that do not begin with `no-`.
-pub(crate) fn seen(look: &Look) -> Seen {
-    let absent = |resource: &str| Seen::Absent {
+pub(crate) fn seen(look: &Look) -> LookupResult {
+    let absent = |resource: &str| LookupResult::Absent {
         resource: resource.to_owned(),
     };
     match look {
         Look::Cluster(name) => match name.as_str() {
-            "one" | "other" => Seen::Cluster {
+            "one" | "other" => LookupResult::Cluster {
                 label: "v1.36.3---sluice.1".to_owned(),
                 deleting: false,
                 stopped: false,
             },
-            "going" => Seen::Cluster {
+            "going" => LookupResult::Cluster {
                 label: "v1.36.3---sluice.1".to_owned(),
                 deleting: true,
                 stopped: false,
             },
-            "moving" => Seen::Cluster {
+            "moving" => LookupResult::Cluster {
                 label: "v1.36.3---sluice.1".to_owned(),
                 deleting: false,
                 stopped: true,
@@ -39,24 +39,26 @@ pub(crate) fn seen(look: &Look) -> Seen {
             _ => absent("clusters.cluster.x-k8s.io"),
         },
         Look::Package(name) => match name.split_once(".example.com.") {
-            Some(("silent", _)) => Seen::Unknown("the API server does not answer".to_owned()),
-            Some((short, version)) if short != "gone" && version != "0.0.0" => Seen::Package(PackageFacts {
-                ref_name: format!("{short}.example.com"),
-                version: version.to_owned(),
-                ..PackageFacts::default()
-            }),
+            Some(("silent", _)) => LookupResult::Unknown("the API server does not answer".to_owned()),
+            Some((short, version)) if short != "gone" && version != "0.0.0" => {
+                LookupResult::Package(PackageFacts {
+                    ref_name: format!("{short}.example.com"),
+                    version: version.to_owned(),
+                    ..PackageFacts::default()
+                })
+            }
             _ => absent("packages.data.packaging.carvel.dev"),
         },
         Look::Release(_) | Look::Template(_) => absent("releases"),
         Look::Secret(name) if name.starts_with("no-") => absent("secrets"),
-        Look::Secret(name) => Seen::Secret {
+        Look::Secret(name) => LookupResult::Secret {
             credential: name.starts_with("credential"),
         },
-        Look::Provider { kind, .. } if kind == "Unserved" => Seen::NotServed,
+        Look::Provider { kind, .. } if kind == "Unserved" => LookupResult::NotServed,
         Look::Provider { name, .. } if name.starts_with("no-") => {
             absent("calicoconfigs.cni.tanzu.vmware.com")
         }
-        Look::Provider { .. } => Seen::Provider,
+        Look::Provider { .. } => LookupResult::Provider,
     }
 }
 

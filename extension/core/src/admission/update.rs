@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Look, Review, Seen, State, Verdict,
+    Look, LookupResult, Review, State, Verdict,
     look::Sights,
     packages::{Listed, each},
 };
@@ -105,7 +105,7 @@ impl UpdateReview<'_, '_> {
             return Some(facts.clone());
         }
         match self.sights.see(Look::Package(name.to_owned())) {
-            Some(Seen::Package(facts)) => Some(facts.clone()),
+            Some(LookupResult::Package(facts)) => Some(facts.clone()),
             _ => None,
         }
     }
@@ -144,7 +144,7 @@ impl UpdateReview<'_, '_> {
 
     fn is_gone(&mut self, name: &str) -> bool {
         let seen = self.sights.see(Look::Package(name.to_owned()));
-        matches!(seen, Some(Seen::Absent { .. }))
+        matches!(seen, Some(LookupResult::Absent { .. }))
     }
 
     /// The same package in any field of the new spec, as the next release may have it; or that it cannot be said whether there is one.

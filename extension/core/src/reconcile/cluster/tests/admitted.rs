@@ -12,7 +12,7 @@ use sluice_crds::{
 use super::{super::plan::plan, *};
 use crate::{
     admission::{
-        Look, Seen, State,
+        Look, LookupResult, State,
         tests::{
             agreement::{annotations, catalogue, spec},
             judged, package, review, seen, state,
@@ -73,10 +73,10 @@ fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> ReadResult {
         ReadResult::Found(Object(object))
     };
     match seen(&look) {
-        Seen::Secret { credential: true } => found(json!({"type": CREDENTIAL_TYPES[0]})),
-        Seen::Secret { .. } => found(json!({"type": "Opaque"})),
-        Seen::Cluster { .. } => found(json!({"spec": {}})),
-        Seen::Provider => found(json!({"kind": "Foo", "status": {"secretRef": "values"}})),
+        LookupResult::Secret { credential: true } => found(json!({"type": CREDENTIAL_TYPES[0]})),
+        LookupResult::Secret { .. } => found(json!({"type": "Opaque"})),
+        LookupResult::Cluster { .. } => found(json!({"spec": {}})),
+        LookupResult::Provider => found(json!({"kind": "Foo", "status": {"secretRef": "values"}})),
         _ => ReadResult::Absent,
     }
 }
