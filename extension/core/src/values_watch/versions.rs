@@ -39,7 +39,7 @@ pub(super) enum Taken {
 /// The objects of one watch.
 #[derive(Debug)]
 pub(super) struct Versions {
-    objects: HashTable<Seen>,
+    objects: HashTable<ObservedVersion>,
     hashes: RandomState,
     /// What the list has brought that is under way.
     listed: Option<HashSet<u64>>,
@@ -49,7 +49,7 @@ pub(super) struct Versions {
 
 /// All three are hashes.
 #[derive(Debug)]
-struct Seen {
+struct ObservedVersion {
     object: u64,
     version: u64,
     cluster: u64,
@@ -66,7 +66,7 @@ impl Gone {
 impl Versions {
     /// What an object takes, in bytes.
     #[cfg(test)]
-    pub(super) const SIZE: usize = size_of::<Seen>();
+    pub(super) const SIZE: usize = size_of::<ObservedVersion>();
 
     pub(super) fn new(hashes: RandomState) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Versions {
 
     fn put(&mut self, meta: &ObjectMeta) -> Option<Edit> {
         let cluster = cluster(meta)?;
-        let seen = Seen {
+        let seen = ObservedVersion {
             object: self.object(meta),
             version: version(&self.hashes, meta),
             cluster: self.hashes.hash_one(&cluster),
