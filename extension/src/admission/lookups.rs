@@ -15,7 +15,7 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 use sluice_core::{
-    admission::{Completion, Look, Looked, LookupResult, Review, Verdict, complete, judge},
+    admission::{Completion, Looked, Lookup, LookupResult, Review, Verdict, complete, judge},
     cache::{Discoveries, NamedKind, Turn, stores::Stores as _},
     cluster::{is_stopped, release_of},
     packages::bootstrap::{PackageFacts, is_credential_type},
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Asks the API server for all of `asked`.
-    async fn ask(&self, asked: Vec<Look>, places: Places<'_>, until: Instant, looked: &mut Looked) {
+    async fn ask(&self, asked: Vec<Lookup>, places: Places<'_>, until: Instant, looked: &mut Looked) {
         let late = || LookupResult::Unknown(LATE.to_owned());
         let mut waiting = asked.into_iter();
         let mut asking = FuturesUnordered::new();
@@ -186,18 +186,18 @@ impl World {
     }
 
     /// What memory has of an object: all of Clusters, and what is there of Packages.
-    fn remembered(&self, look: &Look, places: Places<'_>) -> Option<LookupResult> {
+    fn remembered(&self, look: &Lookup, places: Places<'_>) -> Option<LookupResult> {
         match look {
-            Look::Cluster(name) => Some(self.cluster(places.own, name)),
-            Look::Package(name) => self
+            Lookup::Cluster(name) => Some(self.cluster(places.own, name)),
+            Lookup::Package(name) => self
                 .stores
                 .catalogue()
                 .get(name)
                 .cloned()
                 .map(LookupResult::Package),
-            Look::Release(name) => Some(self.release(name)),
-            Look::Template(name) => Some(self.template(places.system, name)),
-            Look::Secret(_) | Look::Provider { .. } => None,
+            Lookup::Release(name) => Some(self.release(name)),
+            Lookup::Template(name) => Some(self.template(places.system, name)),
+            Lookup::Secret(_) | Lookup::Provider { .. } => None,
         }
     }
 
@@ -237,26 +237,26 @@ impl World {
         }
     }
 
-    async fn get(&self, look: &Look, places: Places<'_>, until: Instant) -> LookupResult {
+    async fn get(&self, look: &Lookup, places: Places<'_>, until: Instant) -> LookupResult {
         let _one_of_all = self.gets.acquire().await;
         let own = Some(places.own);
         match look {
-            Look::Cluster(_) | Look::Release(_) | Look::Template(_) => {
+            Lookup::Cluster(_) | Lookup::Release(_) | Lookup::Template(_) => {
                 self.remembered(look, places).unwrap_or_else(not_kept)
             }
-            Look::Package(name) => {
+            Lookup::Package(name) => {
                 let key = Key::of::<Package>(Server::Management, Some(places.system), name);
                 self.object::<Package>(&key, |package| LookupResult::Package(PackageFacts::of(&package)))
                     .await
             }
-            Look::Secret(name) => {
+            Lookup::Secret(name) => {
                 let key = Key::of::<Secret>(Server::Management, own, name);
                 self.object::<SecretType>(&key, |secret| LookupResult::Secret {
                     credential: is_credential_type(secret.type_.as_deref()),
                 })
                 .await
             }
-            Look::Provider { group, kind, name } => {
+            Lookup::Provider { group, kind, name } => {
                 let resource = match own_resource(group, kind) {
                     Some(ours) => ours,
                     None => match self.served(group, kind, places, until).await {

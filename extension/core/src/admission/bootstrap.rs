@@ -3,7 +3,7 @@
 use sluice_crds::labels::annotation;
 
 use super::{
-    Look, Looked, LookupResult, Review, Verdict,
+    Looked, Lookup, LookupResult, Review, Verdict,
     look::Sights,
     packages::{Listed, Rules, each},
     update,
@@ -13,10 +13,10 @@ use crate::packages::bootstrap::{
 };
 use crate::{fault::Fault, packages::bootstrap::missing};
 
-pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Look>> {
+pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Lookup>> {
     let Review { name, new, old, .. } = review;
     let mut sights = Sights::of(looked);
-    let cluster = sights.see(Look::Cluster(name.clone()));
+    let cluster = sights.see(Lookup::Cluster(name.clone()));
     let (deleting, stopped) = match cluster {
         Some(LookupResult::Cluster {
             deleting, stopped, ..

@@ -2,7 +2,7 @@
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
-use super::{Look, Looked, LookupResult, Review, look::Sights};
+use super::{Looked, Lookup, LookupResult, Review, look::Sights};
 use crate::fault::Fault;
 use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
 
@@ -22,7 +22,7 @@ pub struct Completion {
 ///
 /// # Errors
 /// What has to be looked up before.
-pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Look>> {
+pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Lookup>> {
     let key = annotation::ADD_MISSING_FIELDS;
     // The mark says that it was completed, or made from a template.
     let is_done = review.owned || review.new.annotations.contains_key(annotation::RESOLVED_TKR);
@@ -43,7 +43,7 @@ pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Look
         return Ok(refused(vec![Fault::new(field, name, text)]));
     }
     let mut sights = Sights::of(looked);
-    let label = match sights.see(Look::Cluster(review.name.clone())) {
+    let label = match sights.see(Lookup::Cluster(review.name.clone())) {
         Some(LookupResult::Cluster { label, .. }) => label.as_str(),
         // It comes later, and its label is compared then.
         _ => name,
@@ -51,8 +51,8 @@ pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Look
     if let Some(fault) = other_release(name, label) {
         return sights.complete(refused(vec![fault]));
     }
-    let release = sights.see(Look::Release(name.clone()));
-    let template = sights.see(Look::Template(name.clone()));
+    let release = sights.see(Lookup::Release(name.clone()));
+    let template = sights.see(Lookup::Template(name.clone()));
     let completion = match (release, template) {
         (Some(LookupResult::Release(packages)), Some(LookupResult::Template(template))) => {
             // One that cannot be read is refused by the other webhook.

@@ -8,7 +8,7 @@ use crate::packages::bootstrap::PackageFacts;
 
 /// An object that is looked up by its name. Packages are in the system namespace, all others in that of the ClusterBootstrap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Look {
+pub enum Lookup {
     /// A Cluster.
     Cluster(String),
     /// A Package.
@@ -30,7 +30,7 @@ pub enum Look {
     },
 }
 
-impl Look {
+impl Lookup {
     pub(super) fn provider(by: &TypedLocalObjectReference) -> Self {
         Self::Provider {
             group: by.api_group.clone().unwrap_or_default(),
@@ -82,12 +82,12 @@ pub enum LookupResult {
 }
 
 /// All that was looked up.
-pub type Looked = BTreeMap<Look, LookupResult>;
+pub type Looked = BTreeMap<Lookup, LookupResult>;
 
 /// What was looked up, and what still has to be.
 pub(super) struct Sights<'a> {
     looked: &'a Looked,
-    needed: BTreeSet<Look>,
+    needed: BTreeSet<Lookup>,
 }
 
 impl<'a> Sights<'a> {
@@ -99,7 +99,7 @@ impl<'a> Sights<'a> {
     }
 
     /// What is known of an object. Nothing is while it has to be looked up.
-    pub(super) fn see(&mut self, look: Look) -> Option<&'a LookupResult> {
+    pub(super) fn see(&mut self, look: Lookup) -> Option<&'a LookupResult> {
         let seen = self.looked.get(&look);
         if seen.is_none() {
             self.needed.insert(look);
@@ -108,7 +108,7 @@ impl<'a> Sights<'a> {
     }
 
     /// `verdict`, once nothing has to be looked up any more.
-    pub(super) fn complete<T>(self, verdict: T) -> Result<T, Vec<Look>> {
+    pub(super) fn complete<T>(self, verdict: T) -> Result<T, Vec<Lookup>> {
         if self.needed.is_empty() {
             Ok(verdict)
         } else {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 pub use complete::{Completion, complete};
-pub use look::{Look, Looked, LookupResult};
+pub use look::{Looked, Lookup, LookupResult};
 
 /// The annotations that rules are about.
 pub const ANNOTATIONS: [&str; 4] = [
@@ -107,7 +107,7 @@ pub struct Verdict {
 ///
 /// # Errors
 /// What has to be looked up before.
-pub fn judge(review: &Review, system_namespace: &str, looked: &Looked) -> Result<Verdict, Vec<Look>> {
+pub fn judge(review: &Review, system_namespace: &str, looked: &Looked) -> Result<Verdict, Vec<Lookup>> {
     if !review.changes_something() {
         return Ok(Verdict::default());
     }

@@ -2,7 +2,7 @@
 
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
 
-use super::{Look, LookupResult, Review, Verdict, look::Sights};
+use super::{Lookup, LookupResult, Review, Verdict, look::Sights};
 use crate::fault::Fault;
 use crate::{
     digest, names,
@@ -101,7 +101,7 @@ impl Rules<'_, '_> {
             self.verdict.faults.push(listed.fault("refName", name, text));
             return None;
         }
-        let facts = match self.sights.see(Look::Package(name.clone())) {
+        let facts = match self.sights.see(Lookup::Package(name.clone())) {
             Some(LookupResult::Package(facts)) => Some(facts.clone()),
             Some(seen) => {
                 self.absent(listed, ("refName", name), seen);
@@ -123,7 +123,7 @@ impl Rules<'_, '_> {
 
     /// What the Package of this name says of itself. One that an update leaves as it was is not judged once more.
     pub(super) fn known(&mut self, name: &str) -> Option<PackageFacts> {
-        match self.sights.see(Look::Package(name.to_owned())) {
+        match self.sights.see(Lookup::Package(name.to_owned())) {
             Some(LookupResult::Package(facts)) => Some(facts.clone()),
             _ => None,
         }
@@ -132,10 +132,10 @@ impl Rules<'_, '_> {
     fn secret(&mut self, listed: &Listed<'_>, secret: &str) {
         let field = "valuesFrom.secretRef";
         let is_of_cluster = credential_of(secret).any(|cluster| {
-            let seen = self.sights.see(Look::Cluster(cluster.to_owned()));
+            let seen = self.sights.see(Lookup::Cluster(cluster.to_owned()));
             matches!(seen, Some(LookupResult::Cluster { .. }))
         });
-        let seen = self.sights.see(Look::Secret(secret.to_owned()));
+        let seen = self.sights.see(Lookup::Secret(secret.to_owned()));
         if is_of_cluster || seen == Some(&LookupResult::Secret { credential: true }) {
             let package = &listed.package.ref_name;
             let hold = credential_refused(&self.review.namespace, secret, package);
@@ -148,7 +148,7 @@ impl Rules<'_, '_> {
     }
 
     fn provider(&mut self, listed: &Listed<'_>, by: &TypedLocalObjectReference) {
-        match self.sights.see(Look::provider(by)) {
+        match self.sights.see(Lookup::provider(by)) {
             Some(LookupResult::NotServed) => {
                 let group = by.api_group.as_deref().unwrap_or_default();
                 let text = format!("unable to find server preferred resource {group}/{}", by.kind);

@@ -15,12 +15,12 @@ pub(crate) fn package(short: &str, version: &str) -> String {
 }
 
 /// What there is: all packages that are named after [`package`] but for `gone`, AntreaConfigs and Secrets that do not begin with `no-`.
-pub(crate) fn seen(look: &Look) -> LookupResult {
+pub(crate) fn seen(look: &Lookup) -> LookupResult {
     let absent = |resource: &str| LookupResult::Absent {
         resource: resource.to_owned(),
     };
     match look {
-        Look::Cluster(name) => match name.as_str() {
+        Lookup::Cluster(name) => match name.as_str() {
             "one" | "other" => LookupResult::Cluster {
                 label: "v1.36.3---sluice.1".to_owned(),
                 deleting: false,
@@ -38,7 +38,7 @@ pub(crate) fn seen(look: &Look) -> LookupResult {
             },
             _ => absent("clusters.cluster.x-k8s.io"),
         },
-        Look::Package(name) => match name.split_once(".example.com.") {
+        Lookup::Package(name) => match name.split_once(".example.com.") {
             Some(("silent", _)) => LookupResult::Unknown("the API server does not answer".to_owned()),
             Some((short, version)) if short != "gone" && version != "0.0.0" => {
                 LookupResult::Package(PackageFacts {
@@ -49,16 +49,16 @@ pub(crate) fn seen(look: &Look) -> LookupResult {
             }
             _ => absent("packages.data.packaging.carvel.dev"),
         },
-        Look::Release(_) | Look::Template(_) => absent("releases"),
-        Look::Secret(name) if name.starts_with("no-") => absent("secrets"),
-        Look::Secret(name) => LookupResult::Secret {
+        Lookup::Release(_) | Lookup::Template(_) => absent("releases"),
+        Lookup::Secret(name) if name.starts_with("no-") => absent("secrets"),
+        Lookup::Secret(name) => LookupResult::Secret {
             credential: name.starts_with("credential"),
         },
-        Look::Provider { kind, .. } if kind == "Unserved" => LookupResult::NotServed,
-        Look::Provider { name, .. } if name.starts_with("no-") => {
+        Lookup::Provider { kind, .. } if kind == "Unserved" => LookupResult::NotServed,
+        Lookup::Provider { name, .. } if name.starts_with("no-") => {
             absent("calicoconfigs.cni.tanzu.vmware.com")
         }
-        Look::Provider { .. } => LookupResult::Provider,
+        Lookup::Provider { .. } => LookupResult::Provider,
     }
 }
 

@@ -8,7 +8,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Look, LookupResult, Review, State, Verdict,
+    Lookup, LookupResult, Review, State, Verdict,
     look::Sights,
     packages::{Listed, each},
 };
@@ -104,7 +104,7 @@ impl UpdateReview<'_, '_> {
         if let Some(facts) = self.catalogue.get(name) {
             return Some(facts.clone());
         }
-        match self.sights.see(Look::Package(name.to_owned())) {
+        match self.sights.see(Lookup::Package(name.to_owned())) {
             Some(LookupResult::Package(facts)) => Some(facts.clone()),
             _ => None,
         }
@@ -143,7 +143,7 @@ impl UpdateReview<'_, '_> {
     }
 
     fn is_gone(&mut self, name: &str) -> bool {
-        let seen = self.sights.see(Look::Package(name.to_owned()));
+        let seen = self.sights.see(Lookup::Package(name.to_owned()));
         matches!(seen, Some(LookupResult::Absent { .. }))
     }
 

@@ -4,7 +4,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::{judged, package, review, seen, state};
 use crate::{
-    admission::{Look, LookupResult},
+    admission::{Lookup, LookupResult},
     packages::bootstrap::{Catalogue, Inputs, KeptVersions, Release, below_release, packages},
     reasons::GateReason,
 };
@@ -106,7 +106,7 @@ pub(crate) fn annotations() -> impl Strategy<Value = Vec<(&'static str, &'static
 
 /// What is known of the packages that specs list.
 pub(crate) fn catalogue<'a>(names: impl IntoIterator<Item = &'a String>) -> Catalogue {
-    let facts = |name: &String| match seen(&Look::Package(name.clone())) {
+    let facts = |name: &String| match seen(&Lookup::Package(name.clone())) {
         LookupResult::Package(facts) => Some((name.clone(), facts)),
         _ => None,
     };

@@ -12,7 +12,7 @@ use sluice_crds::{
 use super::{super::plan::plan, *};
 use crate::{
     admission::{
-        Look, LookupResult, State,
+        Lookup, LookupResult, State,
         tests::{
             agreement::{annotations, catalogue, spec},
             judged, package, review, seen, state,
@@ -41,9 +41,9 @@ const RULES: [GateReason; 9] = [
 fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> ReadResult {
     let look = match ask {
         Ask::Object(key, _) => match key.resource.kind.as_ref() {
-            "Secret" => Look::Secret(key.name.clone()),
-            "Cluster" => Look::Cluster(key.name.clone()),
-            kind => Look::Provider {
+            "Secret" => Lookup::Secret(key.name.clone()),
+            "Cluster" => Lookup::Cluster(key.name.clone()),
+            kind => Lookup::Provider {
                 group: key.resource.group.to_string(),
                 kind: kind.to_owned(),
                 name: key.name.clone(),
