@@ -4,7 +4,7 @@ use sluice_crds::labels::annotation;
 
 use super::{
     Looked, Lookup, LookupResult, Review, Verdict,
-    look::Sights,
+    look::LookupReader,
     packages::{Listed, Rules, each},
     update,
 };
@@ -15,7 +15,7 @@ use crate::{fault::Fault, packages::bootstrap::missing};
 
 pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Lookup>> {
     let Review { name, new, old, .. } = review;
-    let mut sights = Sights::of(looked);
+    let mut sights = LookupReader::of(looked);
     let cluster = sights.see(Lookup::Cluster(name.clone()));
     let (deleting, stopped) = match cluster {
         Some(LookupResult::Cluster {

@@ -2,7 +2,7 @@
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
-use super::{Looked, Lookup, LookupResult, Review, look::Sights};
+use super::{Looked, Lookup, LookupResult, Review, look::LookupReader};
 use crate::fault::Fault;
 use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
 
@@ -42,7 +42,7 @@ pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Look
         let text = "what it lacked came from another release; delete the ClusterBootstrap and apply it again";
         return Ok(refused(vec![Fault::new(field, name, text)]));
     }
-    let mut sights = Sights::of(looked);
+    let mut sights = LookupReader::of(looked);
     let label = match sights.see(Lookup::Cluster(review.name.clone())) {
         Some(LookupResult::Cluster { label, .. }) => label.as_str(),
         // It comes later, and its label is compared then.

@@ -85,12 +85,12 @@ pub enum LookupResult {
 pub type Looked = BTreeMap<Lookup, LookupResult>;
 
 /// What was looked up, and what still has to be.
-pub(super) struct Sights<'a> {
+pub(super) struct LookupReader<'a> {
     looked: &'a Looked,
     needed: BTreeSet<Lookup>,
 }
 
-impl<'a> Sights<'a> {
+impl<'a> LookupReader<'a> {
     pub(super) const fn of(looked: &'a Looked) -> Self {
         Self {
             looked,

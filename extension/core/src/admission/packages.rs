@@ -2,7 +2,7 @@
 
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
 
-use super::{Lookup, LookupResult, Review, Verdict, look::Sights};
+use super::{Lookup, LookupResult, Review, Verdict, look::LookupReader};
 use crate::fault::Fault;
 use crate::{
     digest, names,
@@ -88,7 +88,7 @@ pub(super) struct Rules<'a, 'l> {
     pub(super) review: &'a Review,
     /// Whether an object that does not exist is a warning.
     pub(super) lenient: bool,
-    pub(super) sights: &'a mut Sights<'l>,
+    pub(super) sights: &'a mut LookupReader<'l>,
     pub(super) verdict: &'a mut Verdict,
 }
 

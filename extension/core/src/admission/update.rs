@@ -9,7 +9,7 @@ use sluice_crds::{
 
 use super::{
     Lookup, LookupResult, Review, State, Verdict,
-    look::Sights,
+    look::LookupReader,
     packages::{Listed, each},
 };
 use crate::fault::Fault;
@@ -25,7 +25,7 @@ pub(super) fn judge(
     old: &State,
     kept: &KeptVersions,
     catalogue: &Catalogue,
-    sights: &mut Sights<'_>,
+    sights: &mut LookupReader<'_>,
     verdict: &mut Verdict,
 ) {
     let new: Vec<_> = each(&review.new.spec).collect();
@@ -59,7 +59,7 @@ pub(super) fn judge(
 struct UpdateReview<'a, 'b> {
     kept: &'a KeptVersions,
     catalogue: &'a Catalogue,
-    sights: &'a mut Sights<'b>,
+    sights: &'a mut LookupReader<'b>,
     verdict: &'a mut Verdict,
 }
 
