@@ -4,7 +4,7 @@ use sluice_crds::labels::annotation;
 
 use super::{
     Looked, Lookup, LookupResult, Review, Verdict,
-    look::LookupReader,
+    lookup::LookupReader,
     packages::{Listed, Rules, each},
     update,
 };

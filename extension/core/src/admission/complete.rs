@@ -2,7 +2,7 @@
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
-use super::{Looked, Lookup, LookupResult, Review, look::LookupReader};
+use super::{Looked, Lookup, LookupResult, Review, lookup::LookupReader};
 use crate::fault::Fault;
 use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
 

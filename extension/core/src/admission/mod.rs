@@ -6,7 +6,7 @@
 
 mod bootstrap;
 mod complete;
-mod look;
+mod lookup;
 mod packages;
 mod template;
 mod update;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 pub use complete::{Completion, complete};
-pub use look::{Looked, Lookup, LookupResult};
+pub use lookup::{Looked, Lookup, LookupResult};
 
 /// The annotations that rules are about.
 pub const ANNOTATIONS: [&str; 4] = [

@@ -2,7 +2,7 @@
 
 use sluice_crds::run::{ClusterBootstrapPackage, ClusterBootstrapSpec, TypedLocalObjectReference};
 
-use super::{Lookup, LookupResult, Review, Verdict, look::LookupReader};
+use super::{Lookup, LookupResult, Review, Verdict, lookup::LookupReader};
 use crate::fault::Fault;
 use crate::{
     digest, names,

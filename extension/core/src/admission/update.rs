@@ -9,7 +9,7 @@ use sluice_crds::{
 
 use super::{
     Lookup, LookupResult, Review, State, Verdict,
-    look::LookupReader,
+    lookup::LookupReader,
     packages::{Listed, each},
 };
 use crate::fault::Fault;
