@@ -15,7 +15,7 @@ use sluice_crds::{
 
 pub use self::{
     answers::Answers,
-    counting::{Counting, Look, Uncounted},
+    counting::{Counting, HoldSnapshot, Uncounted},
     noted::{Noted, Said},
 };
 use crate::{
@@ -171,19 +171,19 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
 
     /// What is to be counted of a Cluster; `None` where nothing holds it.
     #[must_use]
-    pub fn look(&self, namespace: &str, name: &str) -> Option<Look> {
+    pub fn look(&self, namespace: &str, name: &str) -> Option<HoldSnapshot> {
         let held = self.held(namespace, name);
         let cluster = self.cluster(namespace, name).ok().flatten();
         let bootstrap = cluster.and_then(|_| self.bootstrap(namespace, name).ok().flatten());
         let status = bootstrap
             .as_deref()
             .and_then(|bootstrap| bootstrap.status.as_ref());
-        let look = Look {
+        let look = HoldSnapshot {
             held,
             gate: status.and_then(|status| status.held.clone()),
             past_deadline: status.is_some_and(|status| exceeded(status).is_some()),
         };
-        (look != Look::default()).then_some(look)
+        (look != HoldSnapshot::default()).then_some(look)
     }
 
     /// Where a Cluster is held, if it is.

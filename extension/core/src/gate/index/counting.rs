@@ -31,7 +31,7 @@ impl Uncounted {
 
 /// What one look finds of a Cluster that is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct HoldSnapshot {
     /// Where it stands, for how soon Cluster API asks again.
     pub held: Option<Held>,
     /// The gate that holds it, as its status shows it.
@@ -42,7 +42,7 @@ pub struct Look {
 
 /// The Clusters that are held.
 #[derive(Debug, Default)]
-pub struct Counting(HashMap<ClusterRef, Look>);
+pub struct Counting(HashMap<ClusterRef, HoldSnapshot>);
 
 impl Counting {
     /// Looks again at those that are `uncounted`. `all` names every Cluster, and `look` says where one is held, if it is.
@@ -50,7 +50,7 @@ impl Counting {
         &mut self,
         uncounted: Uncounted,
         all: impl FnOnce() -> Vec<ClusterRef>,
-        look: impl Fn(&ClusterRef) -> Option<Look>,
+        look: impl Fn(&ClusterRef) -> Option<HoldSnapshot>,
     ) {
         let Uncounted {
             all: every,
@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn only_what_has_changed_is_looked_at() {
-        let held = |name: &str| Look {
+        let held = |name: &str| HoldSnapshot {
             held: Some(Held {
                 uid: name.to_owned(),
                 standing: ProgressHash::of_hold(name, &Hold::new(GateReason::TKRNotFound, "none")),
                 recorded: false,
             }),
-            ..Look::default()
+            ..HoldSnapshot::default()
         };
         let cluster = |name: &str| ClusterRef::new("ns", name);
         let (mut counting, looked) = (Counting::default(), std::cell::RefCell::new(Vec::new()));
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn the_longest_hold_of_each_hook_is_measured() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let gate = |hook, since| Look {
+        let gate = |hook, since| HoldSnapshot {
             gate: Some(HeldGate {
                 hook,
                 version: "v1.36.3".to_owned(),
                 since: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(since)),
             }),
             past_deadline: since == 10,
-            ..Look::default()
+            ..HoldSnapshot::default()
         };
         let mut counting = Counting::default();
         let looks = [
@@ -162,7 +162,7 @@ mod tests {
             ("c", gate(Hook::BeforeWorkersUpgrade, 90)),
             // The clock of the leader that wrote it is ahead.
             ("d", gate(Hook::AfterClusterUpgrade, 200)),
-            ("e", Look::default()),
+            ("e", HoldSnapshot::default()),
         ];
         let all = Uncounted {
             all: true,
