@@ -11,7 +11,7 @@ use sluice_core::{
     gate::{
         decision::{Decision, Knowledge, decide},
         hook_call::HookCall,
-        index::{self, Counting, Noted, Pace, Said, Uncounted},
+        index::{self, Counting, LogOnChange, Noted, Pace, Uncounted},
         stuck::HeldProgress,
         unsynced::Unsynced,
     },
@@ -49,9 +49,9 @@ struct Inner {
     leadership: OnceLock<Leadership>,
     noted: Mutex<Noted>,
     /// Whether the stores are too old.
-    stale: Said,
+    stale: LogOnChange,
     /// Whether no replica leads.
-    leaderless: Said,
+    leaderless: LogOnChange,
     /// Clusters that have changed since they were counted.
     uncounted: Arc<Mutex<Uncounted>>,
     /// Shows which gates are held.
@@ -71,8 +71,8 @@ impl Index {
             server_clock: ServerClock::default(),
             leadership: OnceLock::new(),
             noted: Mutex::default(),
-            stale: Said::default(),
-            leaderless: Said::default(),
+            stale: LogOnChange::default(),
+            leaderless: LogOnChange::default(),
             uncounted,
             holds: HoldMetrics::default(),
         }))

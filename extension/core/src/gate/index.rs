@@ -16,7 +16,7 @@ use sluice_crds::{
 pub use self::{
     answers::Answers,
     counting::{Counting, HoldSnapshot, Uncounted},
-    noted::{Noted, Said},
+    noted::{LogOnChange, Noted},
 };
 use crate::{
     cache::{

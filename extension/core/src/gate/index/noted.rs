@@ -37,9 +37,9 @@ impl Noted {
 
 /// Whether something is so, as it was said last. At first it is not.
 #[derive(Debug, Default)]
-pub struct Said(AtomicBool);
+pub struct LogOnChange(AtomicBool);
 
-impl Said {
+impl LogOnChange {
     /// What has to be said now, if it is another thing than before. Every call asks, and hardly ever is there any.
     pub fn news(&self, is_so: bool) -> Option<bool> {
         let is_new =
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_change_is_said_once() {
-        let said = Said::default();
+        let said = LogOnChange::default();
         let steps = [false, true, true, false, false, true];
         let news = steps.map(|is_so| said.news(is_so));
         assert_eq!(news, [None, Some(true), None, Some(false), None, Some(true)]);
