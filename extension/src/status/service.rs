@@ -6,7 +6,7 @@ use futures::{Stream, stream};
 use prost::Message as _;
 use sluice_core::{
     gate::unsynced::Unsynced,
-    status::{GoesOn, Look, Looks, Next, Reader, Selection, User},
+    status::{GoesOn, Looks, Next, Reader, Reauthorization, Selection, User},
 };
 use sluice_hooks::Peer;
 use sluice_proto::status::v1::{
@@ -198,10 +198,10 @@ impl Watching {
         let world = status.0.world.get().ok_or_else(starting)?;
         let looked = world.access.still_may_see(&self.token, &self.namespace).await;
         let look = match &looked {
-            Ok(()) => Look::Allowed,
+            Ok(()) => Reauthorization::Allowed,
             Err(refused) => match refused.code() {
-                tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => Look::Refused,
-                _ => Look::Failed,
+                tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => Reauthorization::Refused,
+                _ => Reauthorization::Failed,
             },
         };
         if let GoesOn::For(time) = self.looks.after(look) {

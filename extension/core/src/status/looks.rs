@@ -13,7 +13,7 @@ const FAILURES: u32 = 2;
 
 /// What came of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum Reauthorization {
     /// The API server says that the user may see what the stream shows.
     Allowed,
     /// It says that the user may not, or that there is no such user.
@@ -42,11 +42,11 @@ impl Looks {
     pub const FIRST: Duration = EVERY;
 
     /// Takes in a look.
-    pub const fn after(&mut self, look: Look) -> GoesOn {
+    pub const fn after(&mut self, look: Reauthorization) -> GoesOn {
         self.failures = match look {
-            Look::Allowed => 0,
-            Look::Refused => return GoesOn::Ends,
-            Look::Failed => self.failures + 1,
+            Reauthorization::Allowed => 0,
+            Reauthorization::Refused => return GoesOn::Ends,
+            Reauthorization::Failed => self.failures + 1,
         };
         match self.failures {
             0 => GoesOn::For(EVERY),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn two_failures_in_a_row_end_a_stream_and_one_does_not() {
-        use Look::{Allowed, Failed, Refused};
+        use Reauthorization::{Allowed, Failed, Refused};
         let (long, short) = (GoesOn::For(EVERY), GoesOn::For(AGAIN));
         for (looks, wanted) in [
             (vec![Allowed, Allowed], vec![long, long]),
