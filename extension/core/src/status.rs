@@ -9,7 +9,7 @@ mod view;
 pub use self::{
     access::{Refusal, User, access_review, allowed, token_review, user},
     board::{Board, Next, Reader, Selection},
-    looks::{GoesOn, Looks, Reauthorization},
+    looks::{GoesOn, Reauthorization, Reauthorizations},
     strangers::{Strangers, TooMany},
     view::{ClusterView, view},
 };

@@ -6,7 +6,7 @@ use futures::{Stream, stream};
 use prost::Message as _;
 use sluice_core::{
     gate::unsynced::Unsynced,
-    status::{GoesOn, Looks, Next, Reader, Reauthorization, Selection, User},
+    status::{GoesOn, Next, Reader, Reauthorization, Reauthorizations, Selection, User},
 };
 use sluice_hooks::Peer;
 use sluice_proto::status::v1::{
@@ -118,8 +118,8 @@ impl StatusService for Service {
             namespace,
             changes,
             leaving: extensions.get::<Leaving>().cloned().unwrap_or_default(),
-            looks: Looks::default(),
-            look: Instant::now() + Looks::FIRST,
+            looks: Reauthorizations::default(),
+            look: Instant::now() + Reauthorizations::FIRST,
             _permit: permit,
         };
         Ok(Response::new(Box::pin(stream::unfold(
@@ -138,7 +138,7 @@ struct Watching {
     changes: watch::Receiver<u64>,
     /// Of the connection that it is on.
     leaving: Leaving,
-    looks: Looks,
+    looks: Reauthorizations,
     /// When it is to be looked whether it may go on.
     look: Instant,
     _permit: Permit,

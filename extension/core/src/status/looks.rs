@@ -33,11 +33,11 @@ pub enum GoesOn {
 
 /// The looks at one stream. It begins with one that allowed it.
 #[derive(Debug, Default)]
-pub struct Looks {
+pub struct Reauthorizations {
     failures: u32,
 }
 
-impl Looks {
+impl Reauthorizations {
     /// When the first one is, after the call was allowed.
     pub const FIRST: Duration = EVERY;
 
@@ -70,7 +70,7 @@ mod tests {
             (vec![Failed, Failed], vec![short, GoesOn::Ends]),
             (vec![Refused], vec![GoesOn::Ends]),
         ] {
-            let mut stream = Looks::default();
+            let mut stream = Reauthorizations::default();
             let seen: Vec<_> = looks.iter().map(|look| stream.after(*look)).collect();
             assert_eq!(seen, wanted, "{looks:?}");
         }
