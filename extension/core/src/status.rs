@@ -2,14 +2,14 @@
 
 mod access;
 mod board;
-mod looks;
+mod reauthorization;
 mod strangers;
 mod view;
 
 pub use self::{
     access::{Refusal, User, access_review, allowed, token_review, user},
     board::{Board, Next, Reader, Selection},
-    looks::{GoesOn, Reauthorization, Reauthorizations},
+    reauthorization::{GoesOn, Reauthorization, Reauthorizations},
     strangers::{Strangers, TooMany},
     view::{ClusterView, view},
 };
