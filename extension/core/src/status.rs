@@ -8,7 +8,7 @@ mod view;
 
 pub use self::{
     access::{Refusal, User, access_review, allowed, token_review, user},
-    board::{Board, Next, Reader, Selection},
+    board::{Next, Reader, Selection, SnapshotStore},
     reauthorization::{GoesOn, Reauthorization, Reauthorizations},
     strangers::{Strangers, TooMany},
     view::{ClusterView, view},

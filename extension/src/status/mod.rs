@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc, sync::Mutex};
 
 use bytes::Bytes;
 use kube::Client;
-use sluice_core::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced, status::Board};
+use sluice_core::{cache::stored_kind::StoredKind, gate::unsynced::Unsynced, status::SnapshotStore};
 use tokio::sync::{SetOnce, watch};
 
 use self::{access::Access, streams::Streams};
@@ -36,7 +36,7 @@ struct Inner {
     /// Set once every Cluster is on the board.
     filled: SetOnce<()>,
     /// Each Cluster as an encoded message, so that one costs about a kilobyte.
-    board: Mutex<Board<Bytes>>,
+    board: Mutex<SnapshotStore<Bytes>>,
     /// Changes after the board did.
     changes: watch::Sender<u64>,
     streams: Streams,

@@ -44,7 +44,7 @@ struct Entry<V> {
 
 /// The latest state of each Cluster.
 #[derive(Debug)]
-pub struct Board<V> {
+pub struct SnapshotStore<V> {
     /// Of the latest change; 0 before the first one.
     head: u64,
     entries: BTreeMap<Key, Entry<V>>,
@@ -55,7 +55,7 @@ pub struct Board<V> {
     forgotten: u64,
 }
 
-impl<V> Default for Board<V> {
+impl<V> Default for SnapshotStore<V> {
     fn default() -> Self {
         Self {
             head: 0,
@@ -67,7 +67,7 @@ impl<V> Default for Board<V> {
     }
 }
 
-impl<V: Clone + PartialEq> Board<V> {
+impl<V: Clone + PartialEq> SnapshotStore<V> {
     /// A Cluster is there in this state, or is gone. Returns whether that is a change.
     pub fn put(&mut self, cluster: &ClusterRef, value: Option<V>) -> bool {
         let key = Key(cluster.clone());
@@ -223,7 +223,7 @@ enum Position {
 impl Reader {
     /// A reader that begins now.
     #[must_use]
-    pub fn begin<V>(selection: Selection, board: &Board<V>) -> Self {
+    pub fn begin<V>(selection: Selection, board: &SnapshotStore<V>) -> Self {
         Self {
             selection,
             position: Position::Listing {
@@ -234,7 +234,7 @@ impl Reader {
     }
 
     /// What it gets next.
-    pub fn next<V: Clone + PartialEq>(&mut self, board: &Board<V>) -> Next<V> {
+    pub fn next<V: Clone + PartialEq>(&mut self, board: &SnapshotStore<V>) -> Next<V> {
         match &mut self.position {
             Position::Listing { after, began } => {
                 if let Some((cluster, value)) = board.list(&self.selection, after.as_ref()).next() {
@@ -287,15 +287,15 @@ mod tests {
         ClusterRef::new(namespace, name)
     }
 
-    fn board(names: &[&'static str]) -> Board<&'static str> {
-        let mut board = Board::default();
+    fn board(names: &[&'static str]) -> SnapshotStore<&'static str> {
+        let mut board = SnapshotStore::default();
         for name in names {
             board.put(&at(name), Some(*name));
         }
         board
     }
 
-    fn all<V: Clone + PartialEq>(reader: &mut Reader, board: &Board<V>) -> Vec<Next<V>> {
+    fn all<V: Clone + PartialEq>(reader: &mut Reader, board: &SnapshotStore<V>) -> Vec<Next<V>> {
         let next = || Some(reader.next(board)).filter(|next| !matches!(next, Next::Nothing | Next::Behind));
         std::iter::from_fn(next).collect()
     }
@@ -374,10 +374,10 @@ mod tests {
 
     #[test]
     fn removals_are_kept_for_a_while() {
-        let mut board = Board::default();
+        let mut board = SnapshotStore::default();
         let mut reader = Reader::begin(Selection::One(at("a/first")), &board);
         all(&mut reader, &board);
-        let churn = |board: &mut Board<usize>, times: usize| {
+        let churn = |board: &mut SnapshotStore<usize>, times: usize| {
             for number in 0..times {
                 let name = ClusterRef::new("b", &number.to_string());
                 board.put(&name, Some(number));
@@ -401,10 +401,10 @@ mod tests {
             steps in prop::collection::vec((0usize..4, prop::option::of(0u8..3), 0usize..3), 0..60),
         ) {
             let names = ["a/x", "a/y", "a-b/x", "b/x"].map(at);
-            let mut board: Board<(usize, u8)> = Board::default();
+            let mut board: SnapshotStore<(usize, u8)> = SnapshotStore::default();
             let mut reader = Reader::begin(Selection::All, &board);
             let mut known = BTreeMap::new();
-            let mut read = |reader: &mut Reader, board: &Board<(usize, u8)>, most: usize| {
+            let mut read = |reader: &mut Reader, board: &SnapshotStore<(usize, u8)>, most: usize| {
                 for _ in 0..most {
                     match reader.next(board) {
                         Next::Updated(state) => drop(known.insert(state.0, state)),
