@@ -10,6 +10,6 @@ pub use self::{
     access::{Refusal, User, access_review, allowed, token_review, user},
     reauthorization::{GoesOn, Reauthorization, Reauthorizations},
     snapshot_store::{Next, Reader, Selection, SnapshotStore},
-    strangers::{Strangers, TooMany},
+    strangers::{TooMany, UncachedCallers},
     view::{ClusterView, view},
 };

@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use sluice_core::{
     error_chain::chain,
-    status::{Refusal, Strangers, User, access_review, allowed, token_review, user},
+    status::{Refusal, UncachedCallers, User, access_review, allowed, token_review, user},
 };
 use tokio::{sync::Semaphore, time::timeout};
 use tonic::Status;
@@ -50,7 +50,7 @@ pub(super) struct Access {
     known: Semaphore,
     waiting: Semaphore,
     unknown: Semaphore,
-    strangers: Mutex<Strangers>,
+    strangers: Mutex<UncachedCallers>,
     looks: Semaphore,
 }
 
@@ -200,7 +200,7 @@ impl Access {
 
 /// A review of what was never accepted. Dropping it ends it.
 struct Stranger<'a> {
-    of: &'a Mutex<Strangers>,
+    of: &'a Mutex<UncachedCallers>,
     counted_as: IpAddr,
 }
 

@@ -36,7 +36,7 @@ pub enum TooMany {
 
 /// Reviews of what was never accepted, by the address that asks.
 #[derive(Debug, Default)]
-pub struct Strangers {
+pub struct UncachedCallers {
     waiting: usize,
     by_address: HashMap<IpAddr, Of>,
 }
@@ -49,7 +49,7 @@ struct Of {
     even: Instant,
 }
 
-impl Strangers {
+impl UncachedCallers {
     /// An address asks for a review. Returns the address that [`Self::end`] is to be called with once that has ended.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ mod tests {
     }
 
     /// How many of so many reviews are made that an address asks for at this time, each after the one before has ended.
-    fn made(strangers: &mut Strangers, address: IpAddr, now: Instant, asked: usize) -> usize {
+    fn made(strangers: &mut UncachedCallers, address: IpAddr, now: Instant, asked: usize) -> usize {
         let one = |_: &usize| match strangers.begin(address, now) {
             Ok(counted) => {
                 strangers.end(counted);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn an_address_has_a_rate_of_its_own() {
-        let (mut strangers, begin) = (Strangers::default(), Instant::now());
+        let (mut strangers, begin) = (UncachedCallers::default(), Instant::now());
         assert_eq!(made(&mut strangers, address(1), begin, 1000), 50);
         assert_eq!(made(&mut strangers, address(2), begin, 1000), 50, "another one");
         let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_address_leaves_as_many_that_wait_as_it_takes() {
-        let (mut strangers, mut now) = (Strangers::default(), Instant::now());
+        let (mut strangers, mut now) = (UncachedCallers::default(), Instant::now());
         let mut waits = |number: u32| {
             let mut taken = Vec::new();
             loop {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn however_many_addresses_ask_so_many_are_kept_apart() {
-        let (mut strangers, now) = (Strangers::default(), Instant::now());
+        let (mut strangers, now) = (UncachedCallers::default(), Instant::now());
         for number in 0..5000 {
             made(&mut strangers, address(number), now, 1);
         }
