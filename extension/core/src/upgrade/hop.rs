@@ -35,7 +35,7 @@ pub enum ControlPlanePhase {
 
 /// Where the target lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Course {
+pub enum UpgradeDirection {
     /// At the control plane's version or above it.
     Forward,
     /// Back at the control plane's version, after packages of a higher one were begun. They stay.
@@ -54,7 +54,7 @@ pub struct Progress {
     /// The version that Cluster API writes to the control plane next, or has written last.
     pub hop: String,
     /// Where the target lies.
-    pub course: Course,
+    pub course: UpgradeDirection,
     /// Whether the control plane's `spec.version` is the hop.
     pub taken: bool,
 }
@@ -102,11 +102,19 @@ pub fn progress(
     let spec = control_plane.and_then(|facts| facts.spec_version.as_deref());
     let status = control_plane.and_then(|facts| facts.status_version.as_deref());
     let (phase, hop, course) = match (spec, status) {
-        (None, _) => (ControlPlanePhase::Creating, to.to_owned(), Course::Forward),
+        (None, _) => (
+            ControlPlanePhase::Creating,
+            to.to_owned(),
+            UpgradeDirection::Forward,
+        ),
         (Some(spec), None) => {
             // A status that goes missing in an upgrade is no reason to turn packages back.
             let hop = begun_above(spec, previous).unwrap_or(spec);
-            (ControlPlanePhase::Creating, hop.to_owned(), Course::Forward)
+            (
+                ControlPlanePhase::Creating,
+                hop.to_owned(),
+                UpgradeDirection::Forward,
+            )
         }
         (Some(spec), Some(status)) if !reached_in_minor(status, spec) => (
             ControlPlanePhase::Rolling {
@@ -114,7 +122,7 @@ pub fn progress(
                 to: spec.into(),
             },
             spec.to_owned(),
-            Course::Forward,
+            UpgradeDirection::Forward,
         ),
         (Some(spec), Some(_)) => {
             let (hop, course) = after_settling(spec, workers, to, plan, previous);
@@ -136,25 +144,25 @@ fn after_settling(
     to: &str,
     plan: &Plan,
     previous: Option<&UpgradeRecord>,
-) -> (String, Course) {
+) -> (String, UpgradeDirection) {
     if same(version, to) {
         return match begun_above(version, previous) {
-            Some(hop) => (hop.to_owned(), Course::Cancelled),
-            None => (to.to_owned(), Course::Forward),
+            Some(hop) => (hop.to_owned(), UpgradeDirection::Cancelled),
+            None => (to.to_owned(), UpgradeDirection::Forward),
         };
     }
     if below(to, version) {
         return (
             begun_above(version, previous).unwrap_or(version).to_owned(),
-            Course::Downgrade,
+            UpgradeDirection::Downgrade,
         );
     }
     if unproven_hop(version, to, previous) || plan.workers_first(version, workers, to) {
-        return (version.to_owned(), Course::Forward);
+        return (version.to_owned(), UpgradeDirection::Forward);
     }
     match plan.next_step(version, to) {
-        Some(next) => (next, Course::Forward),
-        None => (to.to_owned(), Course::PlanUnknown),
+        Some(next) => (next, UpgradeDirection::Forward),
+        None => (to.to_owned(), UpgradeDirection::PlanUnknown),
     }
 }
 

@@ -14,7 +14,7 @@ use sluice_crds::run::{Gate, Hook, Outcome, PackageRecord, SCHEMA, UpgradeRecord
 
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
-use crate::upgrade::hop::{ControlPlaneFacts, Course, Plan, Progress, WorkerFacts, progress};
+use crate::upgrade::hop::{ControlPlaneFacts, Plan, Progress, UpgradeDirection, WorkerFacts, progress};
 use crate::version::{reached, same};
 
 pub use self::holds::{failed, is_pause};
@@ -278,7 +278,7 @@ pub fn may_keep(
             || record.outcome.is_none() && from.is_none_or(|from| !same(from, to))
     };
     progress.settled_at_hop()
-        && progress.course == Course::Forward
+        && progress.course == UpgradeDirection::Forward
         && same(&progress.hop, to)
         && workers.iter().all(at_target)
         && !cluster.awaits_hooks
@@ -293,7 +293,7 @@ fn fitting<'a>(
     seen: &Observed<'a>,
     progress: &Progress,
 ) -> Option<&'a [Judgement]> {
-    let cancelled = progress.course == Course::Cancelled;
+    let cancelled = progress.course == UpgradeDirection::Cancelled;
     let counts = || {
         !seen.workers.iter().any(|worker| worker.rolling)
             && may_keep(previous, progress, &seen.cluster, seen.workers)
@@ -381,7 +381,7 @@ fn close(
         record.released_at = of_hop.and_then(|previous| previous.released_at.clone());
         return;
     }
-    if progress.course == Course::Cancelled {
+    if progress.course == UpgradeDirection::Cancelled {
         record.outcome = Some(Outcome::Cancelled);
     } else if ends {
         record.outcome = Some(Outcome::Completed);

@@ -1,7 +1,7 @@
 //! Which TanzuKubernetesRelease belongs to a hop.
 
 use crate::reasons::{GateReason, Hold};
-use crate::upgrade::hop::{Course, Progress};
+use crate::upgrade::hop::{Progress, UpgradeDirection};
 use sluice_crds::foreign::cluster::Topology;
 use sluice_crds::labels::{label, name};
 
@@ -82,8 +82,8 @@ pub fn for_progress(
     known: &[TkrFacts],
 ) -> Result<String, Hold> {
     match (progress.course, resolved) {
-        (Course::Cancelled, Some(merged)) => Ok(merged.to_owned()),
-        (Course::PlanUnknown, _) => Err(Hold::new(
+        (UpgradeDirection::Cancelled, Some(merged)) => Ok(merged.to_owned()),
+        (UpgradeDirection::PlanUnknown, _) => Err(Hold::new(
             GateReason::UpgradePlanUnknown,
             format!("waiting for Cluster API to plan the way to {to}"),
         )),
@@ -236,7 +236,7 @@ mod tests {
             status_version: Some(V35.into()),
         };
         let progress = progress(Some(&settled), &[], V35, &Plan::Direct, Some(&held));
-        assert_eq!(progress.course, Course::Cancelled);
+        assert_eq!(progress.course, UpgradeDirection::Cancelled);
         let release = for_progress(&progress, Some("35-1"), V35, None, "35-1", &known());
         assert_eq!(release, Ok("35-1".to_owned()));
     }

@@ -14,7 +14,7 @@ use super::{Inputs, PackageFacts, Role, merge, packages};
 use crate::{
     names,
     reasons::{GateReason, Hold},
-    upgrade::hop::{Course, Progress, WorkerFacts},
+    upgrade::hop::{Progress, UpgradeDirection, WorkerFacts},
     version::{order, reached, same},
 };
 
@@ -34,11 +34,11 @@ pub fn is_bound(progress: &Progress, workers: &[WorkerFacts], record: Option<&Up
         })
     };
     match progress.course {
-        Course::Cancelled => return progress.settled_at().is_some_and(lag_behind),
-        Course::Downgrade | Course::PlanUnknown => return false,
-        Course::Forward if progress.stage().is_none() => return false,
-        Course::Forward if !progress.settled_at_hop() => return true,
-        Course::Forward => {}
+        UpgradeDirection::Cancelled => return progress.settled_at().is_some_and(lag_behind),
+        UpgradeDirection::Downgrade | UpgradeDirection::PlanUnknown => return false,
+        UpgradeDirection::Forward if progress.stage().is_none() => return false,
+        UpgradeDirection::Forward if !progress.settled_at_hop() => return true,
+        UpgradeDirection::Forward => {}
     }
     if record.is_some_and(|record| record.outcome.is_some()) {
         return false;

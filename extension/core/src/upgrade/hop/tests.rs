@@ -63,7 +63,7 @@ fn the_hop_of_one_minor(#[case] spec: &str, #[case] status: &str, #[case] hop: &
     let found = progress(Some(&at(spec, status)), &[], V35, &Plan::Direct, None);
     assert_eq!(
         (found.hop.as_str(), found.taken, found.course),
-        (hop, taken, Course::Forward)
+        (hop, taken, UpgradeDirection::Forward)
     );
 }
 
@@ -205,7 +205,7 @@ fn a_target_moved_back_cancels_and_packages_stay() {
     let found = progress(Some(&settled), &[], V34, &Plan::Direct, Some(&previous));
     assert_eq!(
         (found.hop.as_str(), found.course, found.taken),
-        (V35, Course::Cancelled, false)
+        (V35, UpgradeDirection::Cancelled, false)
     );
 
     let cancelled = UpgradeRecord {
@@ -223,13 +223,19 @@ fn a_target_moved_back_cancels_and_packages_stay() {
 fn a_target_moved_back_to_a_hop_that_the_control_plane_took_is_a_shorter_upgrade() {
     let previous = record(V36, V35, &[]);
     let found = progress(Some(&at(V35, V35)), &[], V35, &Plan::Direct, Some(&previous));
-    assert_eq!((found.hop.as_str(), found.course), (V35, Course::Forward));
+    assert_eq!(
+        (found.hop.as_str(), found.course),
+        (V35, UpgradeDirection::Forward)
+    );
 }
 
 #[test]
 fn a_target_below_the_control_plane_leads_nowhere() {
     let found = progress(Some(&at(V35, V35)), &[], V34, &Plan::Direct, None);
-    assert_eq!((found.hop.as_str(), found.course), (V35, Course::Downgrade));
+    assert_eq!(
+        (found.hop.as_str(), found.course),
+        (V35, UpgradeDirection::Downgrade)
+    );
 }
 
 #[test]
@@ -242,18 +248,18 @@ fn without_a_record_the_next_step_is_taken() {
 }
 
 #[rstest]
-#[case::not_asked_yet(V34, &[], &[], V36, Course::PlanUnknown)]
-#[case::of_an_earlier_target(V34, &[V35], &[V35], V36, Course::PlanUnknown)]
-#[case::first(V34, &[V35, V36], &[V35, V36], V35, Course::Forward)]
-#[case::workers_take_it_too(V35, &[V36], &[V35, V36], V35, Course::Forward)]
-#[case::seen_late(V35, &[V35, V36], &[V36], V36, Course::Forward)]
-#[case::last(V35, &[V36], &[V36], V36, Course::Forward)]
+#[case::not_asked_yet(V34, &[], &[], V36, UpgradeDirection::PlanUnknown)]
+#[case::of_an_earlier_target(V34, &[V35], &[V35], V36, UpgradeDirection::PlanUnknown)]
+#[case::first(V34, &[V35, V36], &[V35, V36], V35, UpgradeDirection::Forward)]
+#[case::workers_take_it_too(V35, &[V36], &[V35, V36], V35, UpgradeDirection::Forward)]
+#[case::seen_late(V35, &[V35, V36], &[V36], V36, UpgradeDirection::Forward)]
+#[case::last(V35, &[V36], &[V36], V36, UpgradeDirection::Forward)]
 fn steps_that_an_extension_has_planned(
     #[case] version: &str,
     #[case] control_plane: &[&str],
     #[case] workers: &[&str],
     #[case] hop: &str,
-    #[case] course: Course,
+    #[case] course: UpgradeDirection,
 ) {
     let owned = |versions: &[&str]| versions.iter().map(|version| (*version).to_owned()).collect();
     let plan = Plan::Given {

@@ -5,7 +5,7 @@ use sluice_crds::run::{Gate, Hook, Phase, UpgradeRecord};
 use super::{Observed, gate, holds};
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
-use crate::upgrade::hop::{ControlPlanePhase, Course, Progress};
+use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection};
 use crate::version::{reached, same};
 
 const BEFORE: &[Phase] = &[Phase::BeforeControlPlane];
@@ -60,7 +60,10 @@ impl<'a> View<'a> {
             .into_iter()
             .flat_map(|version| self.of_passed(version))
             .collect();
-        let ahead = matches!(self.progress.course, Course::Forward | Course::PlanUnknown);
+        let ahead = matches!(
+            self.progress.course,
+            UpgradeDirection::Forward | UpgradeDirection::PlanUnknown
+        );
         let hop_has_gates = ahead || self.progress.taken;
         if hop_has_gates {
             verdicts.extend(self.of_hop(record));
@@ -109,9 +112,9 @@ impl<'a> View<'a> {
     /// Whether the hop is the last one, or none is left.
     fn at_target(&self) -> bool {
         match self.progress.course {
-            Course::Forward => same(&self.progress.hop, self.seen.cluster.topology_version),
-            Course::Cancelled => true,
-            Course::Downgrade | Course::PlanUnknown => false,
+            UpgradeDirection::Forward => same(&self.progress.hop, self.seen.cluster.topology_version),
+            UpgradeDirection::Cancelled => true,
+            UpgradeDirection::Downgrade | UpgradeDirection::PlanUnknown => false,
         }
     }
 

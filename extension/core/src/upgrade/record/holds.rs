@@ -7,7 +7,7 @@ use sluice_crds::run::{PackageRecord, PackageState, Phase, UpgradeRecord};
 use super::{ClusterFacts, Observed, Workload};
 use crate::proof::Judgement;
 use crate::reasons::{GateReason, Hold};
-use crate::upgrade::hop::{ControlPlanePhase, Course, Progress, WorkerFacts};
+use crate::upgrade::hop::{ControlPlanePhase, Progress, UpgradeDirection, WorkerFacts};
 use crate::version::reached;
 
 /// How long proofs outlive the last answer of a workload cluster.
@@ -66,7 +66,7 @@ fn begun(previous: Option<&UpgradeRecord>) -> bool {
 
 /// What is wrong with the inputs of an upgrade, before any package is looked at.
 pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
-    if progress.course == Course::Downgrade {
+    if progress.course == UpgradeDirection::Downgrade {
         let to = seen.cluster.topology_version;
         return Some(Hold::new(
             GateReason::DowngradeNotSupported,
@@ -76,7 +76,7 @@ pub(super) fn inputs(seen: &Observed<'_>, progress: &Progress) -> Option<Hold> {
     if let Some(problem) = seen.problem {
         return Some(problem.clone());
     }
-    if progress.course == Course::Cancelled {
+    if progress.course == UpgradeDirection::Cancelled {
         return None;
     }
     let tkr = match seen.tkr {
