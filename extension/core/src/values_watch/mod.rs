@@ -6,9 +6,9 @@
 
 mod kinds;
 mod own;
+mod pending_requeues;
 mod tries;
 mod versions;
-mod wakes;
 mod watched;
 
 use std::{
@@ -22,9 +22,9 @@ use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use self::{
     kinds::Kinds,
+    pending_requeues::Wakes,
     tries::Tries,
     versions::{Edit, Taken, Versions},
-    wakes::Wakes,
 };
 pub use self::{
     kinds::LIMIT,
