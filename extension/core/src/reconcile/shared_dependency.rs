@@ -114,7 +114,7 @@ impl Sweep {
         if changed.iter().all(is_of_others) {
             return;
         }
-        match concern(changed, cluster, bootstrap().as_ref()) {
+        match depends_on(changed, cluster, bootstrap().as_ref()) {
             Concern::None => {}
             Concern::Waiting => drop(self.waiting.insert(ClusterRef::of(cluster))),
             Concern::Resting => drop(self.resting.insert(ClusterRef::of(cluster))),
@@ -137,7 +137,11 @@ impl Sweep {
 
 /// How a Cluster is concerned by all that has changed. One that is at rest is concerned by what it names; any other one by everything,
 /// except for classes of others.
-fn concern(changed: &BTreeSet<Shared>, cluster: &Cluster, bootstrap: Option<&ClusterBootstrap>) -> Concern {
+fn depends_on(
+    changed: &BTreeSet<Shared>,
+    cluster: &Cluster,
+    bootstrap: Option<&ClusterBootstrap>,
+) -> Concern {
     let label = cluster.labels().get(label::TKR);
     if label.is_none() && bootstrap.is_none() {
         return Concern::None;
@@ -227,7 +231,7 @@ mod tests {
         let expected = |yes| if named { yes } else { Concern::None };
         let completed = bootstrap(Some("Completed"));
         assert_eq!(
-            concern(&changed, &labelled, Some(&completed)),
+            depends_on(&changed, &labelled, Some(&completed)),
             expected(Concern::Resting)
         );
         for waiting in [None, Some("Cancelled")] {
@@ -237,11 +241,11 @@ mod tests {
             } else {
                 Concern::Waiting
             };
-            assert_eq!(concern(&changed, &labelled, Some(&open)), expected);
-            assert_eq!(concern(&changed, &labelled, None), expected);
+            assert_eq!(depends_on(&changed, &labelled, Some(&open)), expected);
+            assert_eq!(depends_on(&changed, &labelled, None), expected);
         }
         assert_eq!(
-            concern(&changed, &cluster(&json!({})), None),
+            depends_on(&changed, &cluster(&json!({})), None),
             Concern::None,
             "none of ours"
         );
@@ -254,7 +258,7 @@ mod tests {
         status.upgrade.as_mut().unwrap().cluster_uid = "another".to_owned();
         let changed = BTreeSet::from([Shared::Package("other".to_owned())]);
         let labelled = cluster(&json!({label::TKR: "release"}));
-        assert_eq!(concern(&changed, &labelled, Some(&other)), Concern::Waiting);
+        assert_eq!(depends_on(&changed, &labelled, Some(&other)), Concern::Waiting);
     }
 
     #[test]
