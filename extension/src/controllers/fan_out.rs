@@ -47,7 +47,7 @@ pub async fn run(
             }
             Some(first) = changes.next() => {
                 let shared = together(first, &mut changes).await;
-                let concerned = lock(&classes).concerned(&shared);
+                let concerned = lock(&classes).dependents_of(&shared);
                 let concerned = concerned.unwrap_or_else(|| stores.clusters.names());
                 look(&stores, concerned, &shared, &mut sweep).await;
                 info!(changes = shared.len(), clusters = sweep.left(), "Looking again at Clusters that rest on what has changed");

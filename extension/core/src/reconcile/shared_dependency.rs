@@ -71,7 +71,7 @@ impl Classes {
 
     /// The Clusters that `changed` may concern; `None` where it may concern any.
     #[must_use]
-    pub fn concerned(&self, changed: &BTreeSet<Shared>) -> Option<Vec<ClusterRef>> {
+    pub fn dependents_of(&self, changed: &BTreeSet<Shared>) -> Option<Vec<ClusterRef>> {
         let mut concerned = BTreeSet::new();
         for shared in changed {
             let Shared::Class(namespace, name) = shared else {
@@ -284,7 +284,7 @@ mod tests {
         let shared = json!({"name": "small", "namespace": "team-a"});
         saw(&mut classes, "team-c", "three", shared.clone());
         let lookups = |classes: &Classes, changed: &[Shared]| {
-            let concerned = classes.concerned(&changed.iter().cloned().collect());
+            let concerned = classes.dependents_of(&changed.iter().cloned().collect());
             concerned.map(|clusters| clusters.iter().map(ClusterRef::to_string).collect::<Vec<_>>())
         };
         let none: Option<Vec<String>> = Some(Vec::new());
