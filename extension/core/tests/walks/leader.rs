@@ -16,8 +16,8 @@ use sluice_core::{
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
-        Ask, Clock, Context, Done, Effects, Facts, Failure, Interrupt, Memory, Object, ReadResult, Server,
-        Settings, Verb, Watched, Write, pass,
+        Ask, Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState, Object, ReadResult,
+        Server, Settings, Verb, Watched, Write, pass,
     },
     schedule::SyncPeriod,
     upgrade::hop::{ControlPlaneFacts, Plan},
@@ -52,7 +52,7 @@ pub(crate) fn is_request(ask: &Ask) -> bool {
 #[derive(Clone, Debug)]
 struct Running {
     facts: Arc<Facts>,
-    memory: Memory,
+    memory: LocalState,
     began: Clock,
     answers: Vec<(Ask, ReadResult)>,
     outcomes: Vec<(Write, Result<Object, Failure>)>,
@@ -65,7 +65,7 @@ pub(crate) struct Leader {
     pub(crate) seen: Servers,
     connection: Option<Connection>,
     connections: u64,
-    memory: Memory,
+    memory: LocalState,
     /// UID of the Cluster of the last pass.
     of: String,
     running: Option<Running>,
@@ -175,7 +175,7 @@ impl Leader {
 
     /// What it remembers of the passes before is gone.
     pub(crate) fn forget(&mut self) {
-        self.memory = Memory::default();
+        self.memory = LocalState::default();
     }
 
     /// A watch shows one object.
@@ -304,7 +304,7 @@ impl Leader {
         // What is known of an earlier Cluster of the name is not known of this one.
         if self.of != facts.owner.uid {
             self.of.clone_from(&facts.owner.uid);
-            self.memory = Memory::default();
+            self.memory = LocalState::default();
             self.disconnect();
         }
         self.began = around.now;

@@ -25,7 +25,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use prometheus_client::{encoding::text, registry::Registry};
 use serde_json::{Value, json};
-use sluice_core::{reasons::GateReason, reconcile::cluster::Memory};
+use sluice_core::{reasons::GateReason, reconcile::cluster::LocalState};
 use sluice_crds::labels::label;
 use tokio::{task::JoinHandle, time::sleep};
 use tower::{BoxError, service_fn};
@@ -190,7 +190,7 @@ async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
     let context = Arc::new(leader);
     let gone = ClusterRef::new("team-a", "gone");
     context.remotes.adopt("gone", &gone, "", &world.workload.client());
-    context.memories().keep("gone", Memory::default());
+    context.memories().keep("gone", LocalState::default());
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     let running = tokio::spawn(run(
         Arc::clone(&context),

@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
     use crate::reconcile::cluster::{
-        Memory,
+        LocalState,
         tests::{clock, facts},
     };
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_release_is_dated_by_the_pass_that_saw_it_first() {
-        let mut effects = Effects::of(&Memory::default());
+        let mut effects = Effects::of(&LocalState::default());
         let open = record(true, None);
         let dated = |effects: &mut Effects, previous: &UpgradeRecord, second| {
             let mut next = record(true, Some(second));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_release_counts_once_from_the_pass_that_saw_the_last_proof() {
-        let (facts, mut memory, began) = (facts(), Memory::default(), clock());
+        let (facts, mut memory, began) = (facts(), LocalState::default(), clock());
         let mut pass = |seconds, previous: &UpgradeRecord, next: &UpgradeRecord| {
             let mut clock = began;
             clock.instant += Duration::from_secs(seconds);

@@ -3,7 +3,7 @@
 use crate::events::Event;
 use std::time::Duration;
 
-use super::Memory;
+use super::LocalState;
 use crate::{reasons::Hold, upgrade::record::Ungated, value_kinds::ConfigRef};
 
 /// What is counted of a pass.
@@ -19,7 +19,7 @@ pub enum Count {
 #[derive(Debug, Clone, Default)]
 pub struct Effects {
     /// What is remembered.
-    pub memory: Memory,
+    pub memory: LocalState,
     /// Whether the connection to the workload is to be closed.
     pub disconnect: bool,
     /// Configurations of Sluice whose values are to be computed again.
@@ -35,7 +35,7 @@ pub struct Effects {
 impl Effects {
     /// What a pass leaves that does nothing.
     #[must_use]
-    pub fn of(memory: &Memory) -> Self {
+    pub fn of(memory: &LocalState) -> Self {
         Self {
             memory: memory.clone(),
             ..Self::default()

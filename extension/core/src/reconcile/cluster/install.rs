@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 
 use super::{
-    Context, Interrupt, Memory, ReadPhase, Server, Step,
+    Context, Interrupt, LocalState, ReadPhase, Server, Step,
     ask::{Ask, Key},
     interrupt::{in_order, together},
     kept,
@@ -26,7 +26,7 @@ use crate::packages::build::{self, Identity, Repair};
 /// nothing else restores what is deleted or edited by hand.
 pub(super) fn install(
     known: &Context<'_>,
-    memory: &mut Memory,
+    memory: &mut LocalState,
     planned: &Planned,
     need: Need,
     altered: &mut bool,
@@ -90,7 +90,7 @@ struct Needed<'a, K> {
 /// is called. Says what `mend` says: whether it was altered. Then, and after a failure, the next pass looks again. What an open gate rests
 /// on is believed for a while where a look is not answered.
 fn ensured(
-    memory: &mut Memory,
+    memory: &mut LocalState,
     known: &Context<'_>,
     (thing, content): (&str, &str),
     need: Need,
@@ -125,7 +125,7 @@ fn look_every(known: &Context<'_>, need: Need) -> Duration {
 }
 
 /// The identity that packages are installed with.
-fn ensured_identity(known: &Context<'_>, memory: &mut Memory, need: Need) -> Step<bool> {
+fn ensured_identity(known: &Context<'_>, memory: &mut LocalState, need: Need) -> Step<bool> {
     with_identity(known, |needed| {
         ensured(memory, known, ("identity", ""), need, needed, |put_right| {
             put_right()
@@ -159,7 +159,7 @@ fn are_right(known: &Context<'_>, needed: &[&dyn Ensure]) -> Step<bool> {
 }
 
 /// The copy of the Package of `planned` in the workload.
-fn ensured_copy(known: &Context<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+fn ensured_copy(known: &Context<'_>, memory: &mut LocalState, planned: &Planned, need: Need) -> Step<bool> {
     let Some(source) = known.package(&planned.package_name)? else {
         return Ok(false);
     };
@@ -210,7 +210,7 @@ fn needed_values<'a>(planned: &Planned, wanted: &'a Secret) -> Needed<'a, Secret
 ///
 /// One that is named may be what was deployed. It stays as it is until another one is named, so that it is found again where the
 /// record of this pass is not written.
-fn ensured_values(known: &Context<'_>, memory: &mut Memory, planned: &Planned, need: Need) -> Step<bool> {
+fn ensured_values(known: &Context<'_>, memory: &mut LocalState, planned: &Planned, need: Need) -> Step<bool> {
     // They were read when it was decided that they stay as they are.
     if planned.is_kept {
         return Ok(false);
@@ -344,7 +344,7 @@ fn write_install(
 
 /// Removes the values Secrets of earlier versions and stages from the workload, also those that this process has taken over from the
 /// addons-manager.
-pub(super) fn tidy(known: &Context<'_>, memory: &Memory, planned: &[Planned]) -> Step<()> {
+pub(super) fn tidy(known: &Context<'_>, memory: &LocalState, planned: &[Planned]) -> Step<()> {
     let system = &known.facts.settings.system_namespace;
     let removed = in_order(known.listed(Ask::LabelledSecrets)?.iter().map(|secret| {
         let metadata = &secret.0["metadata"];

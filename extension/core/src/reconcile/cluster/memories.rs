@@ -5,14 +5,14 @@ use std::{
     time::Instant,
 };
 
-use super::Memory;
+use super::LocalState;
 use crate::packages::build::Owner;
 
 /// The memories of this process.
 #[derive(Debug, Default)]
 pub struct Memories {
     /// By UID of each Cluster that is managed.
-    managed: HashMap<String, Memory>,
+    managed: HashMap<String, LocalState>,
     /// Namespaces and names of Clusters that were woken since their last pass began.
     woken: HashSet<(String, String)>,
 }
@@ -24,7 +24,7 @@ impl Memories {
     }
 
     /// A pass over this Cluster begins, which is managed. Until it comes to its end, what has woken the Cluster is not forgotten.
-    pub fn begin(&mut self, owner: &Owner) -> Memory {
+    pub fn begin(&mut self, owner: &Owner) -> LocalState {
         let memory = self.managed.entry(owner.uid.clone()).or_default();
         if self.woken.remove(&(owner.namespace.clone(), owner.name.clone())) {
             memory.wake();
@@ -34,12 +34,12 @@ impl Memories {
 
     /// What is remembered of the Cluster with this UID.
     #[must_use]
-    pub fn get(&self, uid: &str) -> Memory {
+    pub fn get(&self, uid: &str) -> LocalState {
         self.managed.get(uid).cloned().unwrap_or_default()
     }
 
     /// Remembers this of the Cluster with this UID.
-    pub fn keep(&mut self, uid: &str, memory: Memory) {
+    pub fn keep(&mut self, uid: &str, memory: LocalState) {
         self.managed.insert(uid.to_owned(), memory);
     }
 

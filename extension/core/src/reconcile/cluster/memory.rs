@@ -40,7 +40,7 @@ const OPENING: Duration = Duration::from_secs(10);
 
 /// What is remembered of one Cluster.
 #[derive(Debug, Clone, Default)]
-pub struct Memory {
+pub struct LocalState {
     /// When its status was written last.
     pub written: Option<Instant>,
     /// When the settled Cluster is looked at next, once that is known.
@@ -131,7 +131,7 @@ struct Looks {
     things: BTreeMap<String, (String, Instant)>,
 }
 
-impl Memory {
+impl LocalState {
     /// Remembers what refused writes of what no package waits for came to. Says whether that is something else than before.
     pub(super) fn is_new_refusal(&mut self, refusal: Option<&Hold>) -> bool {
         let is_new = self.refusal.as_ref() != refusal;

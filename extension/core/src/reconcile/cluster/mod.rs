@@ -39,7 +39,7 @@ pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, pass_failed};
 pub use look::looked_at_first;
 pub use memories::Memories;
-pub use memory::Memory;
+pub use memory::LocalState;
 pub use status::{Close, close};
 
 pub use crate::{
@@ -68,11 +68,11 @@ const WITH_PROBLEM: Duration = Duration::from_secs(30);
 pub type Context<'a> = protocol::Context<'a, Facts>;
 
 impl Subject for Facts {
-    type LocalState = Memory;
+    type LocalState = LocalState;
     type Effects = Effects;
     type Hold = Hold;
 
-    fn effects(memory: &Memory) -> Effects {
+    fn effects(memory: &LocalState) -> Effects {
         Effects::of(memory)
     }
 

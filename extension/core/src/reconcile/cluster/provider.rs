@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::{
         packages::bootstrap::Role,
-        reconcile::cluster::{Failure, Memory, ReadResult, tests::facts},
+        reconcile::cluster::{Failure, LocalState, ReadResult, tests::facts},
     };
 
     fn resource() -> Resource {
@@ -194,7 +194,7 @@ mod tests {
             by: &by,
             namespace: "team-a",
         };
-        let (facts, memory) = (facts(), Memory::default());
+        let (facts, memory) = (facts(), LocalState::default());
         let mut known = Context::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
         for answer in [Some(served), read].into_iter().flatten() {
             let Err(Interrupt::Need(mut asks)) = find(&known, &asked, ReadPhase::First) else {

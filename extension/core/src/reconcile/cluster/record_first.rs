@@ -3,10 +3,12 @@
 
 use sluice_crds::run::{ClusterBootstrap, Gate, UpgradeRecord};
 
-use super::{Context, Memory, opening::lets_go, packages::Packages, status::observe, validate::Validated};
+use super::{
+    Context, LocalState, opening::lets_go, packages::Packages, status::observe, validate::Validated,
+};
 use crate::upgrade::record::advance;
 
-impl Memory {
+impl LocalState {
     /// A record is about to be written. Whether it was is known only if the API server says so.
     pub(super) fn may_open(&mut self, record: &UpgradeRecord) {
         for gate in open_gates(record) {
@@ -27,7 +29,7 @@ impl Memory {
 /// Whether a gate of an upgrade is open that `packages`, as they are before anything is written for them, do not keep open.
 pub(super) fn closes_a_gate(
     known: &Context<'_>,
-    memory: &Memory,
+    memory: &LocalState,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &Packages,

@@ -67,7 +67,7 @@ impl One {
 
     /// What `part` of a pass comes to at this server.
     fn run<T>(&mut self, part: impl Fn(&Context<'_>) -> Step<T>) -> Step<T> {
-        let (facts, memory) = (facts(), Memory::default());
+        let (facts, memory) = (facts(), LocalState::default());
         let mut known = Context::new(&facts, &memory, clock());
         loop {
             match part(&known) {

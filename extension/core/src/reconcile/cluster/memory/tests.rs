@@ -7,13 +7,13 @@ const OVER: Duration = Duration::from_mins(10);
 
 #[test]
 fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
-    let (mut memory, began) = (Memory::default(), Instant::now());
+    let (mut memory, began) = (LocalState::default(), Instant::now());
     let period = SyncPeriod {
         length: OVER,
         since: began,
     };
     let time = spread("uid", OVER);
-    let left = |memory: &mut Memory, at| memory.until_look("uid", period, at);
+    let left = |memory: &mut LocalState, at| memory.until_look("uid", period, at);
     assert_eq!(left(&mut memory, began), Some(time));
     let nearly = began + time.saturating_sub(Duration::from_millis(1));
     assert_eq!(left(&mut memory, nearly), Some(Duration::from_millis(1)));
@@ -28,7 +28,7 @@ fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
 #[test]
 fn a_cluster_that_waits_is_looked_at_ever_later_and_at_its_own_time() {
     let began = Instant::now();
-    let mut memory = Memory::default();
+    let mut memory = LocalState::default();
     let mut wait = |uid, waited| memory.wait(uid, began + Duration::from_secs(waited)).as_millis();
     let (shortest, longest) = (7_500..=10_000, 45_000..=60_000);
     assert!(shortest.contains(&wait("uid", 0)) && shortest.contains(&wait("uid", 100)));
@@ -41,7 +41,7 @@ fn a_cluster_that_waits_is_looked_at_ever_later_and_at_its_own_time() {
 
 #[test]
 fn a_cluster_rests_until_a_change() {
-    let mut memory = Memory::default();
+    let mut memory = LocalState::default();
     let from = |own, catalogue| PlannedFrom { own, catalogue };
     assert!(!memory.rests(from(1, 1), false), "never planned");
     assert!(memory.rests(from(1, 1), true), "settled by its record");
@@ -53,7 +53,7 @@ fn a_cluster_rests_until_a_change() {
     assert!(!memory.rests(from(1, 1), true), "woken");
     memory.rest(Some(from(1, 1)));
     assert!(memory.rests(from(1, 1), true));
-    let mut woken = Memory::default();
+    let mut woken = LocalState::default();
     woken.wake();
     assert!(!woken.rests(from(1, 1), true), "woken before its first pass");
 }
@@ -61,7 +61,7 @@ fn a_cluster_rests_until_a_change() {
 #[test]
 fn what_is_needed_is_looked_at_again_and_again() {
     use Need::{Nothing, OpenGate, Proof};
-    let (mut memory, began) = (Memory::default(), Instant::now());
+    let (mut memory, began) = (LocalState::default(), Instant::now());
     let at = |seconds| began + Duration::from_secs(seconds);
     memory.use_connection(1);
     assert!(memory.is_due("Secret one", "a", OVER, at(0)), "never looked at");
@@ -78,8 +78,8 @@ fn what_is_needed_is_looked_at_again_and_again() {
 
 #[test]
 fn what_was_looked_at_is_forgotten_with_its_connection() {
-    let (mut memory, now) = (Memory::default(), Instant::now());
-    let is_due = |memory: &Memory| memory.is_due("Secret one", "a", OVER, now);
+    let (mut memory, now) = (LocalState::default(), Instant::now());
+    let is_due = |memory: &LocalState| memory.is_due("Secret one", "a", OVER, now);
     memory.use_connection(1);
     memory.looked("Secret one", "a", now);
     memory.use_connection(1);
@@ -94,7 +94,7 @@ fn what_was_looked_at_is_forgotten_with_its_connection() {
 #[test]
 fn what_an_open_gate_rests_on_is_believed_for_a_while() {
     use Need::{Nothing, OpenGate, Proof};
-    let (mut memory, began) = (Memory::default(), Instant::now());
+    let (mut memory, began) = (LocalState::default(), Instant::now());
     let at = |seconds| began + Duration::from_secs(seconds);
     assert!(
         !memory.is_believed("Secret one", "a", OpenGate, at(0)),
@@ -131,14 +131,14 @@ fn clock(began: Instant, second: u64) -> Clock {
 
 /// Whether it is found stalled at each of these seconds.
 fn found(moved: bool, seconds: &[u64]) -> Vec<bool> {
-    let (mut memory, began) = (Memory::default(), Instant::now());
+    let (mut memory, began) = (LocalState::default(), Instant::now());
     let at = |&second: &u64| memory.nudge_is_due(&app("one", "7", moved), clock(began, second));
     seconds.iter().map(at).collect()
 }
 
 #[test]
 fn an_app_that_changes_is_never_stalled() {
-    let (mut memory, began) = (Memory::default(), Instant::now());
+    let (mut memory, began) = (LocalState::default(), Instant::now());
     for step in 0..10 {
         let app = app("one", &step.to_string(), false);
         assert!(!memory.nudge_is_due(&app, clock(began, 90 * step)));
@@ -165,7 +165,7 @@ fn an_app_that_has_not_moved_for_long_is_found_soon_and_then_once_for_each_perio
 
 #[test]
 fn each_app_has_its_own_time() {
-    let (mut memory, began) = (Memory::default(), Instant::now());
+    let (mut memory, began) = (LocalState::default(), Instant::now());
     assert!(!memory.nudge_is_due(&app("one", "7", false), clock(began, 0)));
     assert!(!memory.nudge_is_due(&app("two", "7", false), clock(began, 90)));
     assert!(memory.nudge_is_due(&app("one", "7", false), clock(began, 90)));

@@ -4,7 +4,7 @@ use sluice_crds::run::{ClusterBootstrapSpec, Gate, Hook, SCHEMA, UpgradePolicy};
 
 use super::{writing::drops_fields, *};
 use crate::reconcile::cluster::{
-    Memory, Object,
+    LocalState, Object,
     tests::{clock, facts},
 };
 
@@ -25,7 +25,7 @@ fn a_definition_that_drops_the_beginning_is_told() {
 /// Columns would stay empty without a word.
 #[test]
 fn a_definition_that_drops_what_people_read_is_said() {
-    let (facts, memory) = (facts(), Memory::default());
+    let (facts, memory) = (facts(), LocalState::default());
     let bootstrap = ClusterBootstrap::new("one", ClusterBootstrapSpec::default());
     let record = UpgradeRecord {
         from: Some("v1.35.4".to_owned()),
@@ -69,7 +69,7 @@ fn a_definition_that_drops_what_people_read_is_said() {
 /// Without it nothing would be written any more for packages that keep no gate open.
 #[test]
 fn gates_are_open_as_in_the_record_that_was_written_last() {
-    let (facts, memory) = (facts(), Memory::default());
+    let (facts, memory) = (facts(), LocalState::default());
     let mut known = Context::new(&facts, &memory, clock());
     let mut effects = Effects::of(&memory);
     effects.memory.opened = vec![(Hook::BeforeClusterUpgrade, "v1.36.3".to_owned())];

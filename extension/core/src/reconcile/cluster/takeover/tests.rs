@@ -6,7 +6,7 @@ use sluice_crds::labels::{annotation, finalizer};
 
 use super::*;
 use crate::reconcile::cluster::{
-    Clock, Facts, Memory,
+    Clock, Facts, LocalState,
     tests::{clock, facts},
 };
 
@@ -17,19 +17,19 @@ fn what_is_there_again_is_said_and_left() {
     let cluster = Arc::make_mut(&mut facts.cluster);
     cluster.metadata.finalizers = Some(vec![finalizer::LEGACY_ADDON.to_owned()]);
     cluster.metadata.resource_version = Some("9".to_owned());
-    let look = |memory: &Memory| {
+    let look = |memory: &LocalState| {
         let known = Context::new(&facts, memory, clock);
         let mut effects = Effects::of(memory);
         let taken = take_over(&known, &mut effects);
         (taken, effects)
     };
-    let (first, _) = look(&Memory::default());
+    let (first, _) = look(&LocalState::default());
     assert!(
         matches!(first, Err(Interrupt::Need(asks)) if asks.len() == 2),
         "it is looked for"
     );
 
-    let mut memory = Memory::default();
+    let mut memory = LocalState::default();
     memory
         .removals
         .removed(Thing::Cluster, "9".to_owned(), clock.instant);
@@ -75,7 +75,7 @@ fn a_clock_that_is_ahead_lets_no_machine_go_before_its_packages() {
             now: clock.now + minutes(ahead),
             ..clock
         };
-        let memory = Memory::default();
+        let memory = LocalState::default();
         let known = Context::new(facts, &memory, clock);
         let uninstalls = Done::RequeueAfter(Duration::from_secs(1));
         let taken = take_over_deleted(

@@ -106,7 +106,7 @@ fn held(name: &str, state: &State) -> Option<Hold> {
         },
         ..facts()
     };
-    let memory = Memory::default();
+    let memory = LocalState::default();
     let mut known = Context::new(&facts, &memory, clock());
     loop {
         match plan(&known, &state.spec, DigestInputs::default()) {
