@@ -9,8 +9,8 @@ use kube::ResourceExt as _;
 use sluice_crds::run::{ClusterBootstrap, Outcome, PackageRecord, PackageState, UpgradeRecord};
 
 use super::{
-    Context, effects::Effects, memory::PlannedFrom, packages::Packages, plan::Planned, status::since_written,
-    validate::Validated,
+    Context, effects::Effects, local_state::PlannedFrom, packages::Packages, plan::Planned,
+    status::since_written, validate::Validated,
 };
 use crate::{
     packages::bootstrap::packages,

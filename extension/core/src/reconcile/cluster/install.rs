@@ -12,7 +12,7 @@ use super::{
     ask::{Ask, Key},
     interrupt::{in_order, together},
     kept,
-    memory::Need,
+    local_state::Need,
     plan::Planned,
     takeover::{Seen, Thing},
     write::Write,

@@ -67,7 +67,7 @@ impl Memories {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::cluster::memory::PlannedFrom;
+    use crate::reconcile::cluster::local_state::PlannedFrom;
 
     fn owner() -> Owner {
         Owner {

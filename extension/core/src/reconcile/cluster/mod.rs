@@ -15,9 +15,9 @@ mod facts;
 mod failure;
 mod install;
 mod kept;
+mod local_state;
 mod local_states;
 mod look;
-mod memory;
 mod nudge;
 mod opening;
 mod owners;
@@ -37,9 +37,9 @@ use std::time::Duration;
 pub use effects::{Count, Effects};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, pass_failed};
+pub use local_state::LocalState;
 pub use local_states::Memories;
 pub use look::looked_at_first;
-pub use memory::LocalState;
 pub use status::{Close, close};
 
 pub use crate::{
