@@ -4,6 +4,7 @@
 //! the next round. So nothing is recorded as done that was only intended.
 
 mod adopt;
+mod app_resync;
 mod at_rest;
 mod clones;
 mod confirm;
@@ -18,7 +19,6 @@ mod kept;
 mod local_state;
 mod local_states;
 mod look;
-mod nudge;
 mod opening;
 mod owners;
 mod packages;
@@ -170,7 +170,7 @@ fn packages_of(known: &Context<'_>, effects: &mut Effects, hold: Option<Hold>) -
             record_first::closes_a_gate(known, &effects.memory, &validated, &bootstrap, &packages);
         if !packages.record_first {
             packages.install(known, effects)?;
-            nudge::run(known, effects, &packages)?;
+            app_resync::run(known, effects, &packages)?;
         }
     }
     status::status(known, effects, &validated, &bootstrap, packages)
