@@ -11,6 +11,7 @@ mod confirm;
 mod counts;
 mod delete;
 mod draft;
+mod drift_check;
 mod effects;
 mod facts;
 mod failure;
@@ -18,7 +19,6 @@ mod install;
 mod kept;
 mod local_state;
 mod local_states;
-mod look;
 mod opening;
 mod owners;
 mod packages;
@@ -34,12 +34,12 @@ mod workload;
 use crate::events::Event;
 use std::time::Duration;
 
+pub use drift_check::looked_at_first;
 pub use effects::{Count, Effects};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, pass_failed};
 pub use local_state::LocalState;
 pub use local_states::Memories;
-pub use look::looked_at_first;
 pub use status::{Close, close};
 
 pub use crate::{
