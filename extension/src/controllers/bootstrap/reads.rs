@@ -13,7 +13,7 @@ use sluice_core::{
     packages::build::FIELD_MANAGER,
     protocol::{LastDriftCheck, Object, Write},
     reconcile::cluster::{
-        Ask, Effects, Facts, Failure, ParsedKubeconfig, ReadResult, Server, Watched, looked_at_first,
+        Ask, Effects, Facts, Failure, ParsedKubeconfig, ReadResult, Server, Watched, first_read,
     },
 };
 
@@ -53,8 +53,7 @@ impl executor::Host<Facts> for Host<'_> {
     }
 
     fn patience(&self, ask: &Ask) -> Option<Duration> {
-        let is_first =
-            *ask == looked_at_first() && self.looking.get().is_some() && self.remote.get().is_none();
+        let is_first = *ask == first_read() && self.looking.get().is_some() && self.remote.get().is_none();
         is_first.then_some(FIRST_OF_A_LOOK)
     }
 

@@ -77,7 +77,7 @@ struct Workload<'a> {
 
 /// What the workload is asked first at a look, alone.
 #[must_use]
-pub fn looked_at_first() -> Ask {
+pub fn first_read() -> Ask {
     Ask::Object(Key::kube_system(), ReadPhase::First)
 }
 

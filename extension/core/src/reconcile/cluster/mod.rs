@@ -34,7 +34,7 @@ mod workload;
 use crate::events::Event;
 use std::time::Duration;
 
-pub use drift_check::looked_at_first;
+pub use drift_check::first_read;
 pub use effects::{Count, Effects};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, pass_failed};
