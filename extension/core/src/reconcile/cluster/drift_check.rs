@@ -82,7 +82,7 @@ pub fn first_read() -> Ask {
 }
 
 /// Looks at `packages`, which are all proven by the record, and leaves in them what it has seen.
-pub(super) fn look(
+pub(super) fn check_drift(
     known: &Context<'_>,
     validated: &Validated,
     bootstrap: &ClusterBootstrap,

@@ -11,7 +11,7 @@ use super::{
     Context, Interrupt, Server, Step, WITH_PROBLEM,
     ask::{Ask, ReadPoint},
     at_rest::AtRest,
-    drift_check::{Looked, look},
+    drift_check::{Looked, check_drift},
     effects::Effects,
     failure::{refused, silent, write_refused},
     install::install,
@@ -204,7 +204,7 @@ impl Packages {
             self.next_look = Some(wait);
             return Ok(());
         }
-        match look(known, validated, bootstrap, self)? {
+        match check_drift(known, validated, bootstrap, self)? {
             Looked::AsRecorded => {
                 effects.memory.seen();
                 let next = self.after_look(known, effects);
