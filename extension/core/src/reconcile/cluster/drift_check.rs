@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// What a look has found.
-pub(super) enum Looked {
+pub(super) enum DriftCheck {
     /// Everything is as it is recorded.
     AsRecorded,
     /// How far packages are is not, and nothing has to be written for them but the status.
@@ -87,15 +87,15 @@ pub(super) fn check_drift(
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
-) -> Step<Looked> {
+) -> Step<DriftCheck> {
     if packages.planned.is_empty() {
-        return Ok(Looked::AsRecorded);
+        return Ok(DriftCheck::AsRecorded);
     }
     match compare(known, validated, bootstrap, packages) {
         Err(Interrupt::Failed(failure)) if failure.server == Server::Workload => {
-            Ok(Looked::Unseen(silent(&failure)))
+            Ok(DriftCheck::Unseen(silent(&failure)))
         }
-        Err(stop) => stop.held().map(Looked::Unseen),
+        Err(stop) => stop.held().map(DriftCheck::Unseen),
         looked => looked,
     }
 }
@@ -105,14 +105,14 @@ fn compare(
     validated: &Validated,
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
-) -> Step<Looked> {
+) -> Step<DriftCheck> {
     connect(known, Ask::LookConnection)?;
     // First, alone: a server that does not answer is waited for once.
     let namespace = known.object(Key::kube_system(), ReadPhase::First)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.unwrap_or_default();
     if packages.workload_uid.as_deref() != Some(uid) {
-        return Ok(Looked::Differs(Some(
+        return Ok(DriftCheck::Differs(Some(
             "another workload cluster answers".to_owned(),
         )));
     }
@@ -135,7 +135,7 @@ fn compare(
     if !identity? {
         let what =
             "the account that installs packages, its role or their namespace is missing or was altered";
-        return Ok(Looked::Differs(Some(what.to_owned())));
+        return Ok(DriftCheck::Differs(Some(what.to_owned())));
     }
     for planned in packages.planned.iter_mut().filter(|planned| planned.is_kept) {
         let install = match planned.server() {
@@ -144,7 +144,7 @@ fn compare(
         };
         if !install.is_some_and(|install| kept::keep(known, planned, &install)) {
             let name = &planned.install_name;
-            return Ok(Looked::Differs(Some(format!(
+            return Ok(DriftCheck::Differs(Some(format!(
                 "PackageInstall {name} is not as the addons-manager has made it"
             ))));
         }
@@ -155,17 +155,17 @@ fn compare(
         .map(|planned| workload.lacks(known, planned));
     let lacked: Vec<Option<String>> = together(needed)?.into_iter().collect::<Step<_>>()?;
     if let Some(what) = lacked.into_iter().flatten().next() {
-        return Ok(Looked::Differs(Some(what)));
+        return Ok(DriftCheck::Differs(Some(what)));
     }
     workload.judge(known, uid, packages)?;
     if let Some(what) = unasked(known, packages) {
-        return Ok(Looked::Differs(Some(what)));
+        return Ok(DriftCheck::Differs(Some(what)));
     }
     Ok(
         match compare_with_record(known, validated, bootstrap, packages)? {
-            Recorded::Same => Looked::AsRecorded,
-            Recorded::OtherPackages => Looked::ToRecord,
-            Recorded::Other => Looked::Differs(None),
+            Recorded::Same => DriftCheck::AsRecorded,
+            Recorded::OtherPackages => DriftCheck::ToRecord,
+            Recorded::Other => DriftCheck::Differs(None),
         },
     )
 }

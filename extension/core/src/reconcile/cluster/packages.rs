@@ -11,7 +11,7 @@ use super::{
     Context, Interrupt, Server, Step, WITH_PROBLEM,
     ask::{Ask, ReadPoint},
     at_rest::AtRest,
-    drift_check::{Looked, check_drift},
+    drift_check::{DriftCheck, check_drift},
     effects::Effects,
     failure::{refused, silent, write_refused},
     install::install,
@@ -205,14 +205,14 @@ impl Packages {
             return Ok(());
         }
         match check_drift(known, validated, bootstrap, self)? {
-            Looked::AsRecorded => {
+            DriftCheck::AsRecorded => {
                 effects.memory.seen();
                 let next = self.after_look(known, effects);
                 effects.memory.look_made(next, now);
                 self.next_look = Some(next);
             }
-            Looked::ToRecord => effects.memory.seen(),
-            Looked::Differs(what) => {
+            DriftCheck::ToRecord => effects.memory.seen(),
+            DriftCheck::Differs(what) => {
                 effects.memory.seen();
                 // What this connection has seen before is not as it was.
                 effects.memory.forget_looks();
@@ -220,7 +220,7 @@ impl Packages {
                 let event = what.map(|what| Event::Said("DriftFound", what));
                 effects.events.extend(event);
             }
-            Looked::Unseen(hold) => {
+            DriftCheck::Unseen(hold) => {
                 self.periodic_look = PeriodicLook::Unseen(effects.memory.unseen(now));
                 self.reach = Reach::NotYet(hold);
                 self.judge(known, effects)?;
