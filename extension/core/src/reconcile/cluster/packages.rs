@@ -207,7 +207,7 @@ impl Packages {
         match check_drift(known, validated, bootstrap, self)? {
             DriftCheck::AsRecorded => {
                 effects.memory.seen();
-                let next = self.after_look(known, effects);
+                let next = self.after_drift_check(known, effects);
                 effects.memory.look_made(next, now);
                 self.next_look = Some(next);
             }
@@ -230,7 +230,7 @@ impl Packages {
     }
 
     /// When the Cluster is looked at again after a look that has seen them.
-    pub(super) fn after_look(&self, known: &Context<'_>, effects: &mut Effects) -> Duration {
+    pub(super) fn after_drift_check(&self, known: &Context<'_>, effects: &mut Effects) -> Duration {
         let facts = known.facts;
         let proven = self.judged.iter().all(Judgement::ready);
         let (uid, period) = (&facts.owner.uid, facts.settings.sync_period);

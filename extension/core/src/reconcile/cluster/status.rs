@@ -100,7 +100,7 @@ pub(super) fn status(
     let was_completed = previous.is_some_and(|previous| previous.outcome == Some(Outcome::Completed));
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first => UNWATCHED,
-        _ if packages.periodic_look == PeriodicLook::Seen => packages.after_look(known, effects),
+        _ if packages.periodic_look == PeriodicLook::Seen => packages.after_drift_check(known, effects),
         _ if let PeriodicLook::Unseen(time) = packages.periodic_look => effects.memory.look_again(
             &found.owner.uid,
             time,
