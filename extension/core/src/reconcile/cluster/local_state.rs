@@ -44,7 +44,7 @@ pub struct LocalState {
     /// When its status was written last.
     pub written: Option<Instant>,
     /// When the settled Cluster is looked at next, once that is known.
-    periodic_look: Option<Instant>,
+    drift_check_at: Option<Instant>,
     /// Since when the Cluster has waited for what no watch shows, without a connection.
     waits_since: Option<Instant>,
     /// Since when looks at the settled Cluster have not reached its workload.
@@ -145,7 +145,7 @@ impl LocalState {
     /// come. Its time follows from the UID, so that Clusters are looked at one after the other.
     pub(super) fn until_look(&mut self, uid: &str, period: SyncPeriod, now: Instant) -> Option<Duration> {
         let at = *self
-            .periodic_look
+            .drift_check_at
             .get_or_insert_with(|| now + period.until_look(uid, now));
         let left = at.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
@@ -153,7 +153,7 @@ impl LocalState {
 
     /// A look was made `now`, and the next one is made after `next`.
     pub(super) fn look_made(&mut self, next: Duration, now: Instant) {
-        self.periodic_look = Some(now + next);
+        self.drift_check_at = Some(now + next);
     }
 
     /// When the settled Cluster with this UID is looked at next, after a look `now` that has found all its packages proven, or not: the
@@ -178,7 +178,7 @@ impl LocalState {
 
     /// The Cluster is not settled.
     pub(super) fn forget_look(&mut self) {
-        self.periodic_look = None;
+        self.drift_check_at = None;
     }
 
     /// When the Cluster with this UID is looked at again, which waits for what no watch shows.
