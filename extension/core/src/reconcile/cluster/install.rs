@@ -121,7 +121,7 @@ fn ensured(
 }
 
 fn look_every(known: &Context<'_>, need: Need) -> Duration {
-    need.look_every(known.facts.settings.sync_period.length)
+    need.check_interval(known.facts.settings.sync_period.length)
 }
 
 /// The identity that packages are installed with.

@@ -115,7 +115,7 @@ pub(super) enum Need {
 
 impl Need {
     /// How often what is needed so is looked at where the sync period is `period`.
-    pub(super) fn look_every(self, period: Duration) -> Duration {
+    pub(super) fn check_interval(self, period: Duration) -> Duration {
         match self {
             Self::Proof | Self::OpenGate => LOOK_EVERY,
             Self::Nothing => period.max(LOOK_EVERY),

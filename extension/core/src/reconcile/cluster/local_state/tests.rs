@@ -66,7 +66,7 @@ fn what_is_needed_is_looked_at_again_and_again() {
     memory.use_connection(1);
     assert!(memory.is_due("Secret one", "a", OVER, at(0)), "never looked at");
     memory.looked("Secret one", "a", at(0));
-    let due = |need: Need, second| memory.is_due("Secret one", "a", need.look_every(OVER), at(second));
+    let due = |need: Need, second| memory.is_due("Secret one", "a", need.check_interval(OVER), at(second));
     assert!(!due(Proof, 1), "in the same burst");
     assert!(due(Proof, 10), "at the next look");
     assert!(due(OpenGate, 10), "at the next look");
