@@ -77,7 +77,7 @@ fn until_look(known: &Context<'_>, effects: &mut Effects) -> Option<Duration> {
     let facts = known.facts;
     effects
         .memory
-        .until_look(&facts.owner.uid, facts.settings.sync_period, known.began.instant)
+        .until_drift_check(&facts.owner.uid, facts.settings.sync_period, known.began.instant)
 }
 
 /// When a settled Cluster is looked at again whose `problem` an operator has to end, once for all Clusters: the workload is not asked

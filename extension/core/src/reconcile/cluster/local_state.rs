@@ -143,7 +143,12 @@ impl LocalState {
 
     /// How long it is until the settled Cluster with this UID is looked at, which is once in each `period`; `None` once its time has
     /// come. Its time follows from the UID, so that Clusters are looked at one after the other.
-    pub(super) fn until_look(&mut self, uid: &str, period: SyncPeriod, now: Instant) -> Option<Duration> {
+    pub(super) fn until_drift_check(
+        &mut self,
+        uid: &str,
+        period: SyncPeriod,
+        now: Instant,
+    ) -> Option<Duration> {
         let at = *self
             .drift_check_at
             .get_or_insert_with(|| now + period.until_look(uid, now));

@@ -13,7 +13,7 @@ fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
         since: began,
     };
     let time = spread("uid", OVER);
-    let left = |memory: &mut LocalState, at| memory.until_look("uid", period, at);
+    let left = |memory: &mut LocalState, at| memory.until_drift_check("uid", period, at);
     assert_eq!(left(&mut memory, began), Some(time));
     let nearly = began + time.saturating_sub(Duration::from_millis(1));
     assert_eq!(left(&mut memory, nearly), Some(Duration::from_millis(1)));
