@@ -163,7 +163,7 @@ impl LocalState {
 
     /// When the settled Cluster with this UID is looked at next, after a look `now` that has found all its packages proven, or not: the
     /// longer they are not, the later. Not all whose packages fail for the same reason are looked at at once.
-    pub(super) fn next_look(
+    pub(super) fn next_drift_check(
         &mut self,
         uid: &str,
         proven: bool,

@@ -234,7 +234,9 @@ impl Packages {
         let facts = known.facts;
         let proven = self.judged.iter().all(Judgement::ready);
         let (uid, period) = (&facts.owner.uid, facts.settings.sync_period);
-        effects.memory.next_look(uid, proven, period, known.began.instant)
+        effects
+            .memory
+            .next_drift_check(uid, proven, period, known.began.instant)
     }
 
     /// Brings them to where they shall be, as far as that is possible now, and judges them again.
