@@ -146,7 +146,7 @@ impl Packages {
         record: Option<&UpgradeRecord>,
     ) -> AtRest {
         let Some(record) = record.filter(|record| record.outcome == Some(Outcome::Completed)) else {
-            effects.memory.forget_look();
+            effects.memory.forget_drift_check();
             return AtRest::No;
         };
         if self.problem.is_some() {

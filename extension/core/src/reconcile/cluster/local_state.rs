@@ -182,7 +182,7 @@ impl LocalState {
     }
 
     /// The Cluster is not settled.
-    pub(super) fn forget_look(&mut self) {
+    pub(super) fn forget_drift_check(&mut self) {
         self.drift_check_at = None;
     }
 
