@@ -198,7 +198,7 @@ impl LocalState {
     }
 
     /// What the last look came to.
-    pub(super) fn last_look(&self) -> LastDriftCheck {
+    pub(super) fn last_drift_check(&self) -> LastDriftCheck {
         self.unseen_since
             .map_or(LastDriftCheck::Answered, |_| LastDriftCheck::Unanswered)
     }

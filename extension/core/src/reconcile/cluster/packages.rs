@@ -196,7 +196,7 @@ impl Packages {
     ) -> Step<()> {
         let now = known.began.instant;
         // Looks of other Clusters have all the slots that they may have.
-        let last = effects.memory.last_look();
+        let last = effects.memory.last_drift_check();
         if !known.may_look(last)? {
             let (uid, period) = (&known.facts.owner.uid, known.facts.settings.sync_period.length);
             let wait = spread_back(uid, without_slot(last, period));
