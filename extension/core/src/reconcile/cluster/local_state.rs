@@ -216,7 +216,7 @@ impl LocalState {
     /// When a settled Cluster is looked at again whose workload looks have not reached for so long: soon after the first of them, then at
     /// most twice in a period, whatever wakes it. Each takes a slot for as long as an answer is waited for, and after an outage of many
     /// workloads other Clusters would wait for these.
-    pub(super) fn look_again(
+    pub(super) fn requeue_drift_check(
         &mut self,
         uid: &str,
         unseen: Duration,

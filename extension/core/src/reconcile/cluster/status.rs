@@ -101,7 +101,7 @@ pub(super) fn status(
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first => UNWATCHED,
         _ if packages.periodic_look == PeriodicLook::Seen => packages.after_drift_check(known, effects),
-        _ if let PeriodicLook::Unseen(time) = packages.periodic_look => effects.memory.look_again(
+        _ if let PeriodicLook::Unseen(time) = packages.periodic_look => effects.memory.requeue_drift_check(
             &found.owner.uid,
             time,
             found.settings.sync_period.length,
