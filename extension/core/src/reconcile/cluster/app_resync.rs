@@ -29,7 +29,7 @@ pub(super) fn run(known: &Context<'_>, effects: &mut Effects, packages: &Package
             return Ok(());
         }
         let (_, app) = watched(known, planned)?;
-        if !app.is_some_and(|app| is_underway(&app) && effects.memory.nudge_is_due(&app, known.began)) {
+        if !app.is_some_and(|app| is_underway(&app) && effects.memory.app_resync_is_due(&app, known.began)) {
             return Ok(());
         }
         // Its Secret stays as the addons-manager has made it.

@@ -256,7 +256,7 @@ impl LocalState {
     }
 
     /// Whether `app` has had this version for long, since it was first seen or since this was last said.
-    pub(super) fn nudge_is_due(&mut self, app: &App, clock: Clock) -> bool {
+    pub(super) fn app_resync_is_due(&mut self, app: &App, clock: Clock) -> bool {
         let version = app.resource_version().unwrap_or_default();
         let by_its_account = last_moved(app).is_some_and(|moved| {
             clock.now.duration_since(moved) >= SignedDuration::from_secs(STALLED.as_secs().cast_signed())

@@ -132,7 +132,7 @@ fn clock(began: Instant, second: u64) -> Clock {
 /// Whether it is found stalled at each of these seconds.
 fn found(moved: bool, seconds: &[u64]) -> Vec<bool> {
     let (mut memory, began) = (LocalState::default(), Instant::now());
-    let at = |&second: &u64| memory.nudge_is_due(&app("one", "7", moved), clock(began, second));
+    let at = |&second: &u64| memory.app_resync_is_due(&app("one", "7", moved), clock(began, second));
     seconds.iter().map(at).collect()
 }
 
@@ -141,7 +141,7 @@ fn an_app_that_changes_is_never_stalled() {
     let (mut memory, began) = (LocalState::default(), Instant::now());
     for step in 0..10 {
         let app = app("one", &step.to_string(), false);
-        assert!(!memory.nudge_is_due(&app, clock(began, 90 * step)));
+        assert!(!memory.app_resync_is_due(&app, clock(began, 90 * step)));
     }
 }
 
@@ -166,7 +166,7 @@ fn an_app_that_has_not_moved_for_long_is_found_soon_and_then_once_for_each_perio
 #[test]
 fn each_app_has_its_own_time() {
     let (mut memory, began) = (LocalState::default(), Instant::now());
-    assert!(!memory.nudge_is_due(&app("one", "7", false), clock(began, 0)));
-    assert!(!memory.nudge_is_due(&app("two", "7", false), clock(began, 90)));
-    assert!(memory.nudge_is_due(&app("one", "7", false), clock(began, 90)));
+    assert!(!memory.app_resync_is_due(&app("one", "7", false), clock(began, 0)));
+    assert!(!memory.app_resync_is_due(&app("two", "7", false), clock(began, 90)));
+    assert!(memory.app_resync_is_due(&app("one", "7", false), clock(began, 90)));
 }
