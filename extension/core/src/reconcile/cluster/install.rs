@@ -115,7 +115,7 @@ fn ensured(
     };
     let altered = !right && mend(&put_right)?;
     if !altered {
-        memory.looked(thing, content, now);
+        memory.checked(thing, content, now);
     }
     Ok(altered)
 }

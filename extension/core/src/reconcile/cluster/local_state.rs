@@ -325,7 +325,7 @@ impl LocalState {
     }
 
     /// `thing` had this `content` at `now`.
-    pub(super) fn looked(&mut self, thing: &str, content: &str, now: Instant) {
+    pub(super) fn checked(&mut self, thing: &str, content: &str, now: Instant) {
         self.looks
             .things
             .insert(thing.to_owned(), (content.to_owned(), now));

@@ -65,7 +65,7 @@ fn what_is_needed_is_looked_at_again_and_again() {
     let at = |seconds| began + Duration::from_secs(seconds);
     memory.use_connection(1);
     assert!(memory.is_due("Secret one", "a", OVER, at(0)), "never looked at");
-    memory.looked("Secret one", "a", at(0));
+    memory.checked("Secret one", "a", at(0));
     let due = |need: Need, second| memory.is_due("Secret one", "a", need.check_interval(OVER), at(second));
     assert!(!due(Proof, 1), "in the same burst");
     assert!(due(Proof, 10), "at the next look");
@@ -81,12 +81,12 @@ fn what_was_looked_at_is_forgotten_with_its_connection() {
     let (mut memory, now) = (LocalState::default(), Instant::now());
     let is_due = |memory: &LocalState| memory.is_due("Secret one", "a", OVER, now);
     memory.use_connection(1);
-    memory.looked("Secret one", "a", now);
+    memory.checked("Secret one", "a", now);
     memory.use_connection(1);
     assert!(!is_due(&memory), "over the same connection");
     memory.use_connection(2);
     assert!(is_due(&memory), "over another connection");
-    memory.looked("Secret one", "a", now);
+    memory.checked("Secret one", "a", now);
     memory.forget_looks();
     assert!(is_due(&memory), "forgotten");
 }
@@ -100,7 +100,7 @@ fn what_an_open_gate_rests_on_is_believed_for_a_while() {
         !memory.is_believed("Secret one", "a", OpenGate, at(0)),
         "never looked at"
     );
-    memory.looked("Secret one", "a", at(0));
+    memory.checked("Secret one", "a", at(0));
     assert!(memory.is_believed("Secret one", "a", OpenGate, at(59)));
     assert!(!memory.is_believed("Secret one", "a", OpenGate, at(60)));
     assert!(
