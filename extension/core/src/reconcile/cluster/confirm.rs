@@ -117,7 +117,7 @@ pub(super) fn confirm(
     let mut looks = packages.planned.iter().zip(looks);
     if let Some((changed, _)) = looks.find(|(_, look)| matches!(look, Look::Changed | Look::Altered)) {
         // Whatever was altered is looked for, and put right, in the next pass.
-        effects.memory.forget_looks();
+        effects.memory.forget_checks();
         let package = &changed.package_name;
         let changed = unknown(format!(
             "package {package} was changed while its proof was looked at"

@@ -348,7 +348,7 @@ impl LocalState {
     }
 
     /// Everything has to be looked at again.
-    pub(super) fn forget_looks(&mut self) {
+    pub(super) fn forget_checks(&mut self) {
         self.looks.things.clear();
     }
 }

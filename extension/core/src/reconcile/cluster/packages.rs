@@ -215,7 +215,7 @@ impl Packages {
             DriftCheck::Differs(what) => {
                 effects.memory.seen();
                 // What this connection has seen before is not as it was.
-                effects.memory.forget_looks();
+                effects.memory.forget_checks();
                 self.periodic_look = PeriodicLook::Not;
                 let event = what.map(|what| Event::Said("DriftFound", what));
                 effects.events.extend(event);
@@ -326,7 +326,7 @@ impl Packages {
             }
             if failure.is_not_found() {
                 // Its namespace or its kind is gone, and maybe more.
-                effects.memory.forget_looks();
+                effects.memory.forget_checks();
             }
             Err(refused(&planned.package_name, &failure).into())
         }));

@@ -87,7 +87,7 @@ fn what_was_looked_at_is_forgotten_with_its_connection() {
     memory.use_connection(2);
     assert!(is_due(&memory), "over another connection");
     memory.checked("Secret one", "a", now);
-    memory.forget_looks();
+    memory.forget_checks();
     assert!(is_due(&memory), "forgotten");
 }
 
