@@ -52,7 +52,7 @@ pub struct LocalState {
     /// Since when looks at the settled Cluster have found a package without its proof.
     unproven_since: Option<Instant>,
     apps: BTreeMap<String, Sighting>,
-    looks: Looks,
+    looks: Checks,
     rest: Rest,
     /// Since when stores of the workload were not filled, over however many connections.
     unfilled_since: Option<Instant>,
@@ -125,7 +125,7 @@ impl Need {
 
 /// When each thing that a package needs was last made sure of, and with which content.
 #[derive(Debug, Clone, Default)]
-struct Looks {
+struct Checks {
     /// Number of the connection to the workload.
     connection: u64,
     things: BTreeMap<String, (String, Instant)>,
@@ -292,9 +292,9 @@ impl LocalState {
     pub(super) fn use_connection(&mut self, connection: u64) {
         self.unproven_since = None;
         if self.looks.connection != connection {
-            self.looks = Looks {
+            self.looks = Checks {
                 connection,
-                ..Looks::default()
+                ..Checks::default()
             };
         }
     }
@@ -344,7 +344,7 @@ impl LocalState {
     /// Nothing is looked at any more: the cluster is settled.
     pub(super) fn forget_observations(&mut self) {
         self.apps.clear();
-        self.looks = Looks::default();
+        self.looks = Checks::default();
     }
 
     /// Everything has to be looked at again.
