@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How often what is needed is looked at. A little less than the time between two looks at a hot cluster.
-const LOOK_EVERY: Duration = Duration::from_secs(9);
+const CHECK_INTERVAL: Duration = Duration::from_secs(9);
 
 /// How long a thing is believed to be as it was when it was looked at last, while looks at it are not answered: as long as the proofs
 /// of a silent workload are.
@@ -117,8 +117,8 @@ impl Need {
     /// How often what is needed so is looked at where the sync period is `period`.
     pub(super) fn check_interval(self, period: Duration) -> Duration {
         match self {
-            Self::Proof | Self::OpenGate => LOOK_EVERY,
-            Self::Nothing => period.max(LOOK_EVERY),
+            Self::Proof | Self::OpenGate => CHECK_INTERVAL,
+            Self::Nothing => period.max(CHECK_INTERVAL),
         }
     }
 }
