@@ -60,7 +60,7 @@ pub(super) fn rests(
     let planned_from = planned_from(known, validated, bootstrap)?;
     let is_settled = known.facts.recorded(bootstrap).is_some_and(is_settled);
     let rests = effects.memory.rests(planned_from, is_settled);
-    rests.then(|| until_look(known, effects)).flatten()
+    rests.then(|| until_drift_check(known, effects)).flatten()
 }
 
 /// Whether an upgrade is completed, and each of its packages is proven still, or has failed since: only a look shows another thing.
@@ -73,7 +73,7 @@ fn has_failed(package: &PackageRecord) -> bool {
     package.state == PackageState::Failed
 }
 
-fn until_look(known: &Context<'_>, effects: &mut Effects) -> Option<Duration> {
+fn until_drift_check(known: &Context<'_>, effects: &mut Effects) -> Option<Duration> {
     let facts = known.facts;
     effects
         .memory
@@ -153,7 +153,7 @@ impl Packages {
             return AtRest::No;
         }
         let standing = proof_status(&record.packages, self.planned.iter().map(Planned::target));
-        let (left, is_hot) = (until_look(known, effects), effects.memory.is_hot());
+        let (left, is_hot) = (until_drift_check(known, effects), effects.memory.is_hot());
         match (standing, left) {
             (ProofStatus::Open, _) | (ProofStatus::Edited, None) => AtRest::No,
             (ProofStatus::Unproven, _) if is_hot && is_deployed_again(known, record) => AtRest::No,
@@ -183,6 +183,6 @@ impl Packages {
         };
         let recorded: Vec<_> = record.packages.iter().filter(is_planned).cloned().collect();
         proof_status(&recorded, self.planned.iter().map(Planned::target)) == ProofStatus::Edited
-            && until_look(known, effects).is_some()
+            && until_drift_check(known, effects).is_some()
     }
 }
