@@ -33,7 +33,7 @@ pub(super) fn silent(failure: &Failure) -> Hold {
 
 /// The management API server did not do what a pass needs.
 #[must_use]
-pub fn pass_failed(failure: &Failure) -> Hold {
+pub fn reconcile_failed(failure: &Failure) -> Hold {
     if let Some(object) = &failure.undecodable {
         return object.hold();
     }
@@ -55,7 +55,7 @@ pub fn pass_failed(failure: &Failure) -> Hold {
 #[must_use]
 pub fn ended_early(error: &Error) -> Hold {
     let (reason, message) = match error {
-        Error::Refused(failure) => return pass_failed(failure),
+        Error::Refused(failure) => return reconcile_failed(failure),
         Error::Pass(PassError::TimedOut) => {
             return Hold::new(GateReason::ReconcileTimedOut, error.to_string());
         }

@@ -37,7 +37,7 @@ use std::time::Duration;
 pub use drift_check::first_read;
 pub use effects::{Count, Effects};
 pub use facts::{Facts, Settings, Unknown};
-pub use failure::{ended_early, pass_failed};
+pub use failure::{ended_early, reconcile_failed};
 pub use local_state::LocalState;
 pub use local_states::Memories;
 pub use status::{Close, close};
