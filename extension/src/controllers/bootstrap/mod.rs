@@ -91,7 +91,7 @@ impl Context {
     fn forget_gone(&self) {
         let (clusters, mut memories) = (&self.stores.clusters, self.memories());
         let is_there = |namespace: &str, name: &str| clusters.get(Some(namespace), name).is_some();
-        memories.forget_wakes(is_there);
+        memories.forget_requeues(is_there);
         self.control_planes.forget_gone(is_there);
         let gone = clusters.missing(memories.managed());
         drop(memories);

@@ -59,7 +59,7 @@ impl Memories {
     }
 
     /// Forgets what has woken Clusters that are not there.
-    pub fn forget_wakes(&mut self, is_there: impl Fn(&str, &str) -> bool) {
+    pub fn forget_requeues(&mut self, is_there: impl Fn(&str, &str) -> bool) {
         self.woken.retain(|(namespace, name)| is_there(namespace, name));
     }
 }
@@ -99,10 +99,10 @@ mod tests {
         let mut memories = Memories::default();
         memories.begin(&owner());
         memories.woke("team-a", "one");
-        memories.forget_wakes(|namespace, name| (namespace, name) == ("team-a", "one"));
+        memories.forget_requeues(|namespace, name| (namespace, name) == ("team-a", "one"));
         assert_eq!(memories.woken.len(), 1);
         assert!(memories.managed().eq(["uid"]));
-        memories.forget_wakes(|_, _| false);
+        memories.forget_requeues(|_, _| false);
         assert_eq!(memories.woken.len(), 0);
         assert!(memories.forget("uid"));
         assert!(!memories.forget("uid"), "it is managed no more");
