@@ -14,7 +14,7 @@ use super::{
     kept,
     local_state::Need,
     plan::Planned,
-    takeover::{Seen, Thing},
+    takeover::{LeftoverState, Thing},
     write::Write,
 };
 use crate::packages::build::{self, Identity, Repair};
@@ -64,7 +64,7 @@ pub(super) fn install(
             let (now, period) = (known.began.instant, known.facts.settings.sync_period.length);
             let name = Thing::ValuesName(planned.install_name.clone());
             // Another one writes it as well: the next pass says so.
-            if memory.removals.seen(name.clone(), &version, period, now) == Seen::Returned {
+            if memory.removals.seen(name.clone(), &version, period, now) == LeftoverState::Returned {
                 return Ok(());
             }
             write_install(known, planned.server(), &wanted, found)?;

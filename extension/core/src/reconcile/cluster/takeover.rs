@@ -25,7 +25,7 @@ use crate::{
 };
 
 use leftovers::{exactly, kubeconfig_has_finalizer, leftovers, note, of_bootstrap, of_cluster, remove};
-pub(super) use removals::{Removals, Seen, Thing};
+pub(super) use removals::{LeftoverState, Removals, Thing};
 
 /// What a part of a take-over came to.
 #[derive(Debug, Default)]
@@ -153,9 +153,9 @@ fn remove_pause(known: &Context<'_>, effects: &mut Effects, taken: &mut TakenOve
         return Ok(false);
     };
     match seen(known, effects, Thing::Pause, &cluster.metadata) {
-        Seen::Left => {}
-        Seen::Outdated => return Ok(true),
-        Seen::Returned => return Ok(false),
+        LeftoverState::Left => {}
+        LeftoverState::Outdated => return Ok(true),
+        LeftoverState::Returned => return Ok(false),
     }
     let mut patch = exactly(&cluster.metadata);
     patch["metadata"]["annotations"] = json!({annotation::LEGACY_PAUSED: null});
@@ -223,8 +223,8 @@ fn remove_leftovers(known: &Context<'_>, effects: &mut Effects, taken: &mut Take
     for (thing, object) in in_memory.clone() {
         if let Some(object) = object.filter(|object| without_finalizer(object).is_some()) {
             match seen(known, effects, thing, object) {
-                Seen::Left => {}
-                Seen::Outdated | Seen::Returned => return Ok(()),
+                LeftoverState::Left => {}
+                LeftoverState::Outdated | LeftoverState::Returned => return Ok(()),
             }
         }
     }
@@ -276,7 +276,7 @@ fn remove_leftovers(known: &Context<'_>, effects: &mut Effects, taken: &mut Take
     Ok(())
 }
 
-fn seen(known: &Context<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) -> Seen {
+fn seen(known: &Context<'_>, effects: &mut Effects, thing: Thing, object: &ObjectMeta) -> LeftoverState {
     let version = object.resource_version.as_deref().unwrap_or_default();
     let period = known.facts.settings.sync_period.length;
     effects

@@ -42,7 +42,7 @@ impl fmt::Display for Thing {
 
 /// What a thing is that is seen in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reconcile::cluster) enum Seen {
+pub(in crate::reconcile::cluster) enum LeftoverState {
     /// It is to be removed.
     Left,
     /// It was removed from this very version of the object: the watch has not shown the next one yet.
@@ -72,17 +72,17 @@ impl Removals {
         version: &str,
         period: Duration,
         now: Instant,
-    ) -> Seen {
+    ) -> LeftoverState {
         match self.removed.get(&thing) {
-            None => Seen::Left,
+            None => LeftoverState::Left,
             // The API server took the removal from this version only, so a later one that has the thing was written since.
-            Some((from, _)) if from == version => Seen::Outdated,
+            Some((from, _)) if from == version => LeftoverState::Outdated,
             Some((_, at)) => {
                 self.returned = Some((thing, now));
                 if now.duration_since(*at) < period {
-                    Seen::Returned
+                    LeftoverState::Returned
                 } else {
-                    Seen::Left
+                    LeftoverState::Left
                 }
             }
         }
@@ -157,15 +157,15 @@ mod tests {
         let (mut removals, began) = (Removals::default(), Instant::now());
         let after = |seconds| began + Duration::from_secs(seconds);
         let seen = |removals: &mut Removals, version, at| removals.seen(Thing::Cluster, version, PERIOD, at);
-        assert_eq!(seen(&mut removals, "7", began), Seen::Left);
+        assert_eq!(seen(&mut removals, "7", began), LeftoverState::Left);
         removals.removed(Thing::Cluster, "7".to_owned(), began);
-        assert_eq!(seen(&mut removals, "7", after(1)), Seen::Outdated);
+        assert_eq!(seen(&mut removals, "7", after(1)), LeftoverState::Outdated);
         assert_eq!(
             removals.returned(after(1), PERIOD),
             None,
             "a watch that is behind shows nothing"
         );
-        assert_eq!(seen(&mut removals, "9", after(2)), Seen::Returned);
+        assert_eq!(seen(&mut removals, "9", after(2)), LeftoverState::Returned);
         assert_eq!(removals.returned(after(2), PERIOD), Some(&Thing::Cluster));
         assert_eq!(removals.returned(after(61), PERIOD), Some(&Thing::Cluster));
         assert_eq!(
@@ -173,11 +173,11 @@ mod tests {
             None,
             "it was not seen for a minute"
         );
-        assert_eq!(seen(&mut removals, "9", after(599)), Seen::Returned);
-        assert_eq!(seen(&mut removals, "9", after(600)), Seen::Left);
+        assert_eq!(seen(&mut removals, "9", after(599)), LeftoverState::Returned);
+        assert_eq!(seen(&mut removals, "9", after(600)), LeftoverState::Left);
         assert_eq!(
             removals.seen(Thing::Pause, "9", PERIOD, after(600)),
-            Seen::Left,
+            LeftoverState::Left,
             "each for itself"
         );
         removals.put_back(Thing::Cluster, after(600));
@@ -186,7 +186,7 @@ mod tests {
             Some(&Thing::Cluster),
             "at once"
         );
-        assert_eq!(seen(&mut removals, "9", after(601)), Seen::Returned);
+        assert_eq!(seen(&mut removals, "9", after(601)), LeftoverState::Returned);
     }
 
     /// Nothing looks at a workload while it is said of it.
@@ -197,11 +197,11 @@ mod tests {
         let thing = Thing::ValuesName("one-antrea".to_owned());
         removals.removed(thing.clone(), "7".to_owned(), began);
         let seen = removals.seen(thing.clone(), "9", PERIOD, after(1));
-        assert_eq!(seen, Seen::Returned);
+        assert_eq!(seen, LeftoverState::Returned);
         assert_eq!(removals.returned(after(600), PERIOD), Some(&thing));
         assert_eq!(removals.returned(after(601), PERIOD), None);
         let seen = removals.seen(thing.clone(), "9", PERIOD, after(601));
-        assert_eq!(seen, Seen::Left);
+        assert_eq!(seen, LeftoverState::Left);
         removals.removed(thing, "9".to_owned(), after(601));
         assert_eq!(
             removals.returned(after(602), PERIOD),
