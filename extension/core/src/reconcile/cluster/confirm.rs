@@ -69,7 +69,8 @@ pub(super) fn confirm(
         return Ok(());
     }
     // PackageInstalls and Apps last: what kapp-controller says is what changes most.
-    let read = looks(known, packages, bootstrap).and_then(|looks| Ok((looks, workload(known, packages)?)));
+    let read =
+        confirm_reads(known, packages, bootstrap).and_then(|looks| Ok((looks, workload(known, packages)?)));
     let (looks, (uid, pairs)) = match read {
         Ok(read) => read,
         Err(Interrupt::Failed(failure)) if failure.server == Server::Workload => {
@@ -177,7 +178,11 @@ fn judge_unconfirmed(known: &Context<'_>, packages: &mut Packages) {
 }
 
 /// Looks at each package.
-fn looks(known: &Context<'_>, packages: &Packages, bootstrap: &ClusterBootstrap) -> Step<Vec<Inputs>> {
+fn confirm_reads(
+    known: &Context<'_>,
+    packages: &Packages,
+    bootstrap: &ClusterBootstrap,
+) -> Step<Vec<Inputs>> {
     let each = packages
         .planned
         .iter()
