@@ -98,7 +98,7 @@ fn ensured(
     mend: impl FnOnce(&dyn Fn() -> Step<bool>) -> Step<bool>,
 ) -> Step<bool> {
     let now = known.began.instant;
-    if !memory.is_due(thing, content, look_every(known, need), now) {
+    if !memory.is_due(thing, content, check_interval(known, need), now) {
         return Ok(false);
     }
     let right = match are_right(known, needed) {
@@ -120,7 +120,7 @@ fn ensured(
     Ok(altered)
 }
 
-fn look_every(known: &Context<'_>, need: Need) -> Duration {
+fn check_interval(known: &Context<'_>, need: Need) -> Duration {
     need.check_interval(known.facts.settings.sync_period.length)
 }
 
@@ -166,7 +166,7 @@ fn ensured_copy(known: &Context<'_>, memory: &mut LocalState, planned: &Planned,
     // Changes at least as often as the content, which may be large and is looked at in each pass.
     let content = source.resource_version().unwrap_or_default();
     let thing = format!("Package {}", planned.package_name);
-    if !memory.is_due(&thing, &content, look_every(known, need), known.began.instant) {
+    if !memory.is_due(&thing, &content, check_interval(known, need), known.began.instant) {
         return Ok(false);
     }
     let copy = build::package(source, &known.facts.settings.system_namespace);
