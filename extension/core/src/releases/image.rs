@@ -6,9 +6,9 @@ use sluice_crds::{labels::label, run::OSImage};
 use super::{
     ReleaseReason,
     conditions::{COMPATIBLE, READY, Said, VALID, quoted, say},
+    evaluation::ready,
     labels::{image_labels, version_labels},
     mark::Mark,
-    survey::ready,
 };
 use crate::version::Ordered;
 

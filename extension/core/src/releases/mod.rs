@@ -6,12 +6,12 @@
 
 mod compatibility;
 mod conditions;
+mod evaluation;
 mod image;
 mod installer;
 mod labels;
 mod mark;
 mod offer;
-mod survey;
 mod updates;
 
 #[cfg(test)]
@@ -22,12 +22,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::{cluster::ClusterRef, reasons::reasons};
 
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
+pub use evaluation::{Facts, Fault, Survey};
 pub use image::of_image;
 pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, Underway, package_in};
 pub use labels::{from_label, image_labels_of, of_image_itself, prefixes, release_labels_of, version_label};
 pub use mark::Mark;
 pub use offer::{Offer, of_cluster};
-pub use survey::{Facts, Fault, Survey};
 pub use updates::Updates;
 
 reasons! {

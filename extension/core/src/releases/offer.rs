@@ -7,8 +7,8 @@ use sluice_crds::foreign::{Cluster, condition};
 use super::{
     Survey,
     conditions::{Said, UPDATES_AVAILABLE},
+    evaluation::updates_of,
     labels::from_label,
-    survey::updates_of,
 };
 use crate::{
     cluster::release_of,
