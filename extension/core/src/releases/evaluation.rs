@@ -11,7 +11,7 @@ use super::{
     compatibility::{Compatibility, Verdict},
     conditions::{COMPATIBLE, READY, Said, UPDATES_AVAILABLE, VALID, is_false, quoted, say},
     labels::{Labels, version_label, version_labels},
-    mark::Mark,
+    release_status::Mark,
 };
 use crate::{
     cache::stores::{Images, Releases},

@@ -8,7 +8,7 @@ use super::{
     conditions::{COMPATIBLE, READY, Said, VALID, quoted, say},
     evaluation::ready,
     labels::{image_labels, version_labels},
-    mark::Mark,
+    release_status::Mark,
 };
 use crate::version::Ordered;
 

@@ -10,8 +10,8 @@ mod evaluation;
 mod image;
 mod installer;
 mod labels;
-mod mark;
 mod offer;
+mod release_status;
 mod updates;
 
 #[cfg(test)]
@@ -26,8 +26,8 @@ pub use evaluation::{Facts, Fault, Survey};
 pub use image::of_image;
 pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, Underway, package_in};
 pub use labels::{from_label, image_labels_of, of_image_itself, prefixes, release_labels_of, version_label};
-pub use mark::Mark;
 pub use offer::{Offer, of_cluster};
+pub use release_status::Mark;
 pub use updates::Updates;
 
 reasons! {
