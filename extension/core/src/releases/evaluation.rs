@@ -45,7 +45,7 @@ pub struct Fault {
 
 /// What is said of each release.
 #[derive(Debug, Clone, Default)]
-pub struct Survey {
+pub struct Evaluation {
     releases: BTreeMap<String, Judged>,
     /// The releases that nothing excludes.
     pub updates: Updates,
@@ -59,7 +59,7 @@ struct Judged {
     compatible: Option<Verdict>,
 }
 
-impl Survey {
+impl Evaluation {
     /// Judges all releases.
     #[must_use]
     pub fn of(known: Facts<'_>) -> Self {

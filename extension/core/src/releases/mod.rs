@@ -22,7 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::{cluster::ClusterRef, reasons::reasons};
 
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
-pub use evaluation::{Facts, Fault, Survey};
+pub use evaluation::{Evaluation, Facts, Fault};
 pub use image::of_image;
 pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, Underway, package_in};
 pub use labels::{from_label, image_labels_of, of_image_itself, prefixes, release_labels_of, version_label};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_crds::foreign::{Cluster, condition};
 
 use super::{
-    Survey,
+    Evaluation,
     conditions::{Said, UPDATES_AVAILABLE},
     evaluation::updates_of,
     labels::from_label,
@@ -31,7 +31,7 @@ pub struct Offer {
 
 /// What has to be written of a Cluster; `None` where it is as it shall be. One that is being deleted is left alone.
 #[must_use]
-pub fn of_cluster(cluster: &Cluster, survey: &Survey) -> Option<Offer> {
+pub fn of_cluster(cluster: &Cluster, survey: &Evaluation) -> Option<Offer> {
     if cluster.metadata.deletion_timestamp.is_some() {
         return None;
     }

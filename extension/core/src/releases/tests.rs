@@ -99,8 +99,8 @@ impl World {
         }
     }
 
-    fn survey(&self) -> Survey {
-        Survey::of(Facts {
+    fn survey(&self) -> Evaluation {
+        Evaluation::of(Facts {
             releases: &self.releases,
             images: Some(&self.images),
             packages: Some(&self.packages),

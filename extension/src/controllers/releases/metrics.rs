@@ -10,7 +10,7 @@ use prometheus_client::{
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
-use sluice_core::releases::{InstallReason, Survey};
+use sluice_core::releases::{Evaluation, InstallReason};
 
 use crate::lock::lock;
 
@@ -44,7 +44,7 @@ impl ReleaseMetrics {
     }
 
     /// Takes in what is said of all releases.
-    pub(super) fn surveyed(&self, survey: &Survey) {
+    pub(super) fn surveyed(&self, survey: &Evaluation) {
         self.invalid.clear();
         for (reason, count) in survey.faults() {
             let reason = reason.as_str();

@@ -22,8 +22,8 @@ use sluice_core::{
     events::Uids,
     limits::Retries,
     releases::{
-        Facts, ManagementClusters, Named, ReleaseEvent, Survey, TkrPackage, Underway, of_cluster, of_image,
-        package_in,
+        Evaluation, Facts, ManagementClusters, Named, ReleaseEvent, TkrPackage, Underway, of_cluster,
+        of_image, package_in,
     },
 };
 use tokio::{
@@ -116,7 +116,7 @@ struct Shared {
     context: Arc<Context>,
     sources: Sources,
     /// None before the first one.
-    survey: Mutex<Option<Arc<Survey>>>,
+    survey: Mutex<Option<Arc<Evaluation>>>,
     /// Packages whose releases are being installed.
     underway: Mutex<Underway>,
     /// Of the objects that have had a turn.
@@ -292,7 +292,7 @@ async fn survey(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
     let compatibility = shared.sources.compatibility(management);
     let releases = stores.releases();
     let packages = stores.packages.is_filled().then(|| stores.catalogue());
-    let survey = Arc::new(Survey::of(Facts {
+    let survey = Arc::new(Evaluation::of(Facts {
         releases: &releases,
         images: images.as_deref(),
         packages: packages.as_deref(),

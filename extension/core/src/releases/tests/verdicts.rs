@@ -80,7 +80,7 @@ fn what_is_not_known_yet_stays_as_it_was() {
         &json!({"spec": {"osImages": [{"name": "photon"}]}}),
     )]);
     world.settle(then());
-    let blind = Survey::of(Facts {
+    let blind = Evaluation::of(Facts {
         images: None,
         compatibility: None,
         releases: &world.releases,
@@ -94,7 +94,7 @@ fn what_is_not_known_yet_stays_as_it_was() {
 fn a_release_stays_valid_before_its_packages_are_known() {
     let mut world = World::of([release("v1.35.4", &json!({}))]);
     world.settle(then());
-    let blind = Survey::of(Facts {
+    let blind = Evaluation::of(Facts {
         images: Some(&world.images),
         compatibility: None,
         releases: &world.releases,
