@@ -11,7 +11,7 @@ use super::{
     compatibility::{Compatibility, Verdict},
     conditions::{COMPATIBLE, READY, Said, UPDATES_AVAILABLE, VALID, is_false, quoted, say},
     labels::{Labels, version_label, version_labels},
-    release_status::Mark,
+    release_status::ReleaseStatus,
 };
 use crate::{
     cache::stores::{Images, Releases},
@@ -135,7 +135,7 @@ impl Evaluation {
 
     /// What has to be written of a release; `None` where it is as it shall be, or where nothing is known of it.
     #[must_use]
-    pub fn of_release(&self, release: &TanzuKubernetesRelease, now: Timestamp) -> Option<Mark> {
+    pub fn of_release(&self, release: &TanzuKubernetesRelease, now: Timestamp) -> Option<ReleaseStatus> {
         let judged = self.releases.get(&release.name_any())?;
         let known = judged.version.is_some().then_some(release.spec.version.as_str());
         let mut labels = version_labels(known, release.metadata.labels.as_ref());
@@ -164,7 +164,7 @@ impl Evaluation {
         say(&mut conditions, READY, ready, now);
         let updates = updates_of(judged.version.as_ref(), &release.spec.version, &self.updates);
         say(&mut conditions, UPDATES_AVAILABLE, updates, now);
-        Mark::of(release, labels, &before, conditions)
+        ReleaseStatus::of(release, labels, &before, conditions)
     }
 }
 

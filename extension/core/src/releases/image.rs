@@ -8,7 +8,7 @@ use super::{
     conditions::{COMPATIBLE, READY, Said, VALID, quoted, say},
     evaluation::ready,
     labels::{image_labels, version_labels},
-    release_status::Mark,
+    release_status::ReleaseStatus,
 };
 use crate::version::Ordered;
 
@@ -16,7 +16,7 @@ use crate::version::Ordered;
 ///
 /// Whether it is compatible is for the infrastructure to say; the label follows its condition where there is one.
 #[must_use]
-pub fn of_image(image: &OSImage, now: Timestamp) -> Option<Mark> {
+pub fn of_image(image: &OSImage, now: Timestamp) -> Option<ReleaseStatus> {
     let version = &image.spec.kubernetes_version;
     let is_valid = Ordered::of(version).is_some();
     let before = image.status.as_ref().map(|status| status.conditions.clone());
@@ -47,5 +47,5 @@ pub fn of_image(image: &OSImage, now: Timestamp) -> Option<Mark> {
     let mut conditions = before.clone();
     say(&mut conditions, VALID, said, now);
     say(&mut conditions, READY, ready, now);
-    Mark::of(image, labels, &before, conditions)
+    ReleaseStatus::of(image, labels, &before, conditions)
 }

@@ -27,7 +27,7 @@ pub use image::of_image;
 pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, Underway, package_in};
 pub use labels::{from_label, image_labels_of, of_image_itself, prefixes, release_labels_of, version_label};
 pub use offer::{Offer, of_cluster};
-pub use release_status::Mark;
+pub use release_status::ReleaseStatus;
 pub use updates::Updates;
 
 reasons! {

@@ -9,7 +9,7 @@ use crate::protocol::{Context, Done, Key, Server, Step, Subject, Write};
 
 /// What has to be written of an object: first its labels, then its status.
 #[derive(Debug)]
-pub struct Mark {
+pub struct ReleaseStatus {
     key: Key,
     uid: Option<String>,
     version: Option<String>,
@@ -19,7 +19,7 @@ pub struct Mark {
     conditions: Option<Vec<Condition>>,
 }
 
-impl Mark {
+impl ReleaseStatus {
     /// What differs from what the object has; `None` where nothing does.
     pub(super) fn of<K>(
         object: &K,
@@ -45,7 +45,7 @@ impl Mark {
     }
 }
 
-impl Subject for Mark {
+impl Subject for ReleaseStatus {
     type LocalState = ();
     type Effects = ();
     type Hold = String;

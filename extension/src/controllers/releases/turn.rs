@@ -9,7 +9,7 @@ use sluice_core::{
     events::Notice,
     limits::Again,
     protocol::{Ask, Done, Failure, Object, ReadResult, Server, Subject, Write},
-    releases::{Install, InstallState, Mark, Named, Offer, TkrPackage, of_cluster, of_image},
+    releases::{Install, InstallState, Named, Offer, ReleaseStatus, TkrPackage, of_cluster, of_image},
 };
 use sluice_crds::run::TanzuKubernetesRelease;
 use tracing::warn;
@@ -200,4 +200,4 @@ macro_rules! hosts {
         })+
     };
 }
-hosts!(Mark, Offer, Install);
+hosts!(ReleaseStatus, Offer, Install);
