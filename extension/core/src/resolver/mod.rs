@@ -8,12 +8,12 @@ mod change;
 mod data;
 mod held_back;
 mod machines;
-mod missed;
 mod part;
 mod pick;
 mod running;
 mod selector;
 mod steps;
+mod unresolved;
 
 #[cfg(test)]
 mod tests;
@@ -26,9 +26,9 @@ use sluice_crds::{
 };
 
 pub use change::resolve;
-pub use missed::{asks_before, missed};
 pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
+pub use unresolved::{asks_before, missed};
 
 use crate::{
     cache::stores::{Images, Releases},
