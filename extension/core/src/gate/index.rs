@@ -32,7 +32,7 @@ use crate::{
         unsynced::Unsynced,
     },
     reasons::{Hold, HoldReason},
-    resolver::{asks_before, missed},
+    resolver::{asks_before, unresolved},
     summary::exceeded,
     upgrade::{
         record::of_cluster,
@@ -245,7 +245,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
         if !self.hold_unresolved || is_labelled || !matches!(bootstrap, Ok(None)) {
             return None;
         }
-        missed(cluster, uid, generation, self.stores)
+        unresolved(cluster, uid, generation, self.stores)
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Found<Cluster> {

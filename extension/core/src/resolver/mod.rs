@@ -28,7 +28,7 @@ use sluice_crds::{
 pub use change::resolve;
 pub use running::Running;
 pub use selector::{NoSelector, parse as parse_selector};
-pub use unresolved::{asks_before, missed};
+pub use unresolved::{asks_before, unresolved};
 
 use crate::{
     cache::stores::{Images, Releases},

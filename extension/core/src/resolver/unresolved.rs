@@ -28,7 +28,7 @@ pub const fn asks_before(hook: Hook) -> bool {
 /// one update may end a pause, name another class and change the version. A pause in memory says nothing, because Cluster API calls for no
 /// Cluster that is paused, and one by annotation changes no generation.
 #[must_use]
-pub fn missed(
+pub fn unresolved(
     cluster: &Found<Cluster>,
     uid: &str,
     generation: i64,
