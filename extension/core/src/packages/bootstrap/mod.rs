@@ -3,6 +3,7 @@
 mod compare;
 mod create;
 mod credentials;
+mod duplicates;
 mod embedded;
 mod fill;
 mod kept;
@@ -12,7 +13,6 @@ mod packages;
 mod provided;
 mod resolved_release;
 mod source;
-mod twice;
 mod unmanaged;
 
 pub use compare::{below_release, is_bound};
@@ -22,6 +22,7 @@ pub(crate) use credentials::credential;
 pub use credentials::{
     CREDENTIAL_TYPES, credential_of, credential_refused, is_credential, is_credential_type,
 };
+pub use duplicates::{listed_twice, places_of_twins};
 pub use embedded::{EmbeddedReference, embedded_references};
 pub use fill::{Filling, fill, fill_with_values, filled_from, other_hop, other_release};
 pub use kept::KeptVersions;
@@ -32,7 +33,6 @@ pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
 pub use resolved_release::{Change, ResolvedRelease};
 pub use source::{Source, source};
-pub use twice::{listed_twice, places_of_twins};
 pub use unmanaged::unmanaged_conflict;
 
 use crate::reasons::{GateReason, Hold};
