@@ -6,7 +6,7 @@ mod credentials;
 mod duplicates;
 mod embedded;
 mod fill;
-mod kept;
+mod kept_versions;
 mod limit;
 mod merge;
 mod packages;
@@ -25,7 +25,7 @@ pub use credentials::{
 pub use duplicates::{listed_twice, places_of_twins};
 pub use embedded::{EmbeddedReference, embedded_references};
 pub use fill::{Filling, fill, fill_with_values, filled_from, other_hop, other_release};
-pub use kept::KeptVersions;
+pub use kept_versions::KeptVersions;
 pub use limit::{MOST_ADDITIONAL, too_many};
 pub use merge::{Inputs, Release, merge};
 pub(crate) use packages::missing;
