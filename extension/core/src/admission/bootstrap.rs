@@ -67,7 +67,7 @@ pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Loo
     if let Some(old) = old {
         update::judge(review, old, &kept, &catalogue, &mut sights, &mut verdict);
     }
-    twice(review, &catalogue, &mut verdict);
+    duplicates(review, &catalogue, &mut verdict);
     // It was stored before, where it is moved from or restored from: a gate holds for what is wrong, a refusal would stop the move half-way.
     if old.is_none() && review.owned {
         let faults = std::mem::take(&mut verdict.faults);
@@ -90,7 +90,7 @@ fn kept(review: &Review, verdict: &mut Verdict) -> KeptVersions {
 }
 
 /// Packages that would be one PackageInstall.
-fn twice(review: &Review, catalogue: &Catalogue, verdict: &mut Verdict) {
+fn duplicates(review: &Review, catalogue: &Catalogue, verdict: &mut Verdict) {
     let spec = &review.new.spec;
     let (Some((first, second)), Some(hold)) =
         (places_of_twins(spec, catalogue), listed_twice(spec, catalogue))
