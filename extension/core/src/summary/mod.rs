@@ -31,7 +31,7 @@ const LONGEST_WAITING_FOR: usize = 160;
 ///
 /// `current` is the status as it is; where it is of an earlier Cluster of the name it says nothing.
 #[must_use]
-pub fn shown(
+pub fn summarize(
     current: &ClusterBootstrapStatus,
     status: ClusterBootstrapStatus,
     policy: Option<&UpgradePolicy>,

@@ -69,7 +69,7 @@ fn next(
         deadline: deadline.map(str::to_owned),
         ..UpgradePolicy::default()
     };
-    shown(current, status, Some(&policy), at(second))
+    summarize(current, status, Some(&policy), at(second))
 }
 
 fn first(record: UpgradeRecord, second: i64) -> ClusterBootstrapStatus {

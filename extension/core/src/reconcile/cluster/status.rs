@@ -27,7 +27,7 @@ use crate::{
     summary::{
         DEADLINE_EXCEEDED,
         conditions::{Mirrored, mirror, with_nothing_to_prove, with_takeover, with_unseen},
-        exceeded, shown, until_deadline,
+        exceeded, summarize, until_deadline,
     },
     upgrade::record::{
         BootstrapFacts, Observed, PackageSet, Workload, advance, failed, held_for, is_ready, is_urgent,
@@ -210,7 +210,12 @@ fn seen_by_people(
 ) -> ClusterBootstrapStatus {
     let nothing = ClusterBootstrapStatus::default();
     let current = bootstrap.status.as_ref().unwrap_or(&nothing);
-    fitted(shown(current, next, bootstrap.spec.upgrade_policy.as_ref(), now))
+    fitted(summarize(
+        current,
+        next,
+        bootstrap.spec.upgrade_policy.as_ref(),
+        now,
+    ))
 }
 
 /// Bytes that all messages of a status have together: with them a ClusterBootstrap must not become larger than what is
