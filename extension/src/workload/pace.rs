@@ -84,7 +84,7 @@ pub struct Passing(Pace);
 impl Passing {
     /// The pass changed what is known of the Cluster.
     pub fn brought_news(&self) {
-        self.0.state().brought_news(now());
+        self.0.state().brought_changes(now());
     }
 }
 

@@ -93,7 +93,7 @@ impl Pace {
     }
 
     /// A pass changed what is known of the Cluster.
-    pub fn brought_news(&mut self, now: Instant) {
+    pub fn brought_changes(&mut self, now: Instant) {
         self.news = now;
     }
 
@@ -193,7 +193,7 @@ mod tests {
         // Progress is reported without end.
         for _ in 0..100 {
             now = woken_pass(&mut pace, now, Weight::Progress);
-            pace.brought_news(now);
+            pace.brought_changes(now);
         }
         let progress = pace.want(Weight::Progress);
         assert_eq!(progress, Some(now + MIN_REST), "it has used up what it may owe");
@@ -225,7 +225,7 @@ mod tests {
         let (mut pace, mut now, mut passes) = (Pace::new(began), began, 0_u32);
         while now < began + SECOND * 600 {
             now = woken_pass(&mut pace, now, weight);
-            pace.brought_news(now);
+            pace.brought_changes(now);
             passes += 1;
         }
         let most = 600 + u32::try_from(OWED.as_secs()).unwrap() + 1;
@@ -255,7 +255,7 @@ mod tests {
         assert!(pace.wakes(begins));
         pace.begin(begins);
         if quiet == 0 {
-            pace.brought_news(ends);
+            pace.brought_changes(ends);
         }
         pace.end(ends);
         assert_eq!(pace.owes_until, ends + rest);
