@@ -35,7 +35,7 @@ impl Triggers {
     }
 
     /// Wakes one Cluster because what its packages take their values from may be something else, which no store shows.
-    pub fn wake_to_read(&self, cluster: ClusterRef) {
+    pub fn enqueue_with_reads(&self, cluster: ClusterRef) {
         self.0.send(Trigger {
             cluster,
             needs_read: true,

@@ -122,7 +122,7 @@ impl Edits {
             }
             for cluster in next.woken {
                 debug!(%cluster, "What packages take values from was edited");
-                triggers.wake_to_read(cluster);
+                triggers.enqueue_with_reads(cluster);
             }
             open.retain(|watched, task| next.watched.contains(watched) && !task.is_finished());
             for watched in next.watched {

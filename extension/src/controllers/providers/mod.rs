@@ -251,7 +251,7 @@ struct Host<'a> {
 impl Drop for Host<'_> {
     fn drop(&mut self) {
         if let Some(cluster) = lock(&self.wrote_for).take() {
-            self.ctx.shared.triggers.wake_to_read(cluster);
+            self.ctx.shared.triggers.enqueue_with_reads(cluster);
         }
     }
 }

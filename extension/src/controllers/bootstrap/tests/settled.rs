@@ -188,7 +188,7 @@ async fn a_cluster_at_rest_that_is_woken_reads_only_what_no_store_shows() {
     let first = read().await;
     triggers.wake(one.clone());
     assert_eq!(read().await, first);
-    triggers.wake_to_read(one);
+    triggers.enqueue_with_reads(one);
     assert!(read().await > first);
     running.abort();
 }
