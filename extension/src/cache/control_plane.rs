@@ -145,7 +145,7 @@ impl ControlPlanes {
         let named = Arc::new(named.clone());
         let on = {
             let triggers = self.triggers.clone();
-            let touched = move |meta: &ObjectMeta, _| triggers.wake_of::<ControlPlane>(meta);
+            let touched = move |meta: &ObjectMeta, _| triggers.enqueue_owner::<ControlPlane>(meta);
             reporting(named.kind.clone(), "Watching control planes", touched)
         };
         let changed = {

@@ -103,7 +103,7 @@ impl News {
         let reference = ClusterRef::in_meta(bootstrap);
         lock(&self.uncounted).one(reference.clone());
         self.shown.send(Changed::One(reference));
-        self.triggers.wake_of::<ClusterBootstrap>(bootstrap);
+        self.triggers.enqueue_owner::<ClusterBootstrap>(bootstrap);
     }
 
     pub(crate) fn release(&self, release: &ObjectMeta) {
@@ -134,7 +134,7 @@ impl News {
         if install.namespace.as_ref() == Some(&self.system_namespace) {
             self.releases.send(ReleaseEvent::of_install(install));
         }
-        self.triggers.wake_of::<PackageInstall>(install);
+        self.triggers.enqueue_owner::<PackageInstall>(install);
     }
 
     pub(crate) fn class(&self, class: &ObjectMeta) {

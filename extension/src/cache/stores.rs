@@ -411,7 +411,7 @@ impl Opening<'_> {
 
 /// Wakes the Cluster that an object of kind `K` belongs to.
 fn woken_by<K: OfCluster>(news: &News, meta: &ObjectMeta) {
-    news.triggers.wake_of::<K>(meta);
+    news.triggers.enqueue_owner::<K>(meta);
 }
 
 /// What is seen of releases gets into `whole`, all of a list at once, and what has changed of them is passed on to `news`.

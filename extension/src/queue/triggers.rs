@@ -43,7 +43,7 @@ impl Triggers {
     }
 
     /// Wakes the Cluster that an object of kind `K` with this metadata belongs to.
-    pub fn wake_of<K: OfCluster>(&self, meta: &ObjectMeta) {
+    pub fn enqueue_owner<K: OfCluster>(&self, meta: &ObjectMeta) {
         if let Some(name) = K::cluster_in(meta) {
             self.wake(ClusterRef::new(
                 meta.namespace.as_deref().unwrap_or_default(),
