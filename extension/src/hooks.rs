@@ -23,7 +23,7 @@ use tracing::{debug, field::display, info, warn};
 
 use crate::{
     cache::stores::Stores, clock::clock, kube_client::server_clock::ServerClock,
-    leader::leadership::Leadership, lock::lock, queue::triggers::ClusterRef, telemetry::metrics::HoldMetrics,
+    leader::leadership::Leadership, lock::lock, queue::requeues::ClusterRef, telemetry::metrics::HoldMetrics,
 };
 
 /// How often held clusters are counted. It only sets how soon Cluster API asks again.

@@ -14,7 +14,7 @@ mod flood;
 use super::*;
 use crate::{
     cache::{control_plane::ControlPlanes, event_handlers::News, freshness::tests::Frozen, stores::Stores},
-    queue::triggers::Triggers,
+    queue::requeues::Triggers,
 };
 
 /// Stores that are filled, and what keeps them so.

@@ -17,7 +17,7 @@ use super::*;
 use crate::{
     cache::freshness::tests::Frozen,
     controllers::bootstrap::{self, world::CONCURRENCY},
-    queue::triggers::Triggers,
+    queue::requeues::Triggers,
 };
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.

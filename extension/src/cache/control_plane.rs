@@ -24,7 +24,7 @@ use crate::{
     },
     clock::now,
     lock::lock,
-    queue::triggers::{ClusterRef, Triggers},
+    queue::requeues::{ClusterRef, Triggers},
 };
 
 /// A kind that no Cluster has asked for in this time is watched no more. Clusters at rest ask within a sync period.

@@ -19,7 +19,7 @@ use crate::{
     lock::lock,
     queue::{
         dependents::Dependents,
-        triggers::{ClusterRef, Triggers},
+        requeues::{ClusterRef, Triggers},
         work_queue::Feed,
     },
 };

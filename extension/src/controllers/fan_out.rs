@@ -17,7 +17,7 @@ use tracing::info;
 use crate::{
     cache::stores::Stores,
     lock::lock,
-    queue::triggers::{ClusterRef, Triggers},
+    queue::requeues::{ClusterRef, Triggers},
 };
 
 /// What changes within this time is looked through once.
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::{
         cache::{event_handlers::News, freshness::tests::Frozen},
-        queue::{triggers::Trigger, work_queue::Feed},
+        queue::{requeues::Trigger, work_queue::Feed},
     };
 
     /// Clusters of one release, and one of none.

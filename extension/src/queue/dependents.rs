@@ -11,7 +11,7 @@ use sluice_core::{
     value_kinds::ConfigRef,
 };
 
-use crate::{lock::lock, queue::triggers::ClusterRef};
+use crate::{lock::lock, queue::requeues::ClusterRef};
 
 /// Who depends on what. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]

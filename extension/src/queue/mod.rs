@@ -1,5 +1,5 @@
 //! Work queues, and the requeues of Clusters and configurations.
 
 pub mod dependents;
-pub mod triggers;
+pub mod requeues;
 pub mod work_queue;

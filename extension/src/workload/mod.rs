@@ -25,7 +25,7 @@ use crate::{
     lock::lock,
     queue::{
         dependents::Dependents,
-        triggers::{ClusterRef, Triggers},
+        requeues::{ClusterRef, Triggers},
     },
 };
 

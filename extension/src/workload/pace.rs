@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::{
     clock::{later, now},
     lock::lock,
-    queue::triggers::{ClusterRef, Triggers},
+    queue::requeues::{ClusterRef, Triggers},
 };
 
 /// The pace of one Cluster. Clones share it.

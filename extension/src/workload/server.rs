@@ -90,7 +90,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::queue::triggers::{ClusterRef, Triggers};
+    use crate::queue::requeues::{ClusterRef, Triggers};
 
     /// A server that can be switched off, and how often it was asked.
     #[derive(Clone, Default)]

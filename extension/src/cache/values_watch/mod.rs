@@ -42,7 +42,7 @@ use crate::{
     clock::{later, now},
     kube_client::responses::served,
     lock::lock,
-    queue::triggers::Triggers,
+    queue::requeues::Triggers,
     telemetry::metrics::watch_panicked,
 };
 

@@ -21,7 +21,7 @@ use crate::{
         bounded::{REQUEST, bounded},
         requests::{is_watch, streams_list},
     },
-    queue::triggers::Trigger,
+    queue::requeues::Trigger,
 };
 
 const SECRETS: &str = "/api/v1/secrets";

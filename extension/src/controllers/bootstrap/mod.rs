@@ -40,7 +40,7 @@ use crate::{
     lock::lock,
     queue::{
         dependents::Dependents,
-        triggers::{ClusterRef, Trigger},
+        requeues::{ClusterRef, Trigger},
         work_queue,
     },
     server::health::Heartbeat,

@@ -19,7 +19,7 @@ use sluice_core::{
 
 use super::{Context, troubles::LookSlot};
 use crate::{
-    cache::store::Store, kube_client::responses::failure, queue::triggers::ClusterRef, workload::Remote,
+    cache::store::Store, kube_client::responses::failure, queue::requeues::ClusterRef, workload::Remote,
 };
 
 /// What the first request of a look may take, connecting included. Less than a slow pass takes: where many workloads do not answer, looks

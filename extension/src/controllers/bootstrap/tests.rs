@@ -34,7 +34,7 @@ use super::*;
 use world::{CONCURRENCY, World};
 
 use crate::{
-    cache::freshness::tests::Frozen, kube_client::fence::Fence, queue::triggers::Triggers,
+    cache::freshness::tests::Frozen, kube_client::fence::Fence, queue::requeues::Triggers,
     server::health::Health,
 };
 

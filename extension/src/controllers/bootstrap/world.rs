@@ -29,7 +29,7 @@ use crate::{
     controllers::events::Notifier,
     hooks::Index,
     kube_client::fence::Fence,
-    queue::triggers::{ClusterRef, Triggers},
+    queue::requeues::{ClusterRef, Triggers},
     telemetry::metrics::PassMetrics,
     workload::{Remote, Remotes},
 };

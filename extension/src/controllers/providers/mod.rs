@@ -50,7 +50,7 @@ use crate::{
     lock::lock,
     queue::{
         dependents::Dependents,
-        triggers::{ClusterRef, Triggers},
+        requeues::{ClusterRef, Triggers},
         work_queue,
     },
     telemetry::metrics::PassMetrics,

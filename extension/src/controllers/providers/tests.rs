@@ -13,7 +13,7 @@ use crate::{
     cache::{contract::Contract, store::Writer},
     controllers::bootstrap::object_server::ObjectServer,
     kube_client::fence::Fence,
-    queue::{triggers::Trigger, work_queue},
+    queue::{requeues::Trigger, work_queue},
 };
 
 const CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/calicoconfigs/one-calico";
