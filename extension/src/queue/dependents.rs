@@ -25,7 +25,7 @@ struct Inner {
 
 impl Inner {
     /// Every kind has its own queue, which merges wakes of one configuration.
-    fn wake(&self, config: &ConfigRef) {
+    fn enqueue(&self, config: &ConfigRef) {
         if let Some(wake) = self.wakes.get(&config.kind) {
             let _gone_at_shutdown = wake.unbounded_send(config.object.clone());
         }
@@ -42,7 +42,7 @@ impl Dependents {
     pub(crate) fn changed(&self, sources: &[Source]) {
         let inner = lock(&self.0);
         for config in sources.iter().flat_map(|source| inner.dependencies.on(source)) {
-            inner.wake(config);
+            inner.enqueue(config);
         }
     }
 
@@ -65,7 +65,7 @@ impl Dependents {
 
     /// A configuration has changed itself, or a pass over its Cluster misses its values.
     pub(crate) fn wake(&self, config: &ConfigRef) {
-        lock(&self.0).wake(config);
+        lock(&self.0).enqueue(config);
     }
 }
 
