@@ -49,7 +49,7 @@ use crate::{
         serve,
     },
     status::Status,
-    telemetry::{log::Log, metrics::PassMetrics},
+    telemetry::{log::Log, metrics::ReconcileMetrics},
 };
 
 /// Between being unready and refusing connections: as long as it takes until no new caller is sent here.
@@ -197,7 +197,7 @@ struct Parts {
     index: Index,
     admission: Admission,
     configurations: providers::Configurations,
-    passes: PassMetrics,
+    passes: ReconcileMetrics,
     releases: releases::ReleaseMetrics,
     registration: RegistrationMetrics,
     health: Health,

@@ -11,7 +11,7 @@ use crate::{
     status::StatusMetrics,
     telemetry::{
         log::Log,
-        metrics::{HookMetrics, PassMetrics},
+        metrics::{HookMetrics, ReconcileMetrics},
     },
 };
 
@@ -20,7 +20,7 @@ pub(super) struct Metrics {
     pub(super) server: serve::Metrics,
     pub(super) hooks: HookMetrics,
     pub(super) configurations: providers::Configurations,
-    pub(super) passes: PassMetrics,
+    pub(super) passes: ReconcileMetrics,
     pub(super) releases: releases::ReleaseMetrics,
     pub(super) admission: AdmissionMetrics,
     pub(super) status: StatusMetrics,
@@ -34,7 +34,7 @@ impl Metrics {
             server: serve::Metrics::default(),
             hooks: HookMetrics::default(),
             configurations: providers::Configurations::default(),
-            passes: PassMetrics::default(),
+            passes: ReconcileMetrics::default(),
             releases: releases::ReleaseMetrics::default(),
             admission: AdmissionMetrics::default(),
             status: StatusMetrics::default(),

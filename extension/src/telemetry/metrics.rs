@@ -99,7 +99,7 @@ pub fn watch_panicked() {
 
 /// Counts passes over Clusters, and the panics of watches. Clones share the counters.
 #[derive(Clone, Debug, Default)]
-pub struct PassMetrics {
+pub struct ReconcileMetrics {
     passes: Counter,
     panics: Counter,
     cut_off: Counter,
@@ -107,7 +107,7 @@ pub struct PassMetrics {
     pub upgrades: UpgradeMetrics,
 }
 
-impl PassMetrics {
+impl ReconcileMetrics {
     /// Makes the counters visible.
     pub fn register(&self, registry: &mut Registry) {
         self.upgrades.register(registry);

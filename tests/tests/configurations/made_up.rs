@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use serde_json::{Value, json};
 use sluice::cache::contract::Contract;
-use sluice::cache::event_handlers::News;
+use sluice::cache::event_handlers::EventHandlers;
 use sluice::cache::stores::Stores;
 use sluice::controllers::events::Notifier;
 use sluice::controllers::providers::{self, Configurations, Context, Watches};
 use sluice::kube_client::fence::Fence;
-use sluice::telemetry::metrics::PassMetrics;
+use sluice::telemetry::metrics::ReconcileMetrics;
 use sluice::workload::Remotes;
 use sluice_core::providers::Kind;
 use sluice_core::schedule::SyncPeriod;
@@ -29,7 +29,7 @@ pub(crate) fn definition() -> Value {
 
 /// The controller of Sluice with this kind in its table, until the set is dropped.
 pub(crate) fn start(client: &Client) -> JoinSet<()> {
-    let news = News::default();
+    let news = EventHandlers::default();
     let (stores, following) = Stores::open(client, "tkg-system", &news);
     let contract = Contract::new(client.clone(), Vec::new());
     let (triggers, dependents) = (news.triggers.clone(), news.dependents.clone());
@@ -49,7 +49,7 @@ pub(crate) fn start(client: &Client) -> JoinSet<()> {
             since: Instant::now(),
         },
         retries: Mutex::default(),
-        metrics: PassMetrics::default(),
+        metrics: ReconcileMetrics::default(),
     });
     let mut running = JoinSet::new();
     running.spawn(following);

@@ -105,7 +105,7 @@ impl Loopback {
             admission: Admission::new(args.system_namespace.clone(), AdmissionMetrics::default()),
             configurations: providers::Configurations::default(),
             releases: releases::ReleaseMetrics::default(),
-            passes: PassMetrics::default(),
+            passes: ReconcileMetrics::default(),
             health: Health::default(),
             news,
             registration: RegistrationMetrics::default(),

@@ -44,7 +44,7 @@ use crate::{
         work_queue,
     },
     server::health::Heartbeat,
-    telemetry::metrics::PassMetrics,
+    telemetry::metrics::ReconcileMetrics,
     workload::Remotes,
 };
 
@@ -75,7 +75,7 @@ pub struct Context {
     /// Events for people.
     pub(crate) events: Notifier,
     /// What is counted.
-    pub(crate) metrics: PassMetrics,
+    pub(crate) metrics: ReconcileMetrics,
     /// Of passes over troubled Clusters.
     pub(crate) slots: Slots,
     /// What is remembered of Clusters.

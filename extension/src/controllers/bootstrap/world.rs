@@ -30,7 +30,7 @@ use crate::{
     hooks::Index,
     kube_client::fence::Fence,
     queue::requeues::{ClusterRef, Triggers},
-    telemetry::metrics::PassMetrics,
+    telemetry::metrics::ReconcileMetrics,
     workload::{Remote, Remotes},
 };
 
@@ -74,7 +74,7 @@ pub(crate) fn context(
         index: Index::new(SYSTEM.to_owned(), Duration::from_mins(10), news.uncounted),
         edits: news.edits,
         events: Notifier::new(client),
-        metrics: PassMetrics::default(),
+        metrics: ReconcileMetrics::default(),
         slots: Slots::new(CONCURRENCY),
         memories: Mutex::default(),
     };

@@ -53,7 +53,7 @@ use crate::{
         requeues::{ClusterRef, Triggers},
         work_queue,
     },
-    telemetry::metrics::PassMetrics,
+    telemetry::metrics::ReconcileMetrics,
     workload::Remotes,
 };
 
@@ -85,7 +85,7 @@ pub struct Context {
     /// Of the configurations of which the last pass failed.
     pub retries: Mutex<Retries<ConfigRef>>,
     /// What is counted.
-    pub metrics: PassMetrics,
+    pub metrics: ReconcileMetrics,
 }
 
 /// A kind with what all kinds share.

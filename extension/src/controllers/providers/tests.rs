@@ -82,7 +82,7 @@ fn of(server: &ObjectServer, triggers: &Triggers, kind: &str) -> OfKind {
             since: now(),
         },
         retries: Mutex::default(),
-        metrics: PassMetrics::default(),
+        metrics: ReconcileMetrics::default(),
     };
     let mut kinds = kinds().into_iter();
     let found = kinds.find(|found| found.resource.kind == kind);

@@ -42,7 +42,7 @@ use crate::{
     controllers::events::Notifier,
     lock::lock,
     queue::work_queue::{self, Feed},
-    telemetry::metrics::PassMetrics,
+    telemetry::metrics::ReconcileMetrics,
 };
 
 /// What changes within this time is looked at once.
@@ -76,7 +76,7 @@ pub struct Context {
     events: Notifier,
     /// Of what could not be written.
     retries: Mutex<Retries<Named>>,
-    passes: PassMetrics,
+    passes: ReconcileMetrics,
     metrics: ReleaseMetrics,
 }
 
@@ -88,7 +88,7 @@ impl Context {
         system_namespace: String,
         stores: Stores,
         news: &News,
-        passes: PassMetrics,
+        passes: ReconcileMetrics,
         metrics: ReleaseMetrics,
     ) -> Arc<Self> {
         Arc::new(Self {

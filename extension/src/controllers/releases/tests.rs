@@ -55,7 +55,7 @@ async fn what_was_never_listed_is_not_taken_for_missing(#[case] list: &'static s
     let (stores, following) = Stores::open(&client, SYSTEM, &news);
     let _following = tokio::spawn(following);
     stores.tell_managed().await;
-    let (passes, metrics) = (PassMetrics::default(), ReleaseMetrics::default());
+    let (passes, metrics) = (ReconcileMetrics::default(), ReleaseMetrics::default());
     let context = Context::of(client, SYSTEM.to_owned(), stores, &news, passes, metrics);
     let changes = context.listen();
     let running = tokio::spawn(run(context, changes, CancellationToken::new()));
