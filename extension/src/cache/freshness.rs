@@ -14,7 +14,7 @@ use sluice_core::cache::{FollowedStore, WatchAnswer};
 
 use crate::{
     clock::now,
-    kube_client::{middleware::over, requests::streams_list},
+    kube_client::{middleware::middleware, requests::streams_list},
     lock::lock,
 };
 
@@ -26,7 +26,7 @@ pub(crate) fn dating(client: Client, followed: &Arc<Mutex<FollowedStore>>) -> Cl
 
 /// `client` that notes lists that come as watches, and what becomes of other watches that are answered with success.
 pub(crate) fn noting(client: Client, note: impl Fn(WatchAnswer) + Clone + Send + Sync + 'static) -> Client {
-    over(client, move |client, request| {
+    middleware(client, move |client, request| {
         let note = note.clone();
         async move {
             let (asked, lists) = (now(), streams_list(&request));

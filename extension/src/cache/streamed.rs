@@ -13,7 +13,7 @@ use kube::{
 };
 use sluice_core::cache::LIST_SECONDS;
 
-use crate::kube_client::{middleware::over, responses::code};
+use crate::kube_client::{middleware::middleware, responses::code};
 
 /// What the line of a watch begins with that ends the list. kube-apiserver encodes the fields in this order, and sends no other
 /// bookmark before. An object cannot imitate it: its own text comes later in its line.
@@ -34,7 +34,7 @@ const DELETED: &[u8] = br#"{"type":"DELETED","#;
 /// and ends the answer behind it: a watch that is short proves an age, and one that begins with a list does not say when it began. And kube-runtime
 /// does not see an object that is deleted while the list is being sent, so this one has it deleted behind the list.
 pub(crate) fn streaming(client: Client) -> Client {
-    over(client, |client, mut request| async move {
+    middleware(client, |client, mut request| async move {
         let streams = streams_list(&request);
         if streams {
             *request.uri_mut() = newest(request.uri())?;

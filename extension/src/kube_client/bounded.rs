@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::BoxError;
 
 use crate::{
-    kube_client::{middleware::over, requests::is_watch},
+    kube_client::{middleware::middleware, requests::is_watch},
     lock::lock,
 };
 
@@ -72,7 +72,7 @@ pub struct TooLong(usize);
 #[must_use]
 pub fn paced(client: Client) -> Client {
     let watches = Watches::default();
-    over(client, move |client, request| {
+    middleware(client, move |client, request| {
         let watches = watches.clone();
         async move {
             if is_watch(&request) {
@@ -87,7 +87,7 @@ pub fn paced(client: Client) -> Client {
 #[must_use]
 pub fn bounded(client: Client, bounds: Bounds) -> Client {
     let pages = Pages::default();
-    over(paced(client), move |client, request| {
+    middleware(paced(client), move |client, request| {
         let pages = pages.clone();
         async move {
             let page = Page::of(&request);

@@ -12,7 +12,7 @@ use std::{
 
 use kube::Client;
 
-use crate::{kube_client::middleware::over, lock::lock};
+use crate::{kube_client::middleware::middleware, lock::lock};
 
 /// Why a request was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ impl Fence {
     #[must_use]
     pub fn guard(&self, client: Client) -> Client {
         let fence = self.clone();
-        over(client, move |client, request| {
+        middleware(client, move |client, request| {
             let writes = !request.method().is_safe();
             let held = writes && !fence.lets_write(Instant::now());
             async move {

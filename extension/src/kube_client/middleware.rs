@@ -6,7 +6,10 @@ use kube::{Client, client::Body};
 use tower::{BoxError, service_fn};
 
 /// A client that does with each request what `send` does with it and `client`.
-pub(crate) fn over<A, B>(client: Client, send: impl Fn(Client, Request<Body>) -> A + Send + 'static) -> Client
+pub(crate) fn middleware<A, B>(
+    client: Client,
+    send: impl Fn(Client, Request<Body>) -> A + Send + 'static,
+) -> Client
 where
     A: Future<Output = Result<Response<B>, BoxError>> + Send + 'static,
     B: hyper::body::Body<Data = Bytes> + Send + 'static,

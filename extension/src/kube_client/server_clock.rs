@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::Client;
 use sluice_core::server_time::ServerTime;
 
-use crate::{clock::now, kube_client::middleware::over, lock::lock};
+use crate::{clock::now, kube_client::middleware::middleware, lock::lock};
 
 /// What time it is at the API server whose answers are noted. Cheap to clone; all clones are one.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +31,7 @@ impl ServerClock {
     /// `client` that notes the time in each answer.
     pub(crate) fn noting(&self, client: Client) -> Client {
         let clock = self.clone();
-        over(client, move |client, request| {
+        middleware(client, move |client, request| {
             let clock = clock.clone();
             async move {
                 let answer = client.send(request).await?;

@@ -10,7 +10,7 @@ use sluice_core::{
 };
 
 use super::pace::Pace;
-use crate::{clock::now, kube_client::middleware::over, lock::lock};
+use crate::{clock::now, kube_client::middleware::middleware, lock::lock};
 
 /// The server did not answer a moment ago, so it was not asked.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ impl Server {
 
     fn over(&self, client: Client, guards: bool) -> Client {
         let server = self.clone();
-        over(client, move |client, request| {
+        middleware(client, move |client, request| {
             let server = server.clone();
             async move {
                 if guards && server.known().breaker.is_open(now()) {

@@ -3,7 +3,7 @@
 use http::{HeaderValue, header::ACCEPT};
 use kube::Client;
 
-use crate::kube_client::{middleware::over, requests::is_watch};
+use crate::kube_client::{middleware::middleware, requests::is_watch};
 
 /// Asks for the metadata of each object of a watch. Without it an API server refuses with 406; it never sends the object in its place.
 const OF_OBJECTS: HeaderValue =
@@ -15,7 +15,7 @@ const OF_A_LIST: HeaderValue =
 
 /// `client` that is answered with metadata alone. kube's own way to ask for it decodes a list as a whole.
 pub(super) fn metadata_only(client: Client) -> Client {
-    over(client, |client, mut request| async move {
+    middleware(client, |client, mut request| async move {
         let accept = if is_watch(&request) { OF_OBJECTS } else { OF_A_LIST };
         request.headers_mut().insert(ACCEPT, accept);
         Ok(client.send(request).await?)
