@@ -252,7 +252,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     }));
     if let Some((status, client)) = parts.status.as_ref().zip(of_status) {
         // Every replica answers, and asks who may see what.
-        status.knows(stores.clone(), client);
+        status.set_caches(stores.clone(), client);
     }
     let edits = news.edits.clone();
     let watching = edits.run(client.clone(), news.triggers.clone(), stores.clusters.clone());

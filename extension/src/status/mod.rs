@@ -72,7 +72,7 @@ impl Status {
 
     /// From now on it follows `stores`, and asks the management API server, by `client`, who may see what. Callers decide how much is asked,
     /// so nothing else uses the connections of `client`.
-    pub fn knows(&self, stores: Stores, client: Client) {
+    pub fn set_caches(&self, stores: Stores, client: Client) {
         let access = Access::new(client);
         let _known_before = self.0.world.set(World { stores, access });
     }

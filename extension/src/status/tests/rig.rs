@@ -143,7 +143,7 @@ impl Rig {
             let (stores, following) =
                 Stores::open(&Frozen::new().client(|_| Vec::new()), "tkg-system", &news);
             tokio::spawn(following);
-            knowing.knows(stores, client);
+            knowing.set_caches(stores, client);
         };
         let rig = Self {
             status,
