@@ -247,7 +247,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
             // A Package that is not in memory yet is read when it is asked about.
             stores.filled_for_reviews().await;
             // Every replica reads for reviews, whether it leads or not.
-            admission.knows(World::new(stores, control_planes, of_reviews));
+            admission.set_caches(World::new(stores, control_planes, of_reviews));
         }
     }));
     if let Some((status, client)) = parts.status.as_ref().zip(of_status) {

@@ -94,7 +94,7 @@ impl Admission {
     }
 
     /// From now on reviews are answered by what is in `world`.
-    pub fn knows(&self, world: World) {
+    pub fn set_caches(&self, world: World) {
         self.0.world.get_or_init(|| world);
     }
 

@@ -95,7 +95,7 @@ async fn admission(network: &Frozen) -> (Admission, tokio::task::JoinHandle<()>)
     });
     let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
-    admission.knows(world(stores, client));
+    admission.set_caches(world(stores, client));
     (admission, following)
 }
 
@@ -371,7 +371,7 @@ async fn resolving() -> (Admission, tokio::task::JoinHandle<()>) {
     });
     let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
-    admission.knows(world(stores, client));
+    admission.set_caches(world(stores, client));
     (admission, following)
 }
 

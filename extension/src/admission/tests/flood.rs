@@ -198,7 +198,7 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Triggers,
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
     let triggers = Triggers::default();
     let control_planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
-    admission.knows(World::new(stores, Arc::new(control_planes), server.client()));
+    admission.set_caches(World::new(stores, Arc::new(control_planes), server.client()));
     (admission, triggers, following)
 }
 
