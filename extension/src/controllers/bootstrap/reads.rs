@@ -52,7 +52,7 @@ impl executor::Host<Facts> for Host<'_> {
         }
     }
 
-    fn patience(&self, ask: &Ask) -> Option<Duration> {
+    fn read_timeout(&self, ask: &Ask) -> Option<Duration> {
         let is_first = *ask == first_read() && self.looking.get().is_some() && self.remote.get().is_none();
         is_first.then_some(FIRST_OF_A_LOOK)
     }

@@ -35,7 +35,7 @@ pub(crate) trait Host<S: Subject>: Sync {
     fn client(&self, server: Server) -> Result<&Client, Failure>;
 
     /// How long an answer to this is waited for, where that is less than any request may take.
-    fn patience(&self, _ask: &Ask) -> Option<Duration> {
+    fn read_timeout(&self, _ask: &Ask) -> Option<Duration> {
         None
     }
 

@@ -12,7 +12,7 @@ use super::Host;
 /// Answers one question.
 pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> ReadResult {
     let read = read(host, ask);
-    let answer = match host.patience(ask) {
+    let answer = match host.read_timeout(ask) {
         None => read.await,
         Some(patience) => timeout(patience, read).await.unwrap_or_else(|_elapsed| {
             let text = format!("no answer within {} s", patience.as_secs());
