@@ -149,7 +149,7 @@ pub(super) async fn lead(
             () = retrigger::run(client.clone(), stores.clusters.clone(), uncalled) => {}
             () = registration => {}
             () = fan_out::run(stores.clone(), parts.news.classes, changes, triggers) => {}
-            () = patience(stop) => {}
+            () = shutdown_grace(stop) => {}
         }
     };
     Box::pin(while_leading(elector, reconciling)).await
@@ -202,7 +202,7 @@ async fn while_leading(
 }
 
 /// The controller finishes what it has begun, but a request that hangs must not keep the process.
-async fn patience(stop: &CancellationToken) {
+async fn shutdown_grace(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(RECONCILE_GRACE).await;
 }
