@@ -102,7 +102,7 @@ async fn run(
 ) -> anyhow::Result<()> {
     info!(?args, version = env!("CARGO_PKG_VERSION"), "Starting");
     let stop = CancellationToken::new();
-    let news = news(&args);
+    let news = event_handlers(&args);
     let index = Index::new(
         args.system_namespace.clone(),
         args.cluster_delete_timeout,
@@ -176,7 +176,7 @@ async fn run(
     outcome
 }
 
-fn news(args: &Args) -> News {
+fn event_handlers(args: &Args) -> News {
     let handlers = Handlers::of(args.extension_configs.iter().map(String::as_str));
     News {
         edits: Edits::of(&args.secret_namespaces),

@@ -95,7 +95,7 @@ impl Loopback {
         let kubeconfig = self.kubeconfig().to_str().unwrap();
         let own = ["sluice", "--kubeconfig", kubeconfig];
         let args = Args::parse_from(own.iter().chain(flags));
-        let news = news(&args);
+        let news = event_handlers(&args);
         let parts = Parts {
             index: Index::new(
                 args.system_namespace.clone(),
