@@ -4,7 +4,7 @@ mod leading;
 mod listeners;
 mod metrics;
 mod serving;
-mod showing;
+mod status_listener;
 
 use crate::kube_client::bounded::REQUEST;
 use std::{
@@ -30,7 +30,7 @@ use self::{
     listeners::{hooks, plain, reviews_at},
     metrics::Metrics,
     serving::Serving,
-    showing::{Ends, Showing, show},
+    status_listener::{Ends, Showing, show},
 };
 use crate::{
     admission::{Admission, World},
