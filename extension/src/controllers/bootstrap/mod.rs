@@ -1,7 +1,7 @@
 //! The ClusterBootstrap controller: packages of a cluster follow its release, and the record says how far they are.
 
+mod concurrency;
 mod reads;
-mod troubles;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock},
@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub(crate) use troubles::Slots;
+pub(crate) use concurrency::Slots;
 
 use crate::{
     cache::{control_plane::ControlPlanes, stores::Stores, values_watch::Edits},

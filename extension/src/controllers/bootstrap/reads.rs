@@ -17,7 +17,7 @@ use sluice_core::{
     },
 };
 
-use super::{Context, troubles::LookSlot};
+use super::{Context, concurrency::LookSlot};
 use crate::{
     cache::store::Store, kube_client::responses::failure, queue::requeues::ClusterRef, workload::Remote,
 };

@@ -5,7 +5,7 @@ use sluice_core::reconcile::slots::CONFLICTS;
 use sluice_crds::run::Hook;
 
 use super::*;
-use crate::controllers::bootstrap::troubles::Slot;
+use crate::controllers::bootstrap::concurrency::Slot;
 use crate::controllers::bootstrap::world::{VALUES, World, cluster};
 
 /// One slot of two is for slow passes, and another Cluster has it.
