@@ -24,7 +24,7 @@ pub(super) struct Slot(Slots);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.troubles().release();
+        self.0.limiter().release();
     }
 }
 
@@ -34,14 +34,14 @@ pub(super) struct LookSlot(Slots, LastDriftCheck);
 
 impl Drop for LookSlot {
     fn drop(&mut self) {
-        self.0.troubles().look_over(self.1);
+        self.0.limiter().look_over(self.1);
     }
 }
 
 impl Slots {
     /// A slot for a look at a workload whose last one came to this, if there is one.
     pub(super) fn look(&self, last: LastDriftCheck) -> Option<LookSlot> {
-        self.troubles().look(last).then(|| LookSlot(self.clone(), last))
+        self.limiter().look(last).then(|| LookSlot(self.clone(), last))
     }
 
     /// All slots are free. `concurrency` passes run at once.
@@ -50,7 +50,7 @@ impl Slots {
     }
 
     /// What is known of troubled Clusters.
-    pub(super) fn troubles(&self) -> MutexGuard<'_, Troubles> {
+    pub(super) fn limiter(&self) -> MutexGuard<'_, Troubles> {
         lock(&self.0)
     }
 
@@ -59,7 +59,7 @@ impl Slots {
     /// # Errors
     /// It may not begin; this says when to look again.
     pub(super) fn turn(&self, uid: &str) -> Result<Option<Slot>, Duration> {
-        match self.troubles().turn(uid, now()) {
+        match self.limiter().turn(uid, now()) {
             Turn::Granted => Ok(None),
             Turn::WithSlot => Ok(Some(Slot(self.clone()))),
             Turn::Later(wait) => Err(wait),
@@ -83,7 +83,7 @@ impl Slots {
             None => match timeout(SLOW, &mut pass).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(_elapsed) => {
-                    self.troubles().slow(uid, now())?;
+                    self.limiter().slow(uid, now())?;
                     Slot(self.clone())
                 }
             },
@@ -143,7 +143,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pass_that_is_cut_off_is_one_of_a_troubled_cluster_next() {
         let slots = Slots::new(1);
-        slots.troubles().failed("another", now());
+        slots.limiter().failed("another", now());
         let taken = slots.turn("another");
         let began = Instant::now();
         let cut_off = slots.attend("a", None, sleep(Duration::from_hours(1))).await;

@@ -102,7 +102,7 @@ impl Context {
 
     /// Forgets the Cluster with this UID. Says whether it was managed until now.
     fn forget(&self, uid: &str) -> bool {
-        self.slots.troubles().forget(uid);
+        self.slots.limiter().forget(uid);
         self.remotes.close(uid);
         self.index.forget(uid);
         self.events.forget(uid);
@@ -173,7 +173,7 @@ async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
 /// When to try again after a pass that has failed.
 fn failed(cluster: &Cluster, error: &Error, ctx: &Context) -> Duration {
     let uid = cluster.uid().unwrap_or_default();
-    let again = ctx.slots.troubles().again(&uid, error, now());
+    let again = ctx.slots.limiter().again(&uid, error, now());
     if let Again::Later(_) = again {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
@@ -206,12 +206,12 @@ async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error>
 
 /// A Cluster that waits for a slot. A pass that was cut off may have written what the record does not show, so its gates are closed.
 async fn later(ctx: &Context, cluster: &Cluster, uid: &str, wait: Duration) -> Done {
-    let hold = ctx.slots.troubles().hold_while_waiting(uid, now());
+    let hold = ctx.slots.limiter().hold_while_waiting(uid, now());
     if let Some(hold) = hold {
         // It has no slot of the troubled ones, so it may not take long either.
         let closed = timeout(SLOW, close_gates(ctx, cluster, &hold)).await;
         if closed != Ok(true) {
-            return Done::RequeueAfter(ctx.slots.troubles().failed(uid, now()));
+            return Done::RequeueAfter(ctx.slots.limiter().failed(uid, now()));
         }
     }
     Done::RequeueAfter(wait)
@@ -272,7 +272,7 @@ async fn accounted_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Res
         ctx.metrics.panicked();
     }
     let ended = outcome.as_ref().map(drop);
-    let hold = ctx.slots.troubles().ended(uid, ended, began, now());
+    let hold = ctx.slots.limiter().ended(uid, ended, began, now());
     if let Some(hold) = hold {
         // What it has written is not in the record.
         close_gates(ctx, cluster, &hold).await;

@@ -253,7 +253,7 @@ async fn a_look_that_is_not_answered_is_no_trouble() {
     let reconciled = timeout(SLOW, reconcile(&cluster(&due.leader), &due.leader)).await;
     let soon = Done::RequeueAfter(Duration::from_secs(30));
     assert_eq!(reconciled.map(Result::ok), Ok(Some(soon)));
-    assert_eq!(due.leader.slots.troubles().turn("uid", now()), Turn::Granted);
+    assert_eq!(due.leader.slots.limiter().turn("uid", now()), Turn::Granted);
 }
 
 #[tokio::test(start_paused = true)]

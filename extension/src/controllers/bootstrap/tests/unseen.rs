@@ -10,7 +10,7 @@ use crate::controllers::bootstrap::world::{VALUES, World, cluster};
 
 /// One slot of two is for slow passes, and another Cluster has it.
 fn all_slots_taken(leader: &Context) -> Slot {
-    leader.slots.troubles().failed("another", now());
+    leader.slots.limiter().failed("another", now());
     leader.slots.turn("another").unwrap().unwrap()
 }
 
@@ -86,7 +86,7 @@ async fn a_cluster_that_waits_for_a_slot_for_long_closes_its_gates() {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
     let _slot = all_slots_taken(&leader);
-    leader.slots.troubles().failed("uid", now());
+    leader.slots.limiter().failed("uid", now());
     let cluster = cluster(&leader);
     for second in 0..=60 {
         reconcile(&cluster, &leader).await.unwrap();
@@ -128,10 +128,10 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     let world = World::released().await;
     let leader = Arc::new(world.leader().await);
     let _slot = all_slots_taken(&leader);
-    leader.slots.troubles().failed("uid", now());
+    leader.slots.limiter().failed("uid", now());
     let began = tokio::time::Instant::now();
     let ended = Error::Pass(PassError::Panicked);
-    leader.slots.troubles().ended("uid", Err(&ended), now(), now());
+    leader.slots.limiter().ended("uid", Err(&ended), now(), now());
     let _never = world.management.wait_at(STATUS);
     let closed = reconcile(&cluster(&leader), &leader).await;
     closed.unwrap();
