@@ -40,7 +40,7 @@ impl Drop for LookSlot {
 
 impl Slots {
     /// A slot for a look at a workload whose last one came to this, if there is one.
-    pub(super) fn look(&self, last: LastDriftCheck) -> Option<LookSlot> {
+    pub(super) fn drift_check_permit(&self, last: LastDriftCheck) -> Option<LookSlot> {
         self.limiter().look(last).then(|| LookSlot(self.clone(), last))
     }
 

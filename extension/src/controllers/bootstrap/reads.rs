@@ -103,7 +103,7 @@ impl Host<'_> {
     }
 
     fn may_look(&self, last: LastDriftCheck) -> bool {
-        let slot = self.ctx.slots.look(last);
+        let slot = self.ctx.slots.drift_check_permit(last);
         slot.is_some_and(|slot| self.look.set(slot).is_ok())
     }
 

@@ -337,7 +337,7 @@ async fn another_workload_behind_the_kubeconfig_is_taken_up_at_the_look() {
 async fn looks_that_are_not_answered_leave_slots_for_others() {
     let due = Due::completed().await;
     let (slots, read) = (&due.leader.slots, due.world.workload.requests());
-    let others: Vec<_> = iter::from_fn(|| slots.look(LastDriftCheck::Answered)).collect();
+    let others: Vec<_> = iter::from_fn(|| slots.drift_check_permit(LastDriftCheck::Answered)).collect();
     assert_eq!(others.len(), usize::from(CONCURRENCY / 2));
     let Done::RequeueAfter(next) = due.pass().await else {
         panic!("it is never looked at again");
@@ -358,10 +358,10 @@ async fn looks_that_are_not_answered_leave_slots_for_others() {
     assert!(due.world.workload.requests() > read);
 
     let slots = Slots::new(16);
-    let silent: Vec<_> = iter::from_fn(|| slots.look(LastDriftCheck::Unanswered)).collect();
+    let silent: Vec<_> = iter::from_fn(|| slots.drift_check_permit(LastDriftCheck::Unanswered)).collect();
     assert_eq!(silent.len(), 4);
     assert!(
-        slots.look(LastDriftCheck::Answered).is_some(),
+        slots.drift_check_permit(LastDriftCheck::Answered).is_some(),
         "one that answered the last time"
     );
 }
