@@ -68,7 +68,7 @@ impl executor::Host<Facts> for Host<'_> {
             },
             Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
             Ask::Contact(_) => ReadResult::Contact(self.remote()?.contact().await),
-            Ask::DriftCheckPermit(last) => ReadResult::Turn(self.may_look(*last)),
+            Ask::DriftCheckPermit(last) => ReadResult::Turn(self.may_check_drift(*last)),
             Ask::LookConnection(by) => {
                 let client = self.ctx.remotes.client(&self.facts.owner.uid, by);
                 ReadResult::of_connection(client.map(|client| {
@@ -102,7 +102,7 @@ impl Host<'_> {
         self.remote.get().map(AsRef::as_ref).ok_or_else(unconnected)
     }
 
-    fn may_look(&self, last: LastDriftCheck) -> bool {
+    fn may_check_drift(&self, last: LastDriftCheck) -> bool {
         let slot = self.ctx.slots.drift_check_permit(last);
         slot.is_some_and(|slot| self.look.set(slot).is_ok())
     }
