@@ -189,7 +189,7 @@ async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error>
         Ok(slot) => slot,
         Err(wait) => return Ok(later(ctx, cluster, &uid, wait).await),
     };
-    let whole = Box::pin(accounted_pass(cluster, ctx, &uid));
+    let whole = Box::pin(reconcile(cluster, ctx, &uid));
     match ctx.slots.attend(&uid, slot, whole).await {
         Ok(outcome) => outcome,
         Err(wait) => {
@@ -257,7 +257,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
 }
 
 /// A pass, and what follows from how it went for its slot, its events and its gates.
-async fn accounted_pass(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Done, Error> {
+async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Done, Error> {
     // While it lives, and a while longer, events of the workload do not wake the Cluster; less long after a pass that wrote a status.
     let (began, passing) = (now(), ctx.remotes.begin(uid));
     let status_written = || ctx.memories().get(uid).written;

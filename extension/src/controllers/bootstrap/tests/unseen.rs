@@ -37,9 +37,9 @@ async fn a_pass_that_fails_closes_the_gates(#[case] code: u16) {
     let leader = world.leader().await;
     world.management.refuse(VALUES, code);
     let cluster = cluster(&leader);
-    accounted_pass(&cluster, &leader, "uid").await.unwrap_err();
+    reconcile(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None, "once");
-    accounted_pass(&cluster, &leader, "uid").await.unwrap_err();
+    reconcile(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::ReconcileError)
@@ -54,10 +54,10 @@ async fn conflicts_close_the_gates_when_they_do_not_end() {
     world.management.refuse(VALUES, 409);
     let cluster = cluster(&leader);
     for _ in 0..CONFLICTS {
-        accounted_pass(&cluster, &leader, "uid").await.unwrap_err();
+        reconcile(&cluster, &leader, "uid").await.unwrap_err();
         assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
     }
-    accounted_pass(&cluster, &leader, "uid").await.unwrap_err();
+    reconcile(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::ReconcileError)
@@ -71,9 +71,9 @@ async fn conflicts_close_the_gates_after_seconds() {
     let leader = world.leader().await;
     world.management.refuse(VALUES, 409);
     let cluster = cluster(&leader);
-    accounted_pass(&cluster, &leader, "uid").await.unwrap_err();
+    reconcile(&cluster, &leader, "uid").await.unwrap_err();
     tokio::time::advance(Duration::from_secs(10)).await;
-    accounted_pass(&cluster, &leader, "uid").await.unwrap_err();
+    reconcile(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::ReconcileError)
@@ -169,6 +169,6 @@ async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reaso
             return;
         }
     }
-    accounted_pass(&cluster, &leader, "uid").await.unwrap_err();
+    reconcile(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(reason));
 }
