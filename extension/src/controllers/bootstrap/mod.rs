@@ -83,13 +83,13 @@ pub struct Context {
 }
 
 impl Context {
-    fn memories(&self) -> MutexGuard<'_, Memories> {
+    fn local_states(&self) -> MutexGuard<'_, Memories> {
         lock(&self.memories)
     }
 
     /// Forgets Clusters that are gone. The last pass over one may have been before that, when it was still to be deleted.
     fn forget_gone(&self) {
-        let (clusters, mut memories) = (&self.stores.clusters, self.memories());
+        let (clusters, mut memories) = (&self.stores.clusters, self.local_states());
         let is_there = |namespace: &str, name: &str| clusters.get(Some(namespace), name).is_some();
         memories.forget_requeues(is_there);
         self.control_planes.forget_gone(is_there);
@@ -106,7 +106,7 @@ impl Context {
         self.remotes.close(uid);
         self.index.forget(uid);
         self.events.forget(uid);
-        self.memories().forget(uid)
+        self.local_states().forget(uid)
     }
 }
 
@@ -126,7 +126,7 @@ pub async fn run(
     let woken = Arc::clone(&ctx);
     let triggers = triggers.map(move |Trigger { cluster, needs_read }| {
         if needs_read {
-            woken.memories().woke(cluster.namespace(), cluster.name());
+            woken.local_states().woke(cluster.namespace(), cluster.name());
         }
         cluster
     });
@@ -243,7 +243,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
             let written = writes::make(&ctx.client, FIELD_MANAGER, &write).await;
             written.map(|_| {
                 late = event;
-                ctx.memories().wrote(&uid, now());
+                ctx.local_states().wrote(&uid, now());
                 ctx.index.note(&ClusterRef::of(cluster), &uid, None);
             })
         }
@@ -260,7 +260,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
 async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Done, Error> {
     // While it lives, and a while longer, events of the workload do not wake the Cluster; less long after a pass that wrote a status.
     let (began, passing) = (now(), ctx.remotes.begin(uid));
-    let status_written = || ctx.memories().get(uid).written;
+    let status_written = || ctx.local_states().get(uid).written;
     let before = status_written();
     let outcome = isolated(Box::pin(one_pass(cluster, ctx))).await;
     if let Some(passing) = &passing
@@ -289,7 +289,7 @@ pub(crate) async fn one_pass(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Do
         return Ok(unmanaged(ctx, cluster).await);
     };
     facts.server_now = ctx.index.server_clock().now();
-    let before = ctx.memories().begin(&facts.owner);
+    let before = ctx.local_states().begin(&facts.owner);
     let host = reads::Host {
         ctx,
         facts: &facts,
@@ -315,7 +315,7 @@ async fn apply(ctx: &Context, facts: &Facts, effects: Effects) {
     if let Some(note) = effects.note {
         ctx.index.note(&ClusterRef::of(facts.cluster.as_ref()), uid, note);
     }
-    ctx.memories().keep(uid, effects.memory);
+    ctx.local_states().keep(uid, effects.memory);
     for count in &effects.counts {
         ctx.metrics.upgrades.count(count);
         if let Count::Ungated(ungated) = count {

@@ -88,7 +88,9 @@ impl executor::Host<Facts> for Host<'_> {
     }
 
     async fn writing(&self, effects: Effects) {
-        self.ctx.memories().keep(&self.facts.owner.uid, effects.memory);
+        self.ctx
+            .local_states()
+            .keep(&self.facts.owner.uid, effects.memory);
     }
 
     fn wrote(&self, write: &Write, written: &Object) {

@@ -190,7 +190,7 @@ async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
     let context = Arc::new(leader);
     let gone = ClusterRef::new("team-a", "gone");
     context.remotes.adopt("gone", &gone, "", &world.workload.client());
-    context.memories().keep("gone", LocalState::default());
+    context.local_states().keep("gone", LocalState::default());
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     let running = tokio::spawn(run(
         Arc::clone(&context),

@@ -138,7 +138,7 @@ async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
     if refused {
         world.management.refuse("/clusterbootstraps/one", 409);
     } else {
-        leader.memories().wrote("uid", now());
+        leader.local_states().wrote("uid", now());
     }
     let found = one_pass(&cluster(&leader), &leader).await;
     assert_eq!(found.is_err(), refused);

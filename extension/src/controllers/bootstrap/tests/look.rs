@@ -64,9 +64,9 @@ impl Due {
     /// Another leader, to whom the stores show everything, goes on after a while with what this one remembers.
     async fn shown(self) -> Self {
         sleep(Duration::from_secs(10)).await;
-        let memory = self.leader.memories().get("uid");
+        let memory = self.leader.local_states().get("uid");
         let leader = self.world.leader().await;
-        leader.memories().keep("uid", memory);
+        leader.local_states().keep("uid", memory);
         self.world.connect(&leader);
         sleep(Duration::from_secs(1)).await;
         Self { leader, ..self }

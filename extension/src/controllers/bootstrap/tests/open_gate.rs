@@ -252,7 +252,7 @@ async fn a_gate_opens_also_a_moment_after_other_progress_was_written() {
     Box::pin(world.pass()).await;
     world.deployed();
     let leader = Box::pin(world.leader()).await;
-    leader.memories().wrote("uid", now());
+    leader.local_states().wrote("uid", now());
     Box::pin(pass_after(&leader, Duration::ZERO)).await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
 }

@@ -59,12 +59,12 @@ async fn a_package_that_is_edited_in_place_waits_for_the_time_of_the_cluster() {
     let world = World::completed().await;
     let leader = world.leader().await;
     one_pass(&cluster(&leader), &leader).await.unwrap();
-    let memory = leader.memories().get("uid");
+    let memory = leader.local_states().get("uid");
     world
         .management
         .put(&format!("{PACKAGES}/{PACKAGE}"), package("b"));
     let leader = world.leader().await;
-    leader.memories().keep("uid", memory);
+    leader.local_states().keep("uid", memory);
     let (written, read) = (
         world.workload.asked_to_write(),
         world.management.times_asked_for(VALUES),
@@ -85,14 +85,14 @@ async fn a_cluster_that_moves_on_leaves_no_edited_package_as_it_was() {
     let world = World::completed().await;
     let leader = world.leader().await;
     one_pass(&cluster(&leader), &leader).await.unwrap();
-    let memory = leader.memories().get("uid");
+    let memory = leader.local_states().get("uid");
     let edited = package("b");
     world.management.put(&format!("{PACKAGES}/{PACKAGE}"), edited);
     world.management.edit(CLUSTER, |cluster| {
         cluster["metadata"]["generation"] = json!(2);
     });
     let leader = world.leader().await;
-    leader.memories().keep("uid", memory);
+    leader.local_states().keep("uid", memory);
     let read = world.management.times_asked_for(VALUES);
     one_pass(&cluster(&leader), &leader).await.unwrap();
     assert!(world.management.times_asked_for(VALUES) > read);
@@ -126,7 +126,7 @@ async fn a_cluster_at_rest_asks_for_nothing_until_its_periodic_look() {
     );
     assert_eq!(requests(&world), read, "at rest");
 
-    leader.memories().woke("team-a", "one");
+    leader.local_states().woke("team-a", "one");
     pass().await;
     let woken = requests(&world);
     assert!(woken > read, "what has woken it may be its values");
@@ -160,8 +160,8 @@ async fn what_a_cluster_at_rest_was_planned_from_changes(
         object.pointer_mut(parent).unwrap()[name] = edited;
     });
     let leader = world.leader().await;
-    let memory = before.memories().get("uid");
-    leader.memories().keep("uid", memory);
+    let memory = before.local_states().get("uid");
+    leader.local_states().keep("uid", memory);
     let read = world.management.times_asked_for(VALUES);
     one_pass(&cluster(&leader), &leader).await.unwrap();
     assert!(world.management.times_asked_for(VALUES) > read);

@@ -67,9 +67,9 @@ async fn a_cluster_without_kubeconfig_is_looked_at_ever_later() {
     // The stores of this leader do not show that the status was written.
     sleep(Duration::from_mins(20)).await;
     let leader = {
-        let memory = leader.memories().get("uid");
+        let memory = leader.local_states().get("uid");
         let next = world.leader().await;
-        next.memories().keep("uid", memory);
+        next.local_states().keep("uid", memory);
         next
     };
     let later = one_pass(&cluster(&leader), &leader).await.unwrap();

@@ -235,9 +235,9 @@ async fn a_machine_that_cannot_be_written_holds_no_other_one() {
 
 /// What this process remembers of the Cluster is what `leader` does, and it has read everything as it is now.
 async fn reread(world: &World, leader: &Context) -> Context {
-    let memory = leader.memories().get("uid");
+    let memory = leader.local_states().get("uid");
     let next = Box::pin(world.leader()).await;
-    next.memories().keep("uid", memory);
+    next.local_states().keep("uid", memory);
     next
 }
 
