@@ -118,9 +118,9 @@ impl World {
     /// The same Cluster when its packages are proven and the control plane may go.
     pub(crate) async fn released() -> Self {
         let world = Self::new();
-        world.pass().await;
+        world.reconcile().await;
         world.deployed();
-        world.pass().await;
+        world.reconcile().await;
         assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
         world
     }
@@ -133,9 +133,9 @@ impl World {
     /// The same of a world whose packages are other ones.
     pub(crate) async fn complete(self) -> Self {
         self.control_plane_at(VERSION);
-        self.pass().await;
+        self.reconcile().await;
         self.deployed();
-        self.pass().await;
+        self.reconcile().await;
         assert!(self.record().outcome.is_some(), "{:?}", self.record());
         self
     }
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// One pass of a leader that has read everything as it is now.
-    pub(crate) async fn pass(&self) -> Done {
+    pub(crate) async fn reconcile(&self) -> Done {
         let leader = self.leader().await;
         one_pass(&cluster(&leader), &leader).await.unwrap()
     }

@@ -66,7 +66,7 @@ async fn values_that_are_there_win(#[case] owners: &[Value]) {
         .management
         .put(ANOTHER_CLUSTER, json!({"metadata": {"uid": "two"}}));
     let there = found(&world, owners);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(CLONE), Some(there));
     assert!(world.management.get(BOOTSTRAP).is_some());
 }
@@ -80,7 +80,7 @@ async fn values_that_are_there_win(#[case] owners: &[Value]) {
 async fn values_of_a_cluster_that_is_gone_are_copied_again(#[case] owners: &[Value]) {
     let world = new_cluster();
     let there = found(&world, owners);
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(CLONE).unwrap();
     assert_eq!(copied["data"], values(3)["data"]);
     assert_eq!(copied["metadata"]["ownerReferences"][0]["uid"], "uid");
@@ -95,7 +95,7 @@ async fn values_of_another_cluster_are_left_alone_and_hold() {
         .management
         .put(ANOTHER_CLUSTER, json!({"metadata": {"uid": "two"}}));
     let there = found(&world, &[owner("Cluster", "two", "two")]);
-    world.pass().await;
+    world.reconcile().await;
     let (_, event) = world.management.only("events");
     assert_eq!(event["reason"], "ValuesOwnerMismatch", "{event}");
     let note = event["note"].as_str().unwrap();
@@ -131,7 +131,7 @@ async fn values_of_an_earlier_cluster_that_do_not_go_hold() {
     world.management.edit(CLONE, |secret| {
         secret["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
-    world.pass().await;
+    world.reconcile().await;
     let (_, event) = world.management.only("events");
     assert_eq!(event["reason"], "ValuesNotFound", "{event}");
     assert_eq!(world.management.get(BOOTSTRAP), None);
@@ -148,7 +148,7 @@ async fn values_that_appear_meanwhile_are_looked_at_again() {
     let failed = one_pass(&cluster(&leader), &leader).await;
     assert!(failed.is_err(), "{failed:?}");
     assert_eq!(world.management.get(BOOTSTRAP), None);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(CLONE).unwrap()["data"], values(9)["data"]);
     assert!(world.management.get(BOOTSTRAP).is_some());
 }
@@ -156,7 +156,7 @@ async fn values_that_appear_meanwhile_are_looked_at_again() {
 #[tokio::test(start_paused = true)]
 async fn values_that_are_gone_are_copied_again() {
     let world = with_bootstrap();
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(CLONE).unwrap();
     assert_eq!(copied["data"], values(3)["data"]);
     assert_eq!(copied["metadata"]["ownerReferences"][0]["uid"], "uid");
@@ -171,7 +171,7 @@ async fn values_that_are_gone_are_copied_again() {
 async fn values_that_a_user_has_edited_stay() {
     let world = with_bootstrap();
     let there = found(&world, &[owner("Cluster", "one", "uid")]);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(CLONE), Some(there));
 }
 
@@ -205,7 +205,7 @@ fn paused(world: &World) {
 async fn values_that_are_gone_are_left_to_their_user(#[case] prepare: Prepare) {
     let world = with_bootstrap();
     prepare(&world);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(CLONE), None);
     let written = world.management.asked_to_write();
     assert!(

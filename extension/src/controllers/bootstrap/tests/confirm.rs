@@ -44,7 +44,7 @@ async fn a_gate_opens_for_what_the_servers_say_and_not_for_what_watches_have_sho
     #[case] held: Option<GateReason>,
 ) {
     let world = World::new();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::PackagesNotReady),
@@ -76,7 +76,7 @@ async fn what_was_altered_on_the_workload_is_deployed_again(
     #[case] reason: GateReason,
 ) {
     let world = World::new();
-    world.pass().await;
+    world.reconcile().await;
     world.deployed();
     let (path, mut altered) = world.workload.only(plural);
     match plural {
@@ -89,7 +89,7 @@ async fn what_was_altered_on_the_workload_is_deployed_again(
     let secret_of = || world.workload.only("packageinstalls").1["spec"]["values"].clone();
     let before = secret_of();
     alter(&world, &path, altered);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(reason),
@@ -97,7 +97,7 @@ async fn what_was_altered_on_the_workload_is_deployed_again(
         world.record()
     );
 
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(PackagesNotReady),
@@ -106,7 +106,7 @@ async fn what_was_altered_on_the_workload_is_deployed_again(
     );
     assert_ne!(secret_of(), before, "the App has another generation");
     world.deployed();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         None,
@@ -131,7 +131,7 @@ fn alter_values(world: &World) -> (String, Value) {
 #[tokio::test(start_paused = true)]
 async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
     let world = World::new();
-    world.pass().await;
+    world.reconcile().await;
     let leader = world.leader().await;
     world.deployed();
     alter_values(&world);
@@ -144,7 +144,7 @@ async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
     assert_eq!(found.is_err(), refused);
     world.management.refuse("/nothing", 409);
 
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
 }
@@ -153,7 +153,7 @@ async fn what_was_altered_is_found_until_it_is_recorded(#[case] refused: bool) {
 #[tokio::test(start_paused = true)]
 async fn what_was_altered_is_found_before_the_first_list() {
     let world = World::new();
-    world.pass().await;
+    world.reconcile().await;
     world.deployed();
     let leader = world.leader().await;
     world.connect(&leader);
@@ -166,13 +166,13 @@ async fn what_was_altered_is_found_before_the_first_list() {
 #[tokio::test(start_paused = true)]
 async fn what_was_altered_counts_for_as_long_as_the_app_names_it() {
     let world = World::new();
-    world.pass().await;
+    world.reconcile().await;
     world.deployed();
     let (path, altered) = alter_values(&world);
     change(&world.workload, "packageinstalls", |install| {
         install["spec"]["values"] = json!([{"secretRef": {"name": "another"}}]);
     });
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
     assert_eq!(world.workload.get(&path).unwrap()["data"], altered["data"]);
 }
@@ -181,11 +181,11 @@ async fn what_was_altered_counts_for_as_long_as_the_app_names_it() {
 #[tokio::test(start_paused = true)]
 async fn an_altered_secret_that_nothing_names_is_put_right() {
     let world = World::new();
-    world.pass().await;
+    world.reconcile().await;
     let (path, right) = world.workload.only("secrets");
     alter_values(&world);
     world.workload.remove(&world.workload.only("packageinstalls").0);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.record().packages[0].repairs, 0, "{:?}", world.record());
     assert_eq!(world.workload.get(&path).unwrap()["data"], right["data"]);
 }
@@ -199,7 +199,7 @@ async fn a_proof_at_another_generation_is_looked_at_while_the_gate_is_open() {
         app["status"]["observedGeneration"] = json!(2);
         app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
     });
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
 }
 
@@ -215,7 +215,7 @@ fn pause(world: &World, paused: bool) {
 async fn what_is_altered_in_a_pause_is_found_after_it() {
     let world = World::released().await;
     pause(&world, true);
-    world.pass().await;
+    world.reconcile().await;
     change(&world.workload, "packages", |package| {
         package["spec"]["template"]["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
     });
@@ -224,10 +224,10 @@ async fn what_is_altered_in_a_pause_is_found_after_it() {
         app["status"]["observedGeneration"] = json!(2);
         app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
     });
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.record().packages[0].repairs, 0, "{:?}", world.record());
     pause(&world, false);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.record().packages[0].repairs, 1, "{:?}", world.record());
 }
 
@@ -236,7 +236,7 @@ async fn what_is_altered_in_a_pause_is_found_after_it() {
 async fn a_gate_opens_after_a_pause_for_what_the_servers_say() {
     let world = Box::pin(World::released()).await;
     pause(&world, true);
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::BootstrapPaused)
@@ -263,7 +263,7 @@ async fn the_policy_of_another_package_lets_nothing_go() {
         bootstrap["spec"]["upgradePolicy"] =
             json!({"packages": [{"package": "metrics", "phase": "AfterControlPlane"}]});
     });
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(PackagesNotReady));
 }
 
@@ -288,9 +288,9 @@ async fn additional_packages_are_confirmed_each_for_itself() {
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["spec"]["additionalPackages"] = json!(additional);
     });
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     world.deployed();
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         None,

@@ -100,12 +100,12 @@ async fn values_are_cloned_once_those_of_all_packages_exist() {
         package_of("other.example.com", "1.0.0", "a"),
     );
     world.management.put(IN_SYSTEM_NAMESPACE, values(3));
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(CLONE), None);
 
     world.management.put(IN_SYSTEM_NAMESPACE, values(4));
     let other = "/api/v1/namespaces/tkg-system/secrets/other-values";
     world.management.put(other, values(5));
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(CLONE).unwrap()["data"], values(4)["data"]);
 }

@@ -39,7 +39,7 @@ async fn a_deletion_waits_for_an_additional_package_that(
     let metrics = package_of("metrics.example.com", "1.9.0", "a");
     world.management.put(&format!("{PACKAGES}/{METRICS}"), metrics);
     add_metrics(&world);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.workload.names("packageinstalls"),
         ["one-antrea", "one-metrics"]

@@ -13,13 +13,13 @@ async fn a_pause_of_the_addons_manager_goes_once_the_record_releases_the_cluster
         cluster["spec"]["paused"] = json!(true);
     });
     let is_paused = || world.management.get(CLUSTER).unwrap()["spec"]["paused"] == json!(true);
-    world.pass().await;
+    world.reconcile().await;
     assert!(world.held(Hook::BeforeClusterUpgrade).is_some());
-    world.pass().await;
+    world.reconcile().await;
     assert!(is_paused(), "nothing else holds it before the record does");
 
     world.deployed();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         None,
@@ -27,6 +27,6 @@ async fn a_pause_of_the_addons_manager_goes_once_the_record_releases_the_cluster
         world.record()
     );
     assert!(is_paused(), "it was not released when the pass began");
-    world.pass().await;
+    world.reconcile().await;
     assert!(!is_paused());
 }

@@ -101,13 +101,13 @@ async fn a_gate_is_closed_before_any_field_of_a_package_install_is_put_right() {
         install["spec"]["syncPeriod"] = json!("1h0m0s");
     });
     let before = world.workload.asked_to_write();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::PackagesNotReady)
     );
     assert_eq!(world.workload.asked_to_write(), before);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.workload.only("packageinstalls").1["spec"]["syncPeriod"],
         json!("10m0s")
@@ -155,17 +155,17 @@ async fn a_gate_is_closed_before_what_it_rests_on_is_written_again() {
         world.workload.only("packageinstalls").1,
     );
     world.management.put(VALUES, values(2));
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::PackagesNotReady)
     );
     assert_eq!(world.workload.asked_to_write(), before);
 
-    world.pass().await;
+    world.reconcile().await;
     assert_ne!(world.workload.only("packageinstalls").1["spec"], was["spec"]);
     world.deployed();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         None,
@@ -178,7 +178,7 @@ async fn a_gate_is_closed_before_what_it_rests_on_is_written_again() {
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_was_just_opened_is_known_to_be_open() {
     let world = World::new();
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     world.deployed();
     let leader = Box::pin(world.leader()).await;
     Box::pin(pass_after(&leader, Duration::ZERO)).await;
@@ -215,7 +215,7 @@ async fn a_gate_stays_open_for_a_while_over_a_connection_that_lists_nothing_yet(
 #[tokio::test(start_paused = true)]
 async fn a_gate_may_be_open_by_a_write_that_was(#[case] cut_off: bool) {
     let world = World::new();
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     world.deployed();
     let leader = Box::pin(world.leader()).await;
     let pass = || {
@@ -249,7 +249,7 @@ async fn a_gate_may_be_open_by_a_write_that_was(#[case] cut_off: bool) {
 #[tokio::test(start_paused = true)]
 async fn a_gate_opens_also_a_moment_after_other_progress_was_written() {
     let world = World::new();
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     world.deployed();
     let leader = Box::pin(world.leader()).await;
     leader.local_states().wrote("uid", now());

@@ -105,7 +105,7 @@ fn event(world: &World) -> (String, String) {
 #[tokio::test(start_paused = true)]
 async fn what_a_template_names_is_copied_before_it_is_referred_to() {
     let world = new_cluster();
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(CLONE).unwrap();
     let expected = json!({"antrea": {"config": {"defaultMTU": "1400"}}});
     assert_eq!(copied["spec"], expected);
@@ -142,7 +142,7 @@ async fn what_a_user_made_before_wins_and_goes_with_its_cluster(#[case] by: &[Va
     let world = new_cluster();
     world.management.put(CLONE, config(by));
     let before = world.management.get(CLONE).unwrap();
-    world.pass().await;
+    world.reconcile().await;
     let kept = world.management.get(CLONE).unwrap();
     assert_eq!(kept["spec"], before["spec"]);
     assert_eq!(kept["metadata"]["uid"], before["metadata"]["uid"]);
@@ -157,7 +157,7 @@ async fn what_a_user_made_before_needs_no_source() {
     let world = new_cluster();
     world.management.remove(SOURCE);
     world.management.put(CLONE, config(&[]));
-    world.pass().await;
+    world.reconcile().await;
     assert!(world.management.get(BOOTSTRAP).is_some());
 }
 
@@ -166,7 +166,7 @@ async fn that_of_an_earlier_cluster_is_made_again() {
     let world = new_cluster();
     world.management.put(CLONE, config(&[owner("one", "earlier")]));
     let before = world.management.get(CLONE).unwrap();
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(CLONE).unwrap();
     assert_ne!(copied["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(copied["spec"]["antrea"]["config"]["defaultMTU"], "1400");
@@ -179,7 +179,7 @@ async fn that_of_another_cluster_is_left_alone_and_holds() {
     let by = another_cluster(&world);
     world.management.put(CLONE, config(&[by]));
     let there = world.management.get(CLONE);
-    world.pass().await;
+    world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "ValuesOwnerMismatch", "{note}");
     assert!(
@@ -195,7 +195,7 @@ async fn a_source_that_is_missing_is_named_and_recovered_from() {
     let world = new_cluster();
     let source = world.management.get(SOURCE).unwrap();
     world.management.remove(SOURCE);
-    world.pass().await;
+    world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "ValuesNotFound", "{note}");
     assert!(
@@ -204,7 +204,7 @@ async fn a_source_that_is_missing_is_named_and_recovered_from() {
     );
     assert_eq!(world.management.get(BOOTSTRAP), None);
     world.management.put(SOURCE, source);
-    world.pass().await;
+    world.reconcile().await;
     assert!(world.management.get(CLONE).is_some() && world.management.get(BOOTSTRAP).is_some());
 }
 
@@ -212,7 +212,7 @@ async fn a_source_that_is_missing_is_named_and_recovered_from() {
 async fn a_clone_that_is_refused_holds_with_what_the_server_says() {
     let world = new_cluster();
     world.management.refuse_writes("/antreaconfigs", 403);
-    world.pass().await;
+    world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "WriteRefused", "{note}");
     assert!(note.contains("AntreaConfig team-a/one-antrea-package"), "{note}");
@@ -242,7 +242,7 @@ fn fleet_config(owners: &[Value], labels: &Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn any_kind_that_is_served_is_copied() {
     let world = new_cluster_of("fleet.test", "FleetConfig");
-    world.pass().await;
+    world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "ValuesNotFound", "{note}");
     assert!(
@@ -255,7 +255,7 @@ async fn any_kind_that_is_served_is_copied() {
         .replace("team-a", "tkg-system")
         .replace("one-antrea-package", RELEASE);
     world.management.put(&source, fleet_config(&[], &json!({})));
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(OTHERS).unwrap();
     assert_eq!(
         (&copied["spec"]["ships"], &copied["status"]),
@@ -269,7 +269,7 @@ async fn a_kind_that_may_not_be_read_is_named_with_its_rule() {
     let world = new_cluster_of("fleet.test", "FleetConfig");
     serve_fleets(&world);
     world.management.refuse("/fleetconfigs", 403);
-    world.pass().await;
+    world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "ValuesNotFound", "{note}");
     assert!(
@@ -281,7 +281,7 @@ async fn a_kind_that_may_not_be_read_is_named_with_its_rule() {
 #[tokio::test(start_paused = true)]
 async fn what_a_clone_refers_to_is_copied_under_its_name() {
     let world = with_credentials();
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(COPIED_CREDENTIALS).unwrap();
     assert_eq!(copied["data"], values(3)["data"]);
     assert_eq!(owners(&copied), ["uid"]);
@@ -309,7 +309,7 @@ async fn a_credential_that_a_configuration_refers_to_is_not_copied(#[case] name:
     world
         .management
         .put(&CREDENTIALS.replace("credentials", name), secret);
-    world.pass().await;
+    world.reconcile().await;
     let copied = COPIED_CREDENTIALS.replace("credentials", name);
     assert_eq!(world.management.get(&copied), None);
     let (reason, note) = event(&world);
@@ -325,7 +325,7 @@ async fn what_is_there_already_is_not_overwritten() {
     let mut there = values(9);
     there["metadata"]["ownerReferences"] = json!([by]);
     world.management.put(COPIED_CREDENTIALS, there);
-    world.pass().await;
+    world.reconcile().await;
     let kept = world.management.get(COPIED_CREDENTIALS).unwrap();
     assert_eq!(kept["data"], values(9)["data"]);
     assert_eq!(owners(&kept), ["two", "uid"]);
@@ -337,7 +337,7 @@ async fn what_an_earlier_cluster_has_left_behind_is_copied_again() {
     let mut there = values(9);
     there["metadata"]["ownerReferences"] = json!([owner("one", "earlier")]);
     world.management.put(COPIED_CREDENTIALS, there);
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(COPIED_CREDENTIALS).unwrap();
     assert_eq!(copied["data"], values(3)["data"]);
     assert_eq!(owners(&copied), ["uid"]);
@@ -359,7 +359,7 @@ async fn a_configuration_of_a_user_gets_nothing_that_the_template_does_not_give(
     let mut own = config(&[]);
     own["spec"]["credentialLocalObjRef"] = json!({"kind": "Secret", "name": name});
     world.management.put(CLONE, own);
-    world.pass().await;
+    world.reconcile().await;
     assert!(world.management.get(BOOTSTRAP).is_some());
     assert_eq!(world.management.get(COPIED_CREDENTIALS).is_some(), is_copied);
     assert_eq!(
@@ -380,7 +380,7 @@ async fn a_reference_that_leads_nowhere_is_named(#[case] reference: Value, #[cas
     world.management.edit(SOURCE, |source| {
         source["spec"]["nested"]["credentialLocalObjRef"] = reference;
     });
-    world.pass().await;
+    world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "ValuesNotFound", "{note}");
     assert!(note.contains(says), "{note}");
@@ -390,9 +390,9 @@ async fn a_reference_that_leads_nowhere_is_named(#[case] reference: Value, #[cas
 #[tokio::test(start_paused = true)]
 async fn a_clone_that_is_gone_is_made_again() {
     let world = with_credentials();
-    world.pass().await;
+    world.reconcile().await;
     world.management.remove(CLONE);
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(CLONE).unwrap();
     assert_eq!(copied["spec"]["antrea"]["config"]["defaultMTU"], "1400");
 }
@@ -401,11 +401,11 @@ async fn a_clone_that_is_gone_is_made_again() {
 async fn another_pass_writes_none_of_it_again() {
     let world = with_credentials();
     world.management.put(VALUES, values(1));
-    world.pass().await;
+    world.reconcile().await;
     world.management.edit(CLONE, |config| {
         config["status"] = json!({"secretRef": "antrea-values"});
     });
-    world.pass().await;
+    world.reconcile().await;
     let written = |world: &World| {
         let asked = world.management.asked_to_write().into_iter();
         asked
@@ -413,7 +413,7 @@ async fn another_pass_writes_none_of_it_again() {
             .count()
     };
     let before = written(&world);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(written(&world), before);
 }
 
@@ -424,11 +424,11 @@ async fn another_pass_writes_none_of_it_again() {
 #[tokio::test(start_paused = true)]
 async fn a_clone_that_cannot_be_made_again_holds_its_package_only(#[case] code: u16) {
     let world = new_cluster();
-    world.pass().await;
+    world.reconcile().await;
     world.management.remove(CLONE);
     world.add_metrics(None);
     world.management.refuse_writes("/antreaconfigs", code);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::WriteRefused)
@@ -441,7 +441,7 @@ async fn what_cannot_be_deleted_of_an_earlier_cluster_is_named() {
     let world = new_cluster();
     world.management.put(CLONE, config(&[owner("one", "earlier")]));
     world.management.refuse_writes("/antreaconfigs", 403);
-    world.pass().await;
+    world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "WriteRefused", "{note}");
     assert!(note.contains("AntreaConfig team-a/one-antrea-package"), "{note}");
@@ -451,9 +451,9 @@ async fn what_cannot_be_deleted_of_an_earlier_cluster_is_named() {
 #[tokio::test(start_paused = true)]
 async fn what_is_gone_of_what_a_clone_refers_to_is_copied_again() {
     let world = with_credentials();
-    world.pass().await;
+    world.reconcile().await;
     world.management.remove(COPIED_CREDENTIALS);
-    world.pass().await;
+    world.reconcile().await;
     let copied = world.management.get(COPIED_CREDENTIALS).unwrap();
     assert_eq!(copied["data"], values(3)["data"]);
 }
@@ -466,7 +466,7 @@ async fn few_owners_of_an_object_are_looked_up() {
         .map(|number| owner(&format!("c{number}"), "gone"))
         .collect();
     world.management.put(CLONE, config(&many));
-    world.pass().await;
+    world.reconcile().await;
     let asked = world.management.times_asked_below("/clusters/c");
     assert!(asked <= 32, "{asked} requests");
 }

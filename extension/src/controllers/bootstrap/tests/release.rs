@@ -49,7 +49,7 @@ async fn a_release_is_pinned_for_the_hop(
     #[case] releases: &[(&str, &str)],
 ) {
     let world = pinned(label, target, releases);
-    world.pass().await;
+    world.reconcile().await;
     let record = world.record();
     assert_eq!(record.hop.as_deref(), Some(VERSION));
     assert_eq!(record.tkr.as_deref(), Some(RELEASE), "{record:?}");
@@ -62,14 +62,14 @@ async fn packages_are_bound_to_the_release_when_the_control_plane_has_its_versio
     let earlier = "antrea.example.com.1.8.0";
     let package = package_of("antrea.example.com", "1.8.0", "a");
     world.management.put(&format!("{PACKAGES}/{earlier}"), package);
-    world.pass().await;
+    world.reconcile().await;
     world.control_plane_at(VERSION);
-    world.pass().await;
+    world.reconcile().await;
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["metadata"]["generation"] = json!(2);
         bootstrap["spec"]["cni"]["refName"] = json!(earlier);
     });
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::AfterControlPlaneUpgrade),
         Some(GateReason::PackageBelowRelease),
@@ -97,7 +97,7 @@ async fn what_packages_are_compared_with_closes_the_gate_when_it_is_lost(
 ) {
     let world = World::released().await;
     lost(&world);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(reason),
@@ -116,7 +116,7 @@ async fn packages_of_a_release_are_merged_into_a_bootstrap(#[case] paused: bool)
         bootstrap["metadata"]["annotations"] = json!({});
         bootstrap["spec"]["paused"] = json!(paused);
     });
-    world.pass().await;
+    world.reconcile().await;
     let bootstrap = world.management.get(BOOTSTRAP).unwrap();
     let merged = bootstrap["metadata"]["annotations"][annotation::RESOLVED_TKR] == RELEASE;
     assert_eq!(merged, !paused, "{bootstrap}");

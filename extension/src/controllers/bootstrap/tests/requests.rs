@@ -14,7 +14,7 @@ async fn writes_that_belong_together_end_with_the_first_one_that_is_refused() {
     let world = World::new();
     world.add_metrics(None);
     world.workload.refuse_writes("/secrets", 403);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::WriteRefused)
@@ -28,7 +28,7 @@ async fn writes_that_belong_together_end_with_the_first_one_that_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn answers_of_a_workload_that_are_too_large_together_are_left() {
     let world = World::new();
-    world.pass().await;
+    world.reconcile().await;
     world.deployed();
     for plural in ["secrets", "packages"] {
         change(&world.workload, plural, |object| {
@@ -93,7 +93,7 @@ async fn nothing_is_read_for_a_cluster_bootstrap_with_too_many_packages() {
         )
     };
     let before = asked();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(asked(), before);
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
@@ -110,7 +110,7 @@ async fn nothing_is_read_for_a_template_with_too_many_packages() {
     world.management.edit(&template, |template| {
         template["spec"]["additionalPackages"] = too_many();
     });
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.times_asked_below("/secrets"), 0);
     let (_, event) = world.management.only("events");
     assert_eq!(event["reason"], "PackagesTooMany", "{event}");

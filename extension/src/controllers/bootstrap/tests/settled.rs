@@ -20,7 +20,7 @@ const BEGINS: Duration = Duration::from_secs(1);
 async fn a_completed_upgrade_is_left_alone() {
     let world = World::completed().await;
     let before = (world.writes_of_bootstrap(), world.workload.asked_to_write());
-    let action = world.pass().await;
+    let action = world.reconcile().await;
     assert_eq!(
         action,
         Done::RequeueAfter(spread("uid", PERIOD).saturating_sub(BEGINS))
@@ -39,7 +39,7 @@ async fn an_edit_that_changes_no_package_is_recorded_as_seen(#[case] path: &str)
     world
         .management
         .edit(path, |object| object["metadata"]["generation"] = json!(2));
-    world.pass().await;
+    world.reconcile().await;
     let record = world.record();
     let seen = if path == CLUSTER {
         record.observed_cluster_generation

@@ -110,7 +110,7 @@ async fn what_is_left_of_a_cluster_goes_the_finalizer_of_the_cluster_last(#[case
     let machine = world.management.get(&format!("{MACHINES}/held")).unwrap();
     assert_eq!(machine["spec"], json!({"version": "v1.35.4"}));
     let asked = world.management.times_asked_below("/machines");
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.management.times_asked_below("/machines"),
         asked,
@@ -134,7 +134,7 @@ async fn a_cluster_that_a_user_has_paused_is_left_alone(#[case] pause: Value) {
         }
     });
     world.leader().await;
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(finalizers(&world), vec![json!([OTHER, OLD]); 3]);
 }
 
@@ -183,9 +183,9 @@ async fn what_may_not_be_removed_holds_nothing(#[case] path: &'static str, #[cas
         json!([OTHER, OLD]),
         "while it is there the rest is looked for"
     );
-    world.pass().await;
+    world.reconcile().await;
     world.deployed();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         None,
@@ -204,7 +204,7 @@ async fn machines_stay_while_packages_are_uninstalled_that_no_hook_waits_for() {
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["spec"]["additionalPackages"] = json!([{"refName": metrics}]);
     });
-    world.pass().await;
+    world.reconcile().await;
     leave(&world);
     let install = "/apis/packaging.carvel.dev/v1alpha1/namespaces/tkg-system/packageinstalls/one-metrics";
     world.workload.edit(install, |install| {
@@ -265,14 +265,14 @@ fn named(world: &World) -> String {
 async fn a_settled_cluster_keeps_what_the_addons_manager_has_installed() {
     let world = installed_by_the_addons_manager();
     let (before, secret) = (install(&world), world.workload.get(SECRET));
-    world.pass().await;
-    world.pass().await;
+    world.reconcile().await;
+    world.reconcile().await;
     assert_eq!(install(&world), before);
     assert_eq!(world.workload.get(SECRET), secret);
     assert_eq!(world.workload.names("secrets"), ["one-antrea-data-values"]);
     assert!(world.record().outcome.is_some(), "{:?}", world.record());
     let writes = world.workload.asked_to_write().len() + world.management.asked_to_write().len();
-    world.pass().await;
+    world.reconcile().await;
     let after = world.workload.asked_to_write().len() + world.management.asked_to_write().len();
     assert_eq!(after, writes, "a resync writes nothing");
 }
@@ -288,7 +288,7 @@ async fn values_that_are_not_right_are_deployed_by_name(#[case] document: &str) 
     world
         .workload
         .edit(SECRET, |secret| secret["data"]["values.yaml"] = json!(document));
-    world.pass().await;
+    world.reconcile().await;
     assert!(
         named(&world).starts_with("one-antrea-data-values-"),
         "{}",
@@ -305,12 +305,12 @@ async fn values_that_are_not_right_are_deployed_by_name(#[case] document: &str) 
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_values_moves_what_was_kept_to_names() {
     let world = installed_by_the_addons_manager();
-    world.pass().await;
+    world.reconcile().await;
     world.management.put(VALUES, values(2));
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["metadata"]["generation"] = json!(2);
     });
-    world.pass().await;
+    world.reconcile().await;
     assert!(
         named(&world).starts_with("one-antrea-data-values-"),
         "{}",
@@ -322,8 +322,8 @@ async fn an_edit_of_values_moves_what_was_kept_to_names() {
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_is_never_released_by_what_was_kept() {
     let world = installed_by_the_addons_manager();
-    world.pass().await;
-    world.pass().await;
+    world.reconcile().await;
+    world.reconcile().await;
     let next = "v1.37.0";
     let release = "v1.37.0---test.1";
     crate::controllers::bootstrap::world::put_release(&world.management, release, next);
@@ -337,7 +337,7 @@ async fn an_upgrade_is_never_released_by_what_was_kept() {
         cluster["spec"]["topology"]["version"] = json!(next);
     });
     for _ in 0..3 {
-        world.pass().await;
+        world.reconcile().await;
         let gates = world.record().gates;
         let open = gates.iter().find(|gate| gate.version == next && gate.open);
         assert!(open.is_none(), "{open:?}");
@@ -348,8 +348,8 @@ async fn an_upgrade_is_never_released_by_what_was_kept() {
         named(&world)
     );
     world.deployed();
-    world.pass().await;
-    world.pass().await;
+    world.reconcile().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         None,
@@ -365,7 +365,7 @@ async fn nothing_is_kept_while_a_hook_is_waited_for() {
     world.management.edit(CLUSTER, |cluster| {
         cluster["metadata"]["annotations"] = json!({annotation::PENDING_HOOKS: "AfterClusterUpgrade"});
     });
-    world.pass().await;
+    world.reconcile().await;
     assert!(
         named(&world).starts_with("one-antrea-data-values-"),
         "{}",

@@ -26,7 +26,7 @@ async fn its_empty_store_lets_no_managed_cluster_go(#[case] list: &'static str) 
     assert_eq!(world.workload.asked_to_write(), written);
 
     listed.send(true).unwrap();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None, "once it is listed");
 }
 

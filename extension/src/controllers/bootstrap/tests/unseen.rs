@@ -17,11 +17,11 @@ fn all_slots_taken(leader: &Context) -> Slot {
 #[tokio::test(start_paused = true)]
 async fn a_hold_of_a_record_is_written_once() {
     let world = World::new();
-    world.pass().await;
+    world.reconcile().await;
     world.management.refuse("/goods", 403);
     let before = world.writes_of_bootstrap();
     for _ in 0..3 {
-        world.pass().await;
+        world.reconcile().await;
         let held = world.held(Hook::BeforeClusterUpgrade);
         assert_eq!(held, Some(GateReason::ControlPlaneKindUnreadable));
         assert_eq!(world.writes_of_bootstrap(), before + 1);

@@ -17,7 +17,7 @@ const ANTREA_CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team
 
 /// The digest of the CNI after another pass.
 async fn digest(world: &World) -> String {
-    world.pass().await;
+    world.reconcile().await;
     let packages = world.record().packages.into_iter();
     let mut of_cni = packages.filter(|package| package.name == "antrea");
     of_cni.next().unwrap().values_digest
@@ -70,7 +70,7 @@ async fn values_of_a_provider_are_used_when_they_were_computed(
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": "uid",
         }]);
     });
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
 }
 
@@ -105,7 +105,7 @@ async fn a_package_without_values_keeps_no_other_one_from_being_written(
     world
         .management
         .edit(BOOTSTRAP, |bootstrap| edit(&mut bootstrap["spec"]));
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held));
     let installs: Vec<String> = world.workload.names("packageinstalls");
     assert_eq!(installs, written);
@@ -119,12 +119,12 @@ async fn a_package_is_confirmed_as_itself_where_another_one_has_no_values() {
     // Its values are those of the first one.
     world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
     take_values_away(&world);
-    world.pass().await;
+    world.reconcile().await;
     world.deployed();
     change(&world.workload, "apps", |app| {
         app["spec"]["template"][0]["ytt"]["paths"] = json!(["b"]);
     });
-    world.pass().await;
+    world.reconcile().await;
     let record = world.record();
     assert_eq!(record.packages.len(), 1, "{record:?}");
     assert_eq!(record.packages[0].state, PackageState::Reconciling, "{record:?}");
@@ -147,7 +147,7 @@ async fn a_package_that_is_edited_in_place_waits_also_where_another_one_has_no_v
         &format!("{PACKAGES}/{PACKAGE}"),
         package_of("antrea.example.com", "1.9.0", "b"),
     );
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.workload.asked_to_write(), before);
 }
 
@@ -157,7 +157,7 @@ async fn the_identity_that_several_packages_need_is_written_once() {
     let world = World::new();
     // Its values are those of the first one.
     world.add_metrics(Some(&json!({"secretRef": "antrea-values"})));
-    world.pass().await;
+    world.reconcile().await;
     change(&world.workload, "clusterroles", |role| role["rules"] = json!([]));
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["spec"]["cni"]["valuesFrom"] = json!({"inline": {"replicas": 3}});
@@ -170,7 +170,7 @@ async fn the_identity_that_several_packages_need_is_written_once() {
             .clone()
     };
     let before = install(&world);
-    world.pass().await;
+    world.reconcile().await;
     assert_ne!(install(&world), before, "in the same pass");
 }
 
@@ -185,7 +185,7 @@ async fn nothing_is_installed_by_a_kapp_controller_that_is_not_proven() {
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["spec"]["kapp"] = json!({"refName": KAPP_CONTROLLER});
     });
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.names("packageinstalls").len(), 1);
     assert_eq!(world.workload.asked_to_write(), Vec::<String>::new());
 }
@@ -201,7 +201,7 @@ async fn a_provider_is_labelled_with_its_package() {
     let config =
         json!({"apiVersion": "cni.tanzu.vmware.com/v1alpha1", "kind": "AntreaConfig", "metadata": {}});
     world.management.put(ANTREA_CONFIG, config);
-    world.pass().await;
+    world.reconcile().await;
     let config = world.management.get(ANTREA_CONFIG).unwrap();
     assert_eq!(config["metadata"]["labels"][label::PACKAGE_NAME], PACKAGE);
 }
@@ -214,7 +214,7 @@ async fn nothing_is_written_while_a_package_does_not_exist() {
     world.management.edit(BOOTSTRAP, |bootstrap| {
         bootstrap["spec"]["csi"] = json!({"refName": "csi.example.com.1.0.0"});
     });
-    world.pass().await;
+    world.reconcile().await;
     let record = world.record();
     assert!(
         record.gates.iter().any(|gate| gate.reason == "PackageNotFound"),

@@ -21,7 +21,7 @@ fn initialized(world: &World, initialized: bool) {
 async fn no_kubeconfig_is_read_before_the_control_plane_is_initialized() {
     let world = World::new();
     initialized(&world, false);
-    let action = world.pass().await;
+    let action = world.reconcile().await;
     assert!((1..=600_000).contains(&again(&action)), "{action:?}");
     assert_eq!(world.management.times_asked_for(KUBECONFIG), 0);
     let gates = world.record().gates;
@@ -31,7 +31,7 @@ async fn no_kubeconfig_is_read_before_the_control_plane_is_initialized() {
     );
 
     initialized(&world, true);
-    world.pass().await;
+    world.reconcile().await;
     assert!(world.management.was_asked_for(KUBECONFIG));
 }
 
@@ -41,7 +41,7 @@ async fn what_is_missing_before_the_control_plane_is_initialized_is_looked_for_s
     let world = World::new();
     initialized(&world, false);
     world.management.remove(VALUES);
-    let action = world.pass().await;
+    let action = world.reconcile().await;
     assert!((7_500..=10_000).contains(&again(&action)), "{action:?}");
 }
 
@@ -51,7 +51,7 @@ async fn the_kubeconfig_is_read_of_a_workload_that_has_answered() {
     let world = Box::pin(World::released()).await;
     initialized(&world, false);
     let read = world.management.times_asked_for(KUBECONFIG);
-    world.pass().await;
+    world.reconcile().await;
     assert!(world.management.times_asked_for(KUBECONFIG) > read);
 }
 

@@ -26,9 +26,9 @@ async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural:
     let world = World::new();
     world.control_plane_at(VERSION);
     workers(&world, kind, plural, "v1.35.4");
-    world.pass().await;
+    world.reconcile().await;
     world.deployed();
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::BeforeWorkersUpgrade),
         None,
@@ -40,7 +40,7 @@ async fn workers_of_each_kind_are_waited_for(#[case] kind: &str, #[case] plural:
         Some(GateReason::WorkersUpgrading)
     );
     workers(&world, kind, plural, VERSION);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(
         world.held(Hook::AfterWorkersUpgrade),
         None,
@@ -55,9 +55,9 @@ async fn the_gate_of_workers_is_closed_before_what_it_rests_on_is_written_again(
     let world = World::new();
     world.control_plane_at(VERSION);
     workers(&world, "MachineDeployment", "machinedeployments", "v1.35.4");
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     world.deployed();
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     assert_eq!(
         world.held(Hook::BeforeWorkersUpgrade),
         None,
@@ -66,7 +66,7 @@ async fn the_gate_of_workers_is_closed_before_what_it_rests_on_is_written_again(
     );
     let before = world.workload.asked_to_write();
     world.management.put(VALUES, values(2));
-    Box::pin(world.pass()).await;
+    Box::pin(world.reconcile()).await;
     assert_eq!(world.held(Hook::AfterControlPlaneUpgrade), None);
     assert_eq!(
         world.held(Hook::BeforeWorkersUpgrade),

@@ -93,7 +93,7 @@ async fn a_leader_that_begins_looks_at_a_failed_package_at_the_time_of_its_clust
     let due = Due::failed().await;
     let read = [&due.world.management, &due.world.workload].map(secrets_read);
     assert_eq!(
-        due.world.pass().await,
+        due.world.reconcile().await,
         Done::RequeueAfter(spread("uid", PERIOD).saturating_sub(BEGINS))
     );
     assert_eq!(

@@ -27,7 +27,7 @@ async fn a_bootstrap_of_a_user_gets_its_cluster_as_controller(#[case] by: Value,
         "annotations": {sluice_crds::labels::annotation::RESOLVED_TKR: RELEASE},
     });
     let world = with_own_bootstrap(&json!({"secretRef": "antrea-values"}), metadata);
-    world.pass().await;
+    world.reconcile().await;
     let bootstrap = world.management.get(BOOTSTRAP).unwrap();
     assert_eq!(owners(&bootstrap), expected);
     let own = &bootstrap["metadata"]["ownerReferences"][expected.len() - 1];
@@ -38,7 +38,7 @@ async fn a_bootstrap_of_a_user_gets_its_cluster_as_controller(#[case] by: Value,
 async fn a_configuration_that_a_user_refers_to_goes_with_its_cluster() {
     let world = with_own_bootstrap(&by_provider(GROUP, KIND), json!({"generation": 1}));
     world.management.put(CLONE, config(&[owner("one", "earlier")]));
-    world.pass().await;
+    world.reconcile().await;
     let found = world.management.get(CLONE).unwrap();
     assert!(is_labelled(&found), "{found}");
     assert_eq!(owners(&found), ["uid"], "the one that is gone is none of them");
@@ -55,7 +55,7 @@ async fn a_configuration_of_another_cluster_holds_its_package_only() {
     world.management.put(CLONE, there);
     world.add_metrics(None);
     let there = world.management.get(CLONE);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(CLONE), there);
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
@@ -75,7 +75,7 @@ async fn what_two_clusters_share_goes_with_both_and_keeps_its_labels() {
     let by = another_cluster(&world);
     let labels = json!({label::CLUSTER_NAME: "two", label::PACKAGE_NAME: PACKAGE});
     world.management.put(OTHERS, fleet_config(&[by], &labels));
-    world.pass().await;
+    world.reconcile().await;
     let shared = world.management.get(OTHERS).unwrap();
     assert_eq!(owners(&shared), ["two", "uid"]);
     assert_eq!(shared["metadata"]["labels"], labels);
@@ -96,7 +96,7 @@ async fn a_secret_of_a_user_is_labelled_and_stays_the_users(#[case] labels: Valu
     world
         .management
         .edit(VALUES, |secret| secret["metadata"]["labels"] = labels.clone());
-    world.pass().await;
+    world.reconcile().await;
     let secret = world.management.get(VALUES).unwrap();
     assert_eq!(is_labelled(&secret), is_ours, "{secret}");
     assert!(is_ours || secret["metadata"]["labels"] == labels);
@@ -117,7 +117,7 @@ async fn a_credential_is_refused_and_not_labelled(#[case] name: &str, #[case] ty
     secret["type"] = json!(type_);
     world.management.put(&path, secret);
     let there = world.management.get(&path);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(&path), there);
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
@@ -133,7 +133,7 @@ async fn a_label_that_is_refused_is_an_event() {
         .management
         .edit(VALUES, |secret| secret["metadata"]["labels"] = json!({}));
     world.management.refuse_writes("/secrets/antrea-values", 403);
-    world.pass().await;
+    world.reconcile().await;
     let (reason, note) = event(&world);
     assert_eq!(reason, "WriteRefused", "{note}");
     assert!(note.contains("Secret team-a/antrea-values"), "{note}");
@@ -148,7 +148,7 @@ async fn nothing_is_tied_to_a_cluster_that_is_paused() {
         .management
         .edit(CLUSTER, |cluster| cluster["spec"]["paused"] = json!(true));
     let there = world.management.get(CLONE);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.management.get(CLONE), there);
 }
 
@@ -173,7 +173,7 @@ async fn nothing_is_written_to_what_provides_no_values(
         "/api/v1/namespaces/team-a/secrets/ca",
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}}),
     );
-    world.pass().await;
+    world.reconcile().await;
     let written = world.management.asked_to_write();
     let is_expected = |asked: &&String| asked.contains("/clusterbootstraps") || asked.contains("/events");
     assert!(written.iter().all(|asked| is_expected(&asked)), "{written:?}");
@@ -192,7 +192,7 @@ async fn an_object_that_two_packages_name_is_labelled_for_one_of_them() {
         .management
         .edit(VALUES, |secret| secret["metadata"]["labels"] = json!({}));
     for _ in 0..3 {
-        world.pass().await;
+        world.reconcile().await;
         assert!(is_labelled(&world.management.get(VALUES).unwrap()));
     }
     let written = world.management.asked_to_write();
@@ -214,7 +214,7 @@ async fn a_label_that_is_refused_stops_no_package(#[case] code: u16) {
         .management
         .edit(VALUES, |secret| secret["metadata"]["labels"] = json!({}));
     world.management.refuse_writes("/secrets/antrea-values", code);
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(world.workload.names("packageinstalls"), ["one-antrea"]);
 }
 
@@ -248,7 +248,7 @@ async fn values_of_another_configuration_are_not_taken() {
                 json!({sluice_crds::labels::annotation::CONFIGURATION_UID: by});
             secret["metadata"]["ownerReferences"] = json!([owner("one", "uid")]);
         });
-        world.pass().await;
+        world.reconcile().await;
         assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(held), "{by}");
     }
 }

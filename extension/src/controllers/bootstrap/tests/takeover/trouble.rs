@@ -69,8 +69,8 @@ async fn a_pause_that_keeps_a_deletion_from_going_on_is_removed_again_after_a_fa
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_is_added_leaves_what_is_kept() {
     let world = installed_by_the_addons_manager();
-    world.pass().await;
-    world.pass().await;
+    world.reconcile().await;
+    world.reconcile().await;
     assert!(world.record().outcome.is_some(), "{:?}", world.record());
     let before = install(&world);
     let pool = json!({
@@ -83,8 +83,8 @@ async fn a_pool_that_is_added_leaves_what_is_kept() {
     world
         .management
         .edit(CLUSTER, |cluster| cluster["metadata"]["generation"] = json!(2));
-    world.pass().await;
-    world.pass().await;
+    world.reconcile().await;
+    world.reconcile().await;
     assert_eq!(install(&world), before);
     assert!(world.record().outcome.is_some(), "{:?}", world.record());
 }
@@ -100,7 +100,7 @@ async fn what_was_not_removed_is_removed_by_a_later_process() {
     world.management.refuse_writes("/machines/", 403);
     world.leader().await;
     world.control_plane_at(VERSION);
-    world.pass().await;
+    world.reconcile().await;
     world.deployed();
     world.leader().await;
     assert_eq!(
@@ -108,9 +108,9 @@ async fn what_was_not_removed_is_removed_by_a_later_process() {
         Some("LeftoversNotRemoved")
     );
     world.management.take_everything();
-    world.pass().await;
+    world.reconcile().await;
     assert!(!is_held(&world, "held"));
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(condition(&world), None);
 }
 
@@ -129,17 +129,17 @@ async fn what_a_pause_of_a_user_has_kept_is_removed_by_a_later_process() {
     };
     paused(true);
     world.leader().await;
-    world.pass().await;
-    world.pass().await;
+    world.reconcile().await;
+    world.reconcile().await;
     assert!(is_held(&world, "held") && world.record().outcome.is_none());
     assert_eq!(
         condition(&world).map(|(reason, _)| reason).as_deref(),
         Some("ClusterPaused")
     );
     paused(false);
-    world.pass().await;
+    world.reconcile().await;
     assert!(!is_held(&world, "held"));
-    world.pass().await;
+    world.reconcile().await;
     assert_eq!(condition(&world), None);
 }
 
