@@ -186,7 +186,7 @@ fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
 
 /// One pass over a configuration. Whatever happens in it, others get their turn.
 async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
-    let outcome = isolated(Box::pin(pass(config, ctx))).await;
+    let outcome = isolated(Box::pin(reconcile(config, ctx))).await;
     match &outcome {
         Err(Error::Pass(PassError::Panicked)) => ctx.shared.metrics.panicked(),
         Err(_) => {}
@@ -195,7 +195,7 @@ async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Er
     outcome
 }
 
-async fn pass(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
+async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
     let (shared, reference) = (&ctx.shared, ctx.reference(ClusterRef::of(config.as_ref())));
     let configuration = Configuration {
         kind: ctx.kind.clone(),

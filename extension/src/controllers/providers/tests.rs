@@ -101,7 +101,7 @@ fn config(server: &ObjectServer) -> Arc<DynamicObject> {
 
 /// A pass over the configuration as it is; the code with which it was refused.
 async fn passes(server: &ObjectServer) -> Result<(), u16> {
-    match pass(&config(server), &of_kind(server, &Triggers::default())).await {
+    match reconcile(&config(server), &of_kind(server, &Triggers::default())).await {
         Ok(_) => Ok(()),
         Err(Error::Refused(failure)) => Err(failure.code.unwrap()),
         Err(error) => panic!("{error}"),
@@ -244,9 +244,9 @@ async fn a_cluster_reads_its_values_after_they_were_written() {
     let (server, triggers) = (management(), Triggers::default());
     let mut wakes = Box::pin(triggers.listen());
     let ctx = of_kind(&server, &triggers);
-    pass(&config(&server), &ctx).await.unwrap();
+    reconcile(&config(&server), &ctx).await.unwrap();
     assert_eq!(woken(&mut wakes), 1);
-    pass(&config(&server), &ctx).await.unwrap();
+    reconcile(&config(&server), &ctx).await.unwrap();
     assert_eq!(woken(&mut wakes), 0, "nothing was written");
 }
 
