@@ -27,7 +27,7 @@ const FIELD_MANAGER: &str = "sluice-releases";
 /// Returns when the object has its next turn, if nothing wakes it before.
 pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
     let retries = &shared.context.retries;
-    match isolated(Box::pin(pass(shared, &named))).await {
+    match isolated(Box::pin(reconcile(shared, &named))).await {
         Ok(again) => {
             lock(retries).forget(&named);
             again
@@ -45,7 +45,7 @@ pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
     }
 }
 
-async fn pass(shared: &Shared, named: &Named) -> Result<Option<Duration>, Error> {
+async fn reconcile(shared: &Shared, named: &Named) -> Result<Option<Duration>, Error> {
     if let Named::Package(name) = named {
         return package(shared, name).await;
     }
