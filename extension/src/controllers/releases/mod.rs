@@ -165,13 +165,13 @@ async fn until_stopped(
     });
     tokio::select! {
         () = turns => {}
-        () = look(&shared, changes, &due) => {}
+        () = run_due(&shared, changes, &due) => {}
         () = following => {}
     }
 }
 
 /// Looks at what has changed, and sends what has to be written to `due`.
-async fn look(
+async fn run_due(
     shared: &Shared,
     changes: &mut (impl Stream<Item = ReleaseEvent> + Unpin),
     due: &mpsc::UnboundedSender<Named>,
