@@ -187,7 +187,7 @@ async fn run_due(
     let mut pending: Option<(Instant, Instant)> = None;
     let mut left = Vec::new();
     loop {
-        if seen.remove(&ReleaseEvent::All) && survey(shared, due).await {
+        if seen.remove(&ReleaseEvent::All) && evaluate(shared, due).await {
             let now = Instant::now();
             pending = Some((pending.map_or(now, |(since, _)| since), now));
         }
@@ -285,7 +285,7 @@ async fn together(
 }
 
 /// Judges all releases, and sends those that have to be written to `due`, with the OSImages. Says whether Clusters may be concerned.
-async fn survey(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
+async fn evaluate(shared: &Shared, due: &mpsc::UnboundedSender<Named>) -> bool {
     let (stores, now) = (&shared.context.stores, clock().now);
     let images = stores.images();
     let management = lock(&shared.context.management).version();
