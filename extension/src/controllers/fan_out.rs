@@ -49,7 +49,7 @@ pub async fn run(
                 let shared = together(first, &mut changes).await;
                 let concerned = lock(&classes).dependents_of(&shared);
                 let concerned = concerned.unwrap_or_else(|| stores.clusters.names());
-                look(&stores, concerned, &shared, &mut sweep).await;
+                requeue_dependents(&stores, concerned, &shared, &mut sweep).await;
                 info!(changes = shared.len(), clusters = sweep.left(), "Looking again at Clusters that rest on what has changed");
             }
         }
@@ -57,7 +57,12 @@ pub async fn run(
 }
 
 /// Finds those of the Clusters that are concerned. Others have their turn meanwhile, readers and writers of the stores among them.
-async fn look(stores: &Stores, clusters: Vec<ClusterRef>, shared: &BTreeSet<Shared>, sweep: &mut Sweep) {
+async fn requeue_dependents(
+    stores: &Stores,
+    clusters: Vec<ClusterRef>,
+    shared: &BTreeSet<Shared>,
+    sweep: &mut Sweep,
+) {
     for (count, named) in clusters.into_iter().enumerate() {
         let (namespace, name) = (Some(named.namespace()), named.name());
         if let Some(cluster) = stores.clusters.peek(namespace, name) {
