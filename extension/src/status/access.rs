@@ -152,7 +152,7 @@ impl Access {
                 review().await
             }
             Asks::Call(address) => {
-                let _counted = self.stranger(address)?;
+                let _counted = self.uncached_caller(address)?;
                 let _turn = self.unknown.acquire().await;
                 review().await
             }
@@ -171,7 +171,7 @@ impl Access {
     }
 
     /// One more review of what was never accepted, asked for from this address.
-    fn stranger(&self, address: IpAddr) -> Result<Stranger<'_>, Status> {
+    fn uncached_caller(&self, address: IpAddr) -> Result<Stranger<'_>, Status> {
         let begun = lock(&self.strangers).begin(address, now());
         let counted_as = begun.map_err(|many| Status::resource_exhausted(many.to_string()))?;
         Ok(Stranger {
