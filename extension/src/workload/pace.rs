@@ -83,7 +83,7 @@ pub struct Passing(Pace);
 
 impl Passing {
     /// The pass changed what is known of the Cluster.
-    pub fn brought_news(&self) {
+    pub fn brought_changes(&self) {
         self.0.state().brought_changes(now());
     }
 }

@@ -151,7 +151,7 @@ async fn reconcile(
         let passing = remotes.begin("uid").expect("a pace");
         sleep(pass).await;
         if news {
-            passing.brought_news();
+            passing.brought_changes();
         }
     }
     passes

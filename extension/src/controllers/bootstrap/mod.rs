@@ -266,7 +266,7 @@ async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<D
     if let Some(passing) = &passing
         && status_written() != before
     {
-        passing.brought_news();
+        passing.brought_changes();
     }
     if let Err(Error::Pass(PassError::Panicked)) = outcome {
         ctx.metrics.panicked();
