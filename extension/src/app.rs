@@ -216,7 +216,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     };
     let leadership = Leadership::new(args.leader.leader_elect_lease_duration);
     if args.leader.leader_elect {
-        index.needs(leadership.clone());
+        index.require_leader(leadership.clone());
     }
     let connect = || client(args.kubeconfig.as_deref());
     // The innermost layer sees every answer.

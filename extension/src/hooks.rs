@@ -84,7 +84,7 @@ impl Index {
     }
 
     /// From now on nothing is released by a record while no replica leads.
-    pub fn needs(&self, leadership: Leadership) {
+    pub fn require_leader(&self, leadership: Leadership) {
         self.0.leadership.get_or_init(|| leadership);
     }
 

@@ -152,7 +152,7 @@ async fn a_record_releases_nothing_while_no_replica_leads() {
     let (index, _tasks) = followed(&Frozen::new()).await;
     let lease = Duration::from_secs(15);
     let leadership = Leadership::new(lease);
-    index.needs(leadership.clone());
+    index.require_leader(leadership.clone());
     for _ in 0..20 {
         sleep(Duration::from_secs(10)).await;
         leadership.renewed(lease);
@@ -169,7 +169,7 @@ async fn a_record_releases_nothing_while_no_replica_leads() {
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_has_never_seen_a_leader_releases_nothing_in_the_end() {
     let (index, _tasks) = followed(&Frozen::new()).await;
-    index.needs(Leadership::new(Duration::from_secs(15)));
+    index.require_leader(Leadership::new(Duration::from_secs(15)));
     assert_eq!(reason(&index), None);
     sleep(Duration::from_secs(61)).await;
     assert_eq!(reason(&index), Some(HoldReason::Call(CallReason::NoLeader)));
