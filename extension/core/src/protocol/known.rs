@@ -218,7 +218,7 @@ impl<'a, S: Subject> Context<'a, S> {
         }
     }
 
-    pub(crate) fn may_look(&self, last: LastDriftCheck) -> Step<bool, S::Hold> {
+    pub(crate) fn may_check_drift(&self, last: LastDriftCheck) -> Step<bool, S::Hold> {
         match self.answer(Ask::DriftCheckPermit(last))? {
             ReadResult::Turn(granted) => Ok(*granted),
             _ => Err(unexpected(Server::Workload)),

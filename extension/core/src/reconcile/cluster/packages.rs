@@ -197,7 +197,7 @@ impl Packages {
         let now = known.began.instant;
         // Looks of other Clusters have all the slots that they may have.
         let last = effects.memory.last_drift_check();
-        if !known.may_look(last)? {
+        if !known.may_check_drift(last)? {
             let (uid, period) = (&known.facts.owner.uid, known.facts.settings.sync_period.length);
             let wait = spread_back(uid, without_slot(last, period));
             effects.memory.look_made(wait, now);
