@@ -146,7 +146,7 @@ impl std::fmt::Display for Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReadPhase {
     /// To plan and to write.
-    First,
+    Plan,
     /// Before a gate opens.
     Confirm,
 }

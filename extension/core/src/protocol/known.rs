@@ -322,7 +322,7 @@ mod tests {
             let mut known = Context::<Nothing>::new(&Nothing, &(), began);
             let ask = |number: usize| {
                 let key = Key::of::<Cluster>(server, Some("team-a"), &number.to_string());
-                Ask::Object(key, ReadPhase::First)
+                Ask::Object(key, ReadPhase::Plan)
             };
             let large = Value::from("x".repeat(1024 * 1024));
             let fit = answers_of(server) / (1024 * 1024);

@@ -348,7 +348,7 @@ impl Subject for Install {
                 uid,
                 package,
             } => {
-                let found = known.object(package.clone(), ReadPhase::First)?;
+                let found = known.object(package.clone(), ReadPhase::Plan)?;
                 let labels = found.map(|found| &found["metadata"]["labels"]);
                 if labels.is_none_or(|labels| labels.get(label::TKR_PACKAGE).is_none()) {
                     let why = "its Package is gone; the releases stay";

@@ -85,7 +85,7 @@ impl Subject for Offer {
             said,
         } = known.facts;
         let key = Key::of::<Cluster>(Server::Management, Some(namespace), name);
-        let Some(found) = known.object(key.clone(), ReadPhase::First)? else {
+        let Some(found) = known.object(key.clone(), ReadPhase::Plan)? else {
             return Ok(Done::AwaitChange);
         };
         if found["metadata"]["uid"].as_str() != uid.as_deref() {

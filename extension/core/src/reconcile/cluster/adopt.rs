@@ -110,7 +110,7 @@ fn adoption(known: &Context<'_>, role: Role, package: &ClusterBootstrapPackage) 
     };
     let namespace = &known.facts.owner.namespace;
     match (Provided::of(namespace, role, package), &from.secret_ref) {
-        (Some(asked), None) => match provider::find(known, &asked, ReadPhase::First) {
+        (Some(asked), None) => match provider::find(known, &asked, ReadPhase::Plan) {
             Ok(found) => of_provider(known, &asked, found),
             Err(stop) => stop.held().map(|_| None),
         },
@@ -159,7 +159,7 @@ fn outdated(
         return Ok(None);
     };
     let namespace = &known.facts.owner.namespace;
-    let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), ReadPhase::First)?;
+    let found = known.read::<Secret>(secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
     let is_outdated = found.is_some_and(|found| {
         let checked = asked.check(object, &found.metadata, &known.facts.owner.uid);
         checked.is_err()
@@ -178,7 +178,7 @@ fn of_secret(known: &Context<'_>, secret: &str, package: &str) -> Step<Option<Ad
     let key = Key::of::<Secret>(Server::Management, Some(&known.facts.owner.namespace), secret);
     let found = match known.written(&key) {
         Some(written) => Some(written),
-        None => known.object(key.clone(), ReadPhase::First)?,
+        None => known.object(key.clone(), ReadPhase::Plan)?,
     };
     let Some(found) = found else {
         return Ok(None);

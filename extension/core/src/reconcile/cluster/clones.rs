@@ -148,7 +148,7 @@ fn is_there(known: &Context<'_>, reference: &Reference<'_>) -> Step<bool> {
     let Reference { group, kind, name } = *reference;
     let found = match (group, kind) {
         ("", "Secret") => known
-            .object(secret::key(known, name), ReadPhase::First)
+            .object(secret::key(known, name), ReadPhase::Plan)
             .map(|found| found.is_some()),
         _ => provider::is_whole(known, (group, kind), name),
     };

@@ -65,7 +65,7 @@ fn completed(
     current: &ClusterBootstrap,
     next: ClusterBootstrap,
 ) -> Step<ClusterBootstrap> {
-    let whole = values::whole_bootstrap(known, ReadPhase::First)?;
+    let whole = values::whole_bootstrap(known, ReadPhase::Plan)?;
     let edited = || {
         let what = format!("{} was edited while it was read", of_owner(known));
         Interrupt::Failed(Failure::overtaken(Server::Management, &what))

@@ -78,7 +78,7 @@ struct Workload<'a> {
 /// What the workload is asked first at a look, alone.
 #[must_use]
 pub fn first_read() -> Ask {
-    Ask::Object(Key::kube_system(), ReadPhase::First)
+    Ask::Object(Key::kube_system(), ReadPhase::Plan)
 }
 
 /// Looks at `packages`, which are all proven by the record, and leaves in them what it has seen.
@@ -108,7 +108,7 @@ fn compare(
 ) -> Step<DriftCheck> {
     connect(known, Ask::LookConnection)?;
     // First, alone: a server that does not answer is waited for once.
-    let namespace = known.object(Key::kube_system(), ReadPhase::First)?;
+    let namespace = known.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
     let uid = uid.unwrap_or_default();
     if packages.workload_uid.as_deref() != Some(uid) {

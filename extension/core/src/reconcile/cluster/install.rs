@@ -192,7 +192,7 @@ pub(super) fn copy_is_right(known: &Context<'_>, planned: &Planned) -> Step<bool
 /// Whether the Secret with the values of a package is there and as it is needed.
 pub(super) fn values_are_right(known: &Context<'_>, planned: &Planned) -> Step<bool> {
     if planned.is_kept {
-        return kept::has_right_values(known, planned, ReadPhase::First);
+        return kept::has_right_values(known, planned, ReadPhase::Plan);
     }
     let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
     needed_values(planned, &wanted).is_right(known)
@@ -236,7 +236,7 @@ fn ensured_values(known: &Context<'_>, memory: &mut LocalState, planned: &Planne
 /// Whether the PackageInstall or the App of a package, as the server has them, names its values Secret.
 fn is_named(known: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     let name = &planned.install_name;
-    let (install, app) = pair(known, name, at, ReadPhase::First)?;
+    let (install, app) = pair(known, name, at, ReadPhase::Plan)?;
     let of_install = install.iter().flat_map(|install| &install.spec.values);
     let mut of_install = of_install.filter_map(|values| values.secret_ref.as_ref());
     let tools = app.iter().flat_map(|app| app.spec.template_tools());
@@ -315,7 +315,7 @@ where
 {
     fn found(&self, known: &Context<'_>) -> Step<Option<K>> {
         let at = (self.server, self.wanted.meta().namespace.as_deref());
-        known.read::<K>(&self.wanted.name_any(), at, ReadPhase::First)
+        known.read::<K>(&self.wanted.name_any(), at, ReadPhase::Plan)
     }
 }
 
@@ -365,7 +365,7 @@ pub(super) fn tidy(known: &Context<'_>, memory: &LocalState, planned: &[Planned]
         .left()
         .filter(|name| planned.iter().all(|planned| planned.secret_name != **name));
     left.try_for_each(|name| {
-        let Some(found) = known.read::<Secret>(name, (Server::Workload, Some(system)), ReadPhase::First)?
+        let Some(found) = known.read::<Secret>(name, (Server::Workload, Some(system)), ReadPhase::Plan)?
         else {
             return Ok(());
         };

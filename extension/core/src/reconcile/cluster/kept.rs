@@ -99,7 +99,7 @@ fn as_it_is(known: &Context<'_>, planned: &Planned) -> Step<Option<AsMade>> {
         // Its watch has shown nothing yet, and what is there must not be taken for missing.
         None if !watched.filled => {
             let at = (planned.server(), Some(namespace));
-            let found: Option<PackageInstall> = known.read(&planned.install_name, at, ReadPhase::First)?;
+            let found: Option<PackageInstall> = known.read(&planned.install_name, at, ReadPhase::Plan)?;
             found.map(Arc::new)
         }
         None => None,
@@ -107,7 +107,7 @@ fn as_it_is(known: &Context<'_>, planned: &Planned) -> Step<Option<AsMade>> {
     let Some(made) = install.and_then(|install| as_made(known, planned, &install)) else {
         return Ok(None);
     };
-    let is_right = right_values(known, planned, &made.secret, ReadPhase::First)?;
+    let is_right = right_values(known, planned, &made.secret, ReadPhase::Plan)?;
     Ok(is_right.then_some(made))
 }
 

@@ -97,7 +97,7 @@ fn whose(known: &Context<'_>, by: &OwnerReference) -> Step<Whose> {
         return Ok(Whose::This);
     }
     // Asked also of this name: the Cluster in memory may be the earlier one.
-    let there = known.object(key, ReadPhase::First)?;
+    let there = known.object(key, ReadPhase::Plan)?;
     let is_there = there.is_some_and(|there| there["metadata"]["uid"] == by.uid);
     Ok(if is_there { Whose::Another } else { Whose::Gone })
 }
@@ -121,7 +121,7 @@ fn kind(by: &OwnerReference) -> Option<Kind> {
 pub(super) fn is_current(known: &Context<'_>) -> Step<bool> {
     let owner = &known.facts.owner;
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), &owner.name);
-    let there = known.object(key, ReadPhase::First)?;
+    let there = known.object(key, ReadPhase::Plan)?;
     Ok(there.is_some_and(|there| there["metadata"]["uid"] == owner.uid))
 }
 
@@ -135,5 +135,5 @@ pub(super) fn is_there(known: &Context<'_>, cluster: &str) -> Step<bool> {
         return Ok(false);
     }
     let key = Key::of::<Cluster>(Server::Management, Some(&owner.namespace), cluster);
-    Ok(known.object(key, ReadPhase::First)?.is_some())
+    Ok(known.object(key, ReadPhase::Plan)?.is_some())
 }

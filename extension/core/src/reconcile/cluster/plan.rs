@@ -171,7 +171,7 @@ pub(super) fn plan(known: &Context<'_>, spec: &ClusterBootstrapSpec, inputs: Dig
         if !facts.catalogue.contains_key(&package.ref_name) {
             return Ok(Values::new());
         }
-        values::values(known, *role, package, ReadPhase::First)
+        values::values(known, *role, package, ReadPhase::Plan)
     });
     let all_values = together(each)?;
     let problem = listed_twice(spec, &facts.catalogue);

@@ -101,7 +101,7 @@ fn object<'a>(
     sight: ReadPhase,
     missing: &Missing,
 ) -> Step<Option<&'a Value>> {
-    if let Some(written) = known.written(key).filter(|_| sight == ReadPhase::First) {
+    if let Some(written) = known.written(key).filter(|_| sight == ReadPhase::Plan) {
         return Ok(Some(written));
     }
     missing.explain(known.object(key.clone(), sight), key)
@@ -197,12 +197,12 @@ mod tests {
         let (facts, memory) = (facts(), LocalState::default());
         let mut known = Context::new(&facts, &memory, crate::reconcile::cluster::tests::clock());
         for answer in [Some(served), read].into_iter().flatten() {
-            let Err(Interrupt::Need(mut asks)) = find(&known, &asked, ReadPhase::First) else {
+            let Err(Interrupt::Need(mut asks)) = find(&known, &asked, ReadPhase::Plan) else {
                 panic!("nothing is asked for");
             };
             known.record_answer(asks.remove(0), answer);
         }
-        let Err(stop) = find(&known, &asked, ReadPhase::First) else {
+        let Err(stop) = find(&known, &asked, ReadPhase::Plan) else {
             panic!("it was found");
         };
         let Some(says) = says else {

@@ -128,7 +128,7 @@ fn secret_of(
     }
     let key = Key::of::<Secret>(Server::Management, Some(namespace), secret);
     // A clone that this pass has made was read before.
-    let made = known.written(&key).filter(|_| sight == ReadPhase::First);
+    let made = known.written(&key).filter(|_| sight == ReadPhase::Plan);
     let found = match made {
         Some(made) => Some(typed(Server::Management, made)?),
         None => known.read::<Secret>(secret, (Server::Management, Some(namespace)), sight)?,
@@ -154,7 +154,7 @@ pub(super) fn is_of_cluster(known: &Context<'_>, namespace: &str, secret: &str) 
     let place = (Server::Management, Some(namespace));
     for cluster in credential_of(secret) {
         let is_own = (namespace, cluster) == (&*owner.namespace, &*owner.name);
-        if is_own || known.read::<Cluster>(cluster, place, ReadPhase::First)?.is_some() {
+        if is_own || known.read::<Cluster>(cluster, place, ReadPhase::Plan)?.is_some() {
             return Ok(true);
         }
     }

@@ -80,7 +80,7 @@ pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask
     let owner = &known.facts.owner;
     let namespace = &owner.namespace;
     let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);
-    let found = known.read::<Secret>(&secret, (Server::Management, Some(namespace)), ReadPhase::First)?;
+    let found = known.read::<Secret>(&secret, (Server::Management, Some(namespace)), ReadPhase::Plan)?;
     let bytes = found.and_then(|found| found.data?.remove(name::KUBECONFIG_KEY));
     let missing = || {
         Hold::new(

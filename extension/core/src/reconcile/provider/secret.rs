@@ -52,7 +52,7 @@ pub(super) fn write(known: &Context<'_>, wanted: &Secret) -> Step<()> {
     const WHY: &str = "it holds the values of a configuration";
     let namespace = wanted.namespace();
     let (server, name) = (Server::Management, wanted.name_any());
-    let write = match known.read::<Secret>(&name, (server, namespace.as_deref()), ReadPhase::First)? {
+    let write = match known.read::<Secret>(&name, (server, namespace.as_deref()), ReadPhase::Plan)? {
         None => Write::create(server, wanted, WHY),
         Some(found) => {
             let patch = patch(wanted, &found);

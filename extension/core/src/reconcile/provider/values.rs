@@ -42,7 +42,7 @@ pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<
         && source.is_secret()
     {
         let key = Key::of::<k8s_openapi::api::core::v1::Secret>(Server::Management, Some(namespace), name);
-        let found = known.object(key, ReadPhase::First)?;
+        let found = known.object(key, ReadPhase::Plan)?;
         if let Some(secret) = found
             && is_credential(known, secret, (namespace, name))?
         {

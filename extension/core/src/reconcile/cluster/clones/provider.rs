@@ -190,7 +190,7 @@ fn embedded(
 
 /// An object as it was before this pass: what the pass makes of it follows from that, in each round.
 fn known_first<'a>(known: &'a Context<'_>, key: &Key, missing: &Missing) -> Step<Option<&'a Value>> {
-    missing.explain(known.object(key.clone(), ReadPhase::First), key)
+    missing.explain(known.object(key.clone(), ReadPhase::Plan), key)
 }
 
 /// `source` as the object of `key`: all that it says but for its metadata and its status.

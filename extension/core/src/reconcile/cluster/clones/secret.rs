@@ -24,7 +24,7 @@ pub(super) fn key(known: &Context<'_>, secret: &str) -> Key {
 /// What has to be written so that the clone is there; nothing where there is one that wins.
 pub(super) fn change(known: &Context<'_>, clone: &ValuesClone) -> Step<Option<CloneChange>> {
     let key = key(known, clone.name());
-    let there = known.object(key.clone(), ReadPhase::First);
+    let there = known.object(key.clone(), ReadPhase::Plan);
     let found = there.and_then(|there| found(known, &key, clone.package(), there));
     let copy = copied(known, clone);
     together([needs_of(&found), needs_of(&copy)])?;
@@ -47,11 +47,11 @@ fn copied(known: &Context<'_>, clone: &ValuesClone) -> Step<Secret> {
     let owner = &known.facts.owner;
     let content = match clone {
         ValuesClone::Inline { values, package, .. } => {
-            build::inline_document(&values::inline_text(known, values, package, ReadPhase::First)?)
+            build::inline_document(&values::inline_text(known, values, package, ReadPhase::Plan)?)
         }
         ValuesClone::Secret { from, package, .. } => {
             let system = &known.facts.settings.system_namespace;
-            let found = known.read::<Secret>(from, (Server::Management, Some(system)), ReadPhase::First)?;
+            let found = known.read::<Secret>(from, (Server::Management, Some(system)), ReadPhase::Plan)?;
             let missing = || {
                 Hold::new(
                     GateReason::ValuesNotFound,

@@ -101,7 +101,7 @@ pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
     let secret = known.read::<Secret>(
         &kubeconfig(known),
         (Server::Management, Some(namespace)),
-        ReadPhase::First,
+        ReadPhase::Plan,
     );
     together([needs_of(&machines), needs_of(&secret)])?;
     let mut left = Vec::new();
@@ -165,8 +165,8 @@ fn metadata_of(known: &Context<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta 
 pub(super) fn kubeconfig_has_finalizer(known: &Context<'_>) -> bool {
     let namespace = Some(known.facts.owner.namespace.as_str());
     let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
-    let ask = Ask::Object(key.clone(), ReadPhase::First);
-    let found = known.has(&ask).then(|| known.object(key, ReadPhase::First));
+    let ask = Ask::Object(key.clone(), ReadPhase::Plan);
+    let found = known.has(&ask).then(|| known.object(key, ReadPhase::Plan));
     let finalizers = |found: &Value| found["metadata"]["finalizers"].as_array().cloned();
     let found = found.and_then(Result::ok).flatten().and_then(finalizers);
     found.is_some_and(|names| names.iter().any(|name| name == finalizer::LEGACY_ADDON))
