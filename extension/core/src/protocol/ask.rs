@@ -185,7 +185,7 @@ pub enum Ask {
     /// A connection to the workload.
     Connection(Box<ParsedKubeconfig>),
     /// The same without watches, for this pass alone.
-    LookConnection(Box<ParsedKubeconfig>),
+    DriftCheckConnection(Box<ParsedKubeconfig>),
     /// Whether the workload may be looked at now.
     DriftCheckPermit(LastDriftCheck),
     /// How the workload answers.
@@ -236,7 +236,7 @@ impl Ask {
             | Self::Machines(_) => Server::Management,
             Self::Connection(_)
             | Self::DriftCheckPermit(_)
-            | Self::LookConnection(_)
+            | Self::DriftCheckConnection(_)
             | Self::Contact(_)
             | Self::Installs
             | Self::Apps

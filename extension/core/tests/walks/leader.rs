@@ -439,7 +439,7 @@ impl Leader {
                 None => ReadResult::Failed(refused(Server::Workload, None)),
             },
             Ask::DriftCheckPermit(_) => ReadResult::Turn(true),
-            Ask::LookConnection(_) => ReadResult::Connected(0),
+            Ask::DriftCheckConnection(_) => ReadResult::Connected(0),
             Ask::Installs => listed("packageinstalls"),
             Ask::Apps => listed("apps"),
             Ask::PackageNames => listed("packages"),

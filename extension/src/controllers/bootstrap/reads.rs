@@ -69,7 +69,7 @@ impl executor::Host<Facts> for Host<'_> {
             Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
             Ask::Contact(_) => ReadResult::Contact(self.remote()?.contact().await),
             Ask::DriftCheckPermit(last) => ReadResult::Turn(self.may_check_drift(*last)),
-            Ask::LookConnection(by) => {
+            Ask::DriftCheckConnection(by) => {
                 let client = self.ctx.remotes.client(&self.facts.owner.uid, by);
                 ReadResult::of_connection(client.map(|client| {
                     self.looking.get_or_init(|| client);

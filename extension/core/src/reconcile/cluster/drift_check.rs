@@ -106,7 +106,7 @@ fn compare(
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
 ) -> Step<DriftCheck> {
-    connect(known, Ask::LookConnection)?;
+    connect(known, Ask::DriftCheckConnection)?;
     // First, alone: a server that does not answer is waited for once.
     let namespace = known.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
