@@ -9,7 +9,7 @@ pub const RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Why a pass was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PassError {
+pub enum ReconcileFailure {
     /// It took too long and was cut off.
     #[error("the pass did not come to its end within {} s", RECONCILE_TIMEOUT.as_secs())]
     TimedOut,
@@ -26,7 +26,7 @@ pub enum Error {
     Refused(#[source] Failure),
     /// The pass was cut off or panicked.
     #[error(transparent)]
-    Pass(#[from] PassError),
+    Pass(#[from] ReconcileFailure),
     /// The pass does not know how to go on, which is a bug.
     #[error("a pass does not go on: {0}")]
     Unfinished(String),

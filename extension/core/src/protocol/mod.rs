@@ -16,7 +16,7 @@ pub(crate) mod write;
 pub use ask::{
     Ask, Contact, Key, LastDriftCheck, ParsedKubeconfig, ReadPhase, ReadPoint, Resource, Server, Watched,
 };
-pub use error::{Error, PassError, RECONCILE_TIMEOUT};
+pub use error::{Error, RECONCILE_TIMEOUT, ReconcileFailure};
 pub use failure::Failure;
 pub use interrupt::{Done, Interrupt, Step};
 pub use known::{Context, Subject};

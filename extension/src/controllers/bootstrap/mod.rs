@@ -34,7 +34,7 @@ use crate::{
     clock::{clock, now},
     controllers::{
         events::Notifier,
-        executor::{self, Error, PassError, again, isolated, writes},
+        executor::{self, Error, ReconcileFailure, again, isolated, writes},
     },
     hooks::Index,
     lock::lock,
@@ -268,7 +268,7 @@ async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<D
     {
         passing.brought_changes();
     }
-    if let Err(Error::Pass(PassError::Panicked)) = outcome {
+    if let Err(Error::Pass(ReconcileFailure::Panicked)) = outcome {
         ctx.metrics.panicked();
     }
     let ended = outcome.as_ref().map(drop);

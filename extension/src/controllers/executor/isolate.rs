@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
-use sluice_core::protocol::{PassError, RECONCILE_TIMEOUT};
+use sluice_core::protocol::{RECONCILE_TIMEOUT, ReconcileFailure};
 use tokio::time::timeout;
 
 /// Runs `pass` to its end, or to the limit of its time, or to its panic.
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 /// What a pass shares with others is behind locks whose poison is ignored, and each change of it is complete at once.
 pub(crate) async fn isolated<T, E>(pass: impl Future<Output = Result<T, E>>) -> Result<T, E>
 where
-    E: From<PassError>,
+    E: From<ReconcileFailure>,
 {
     let timed = async {
-        let elapsed = |_| E::from(PassError::TimedOut);
+        let elapsed = |_| E::from(ReconcileFailure::TimedOut);
         timeout(RECONCILE_TIMEOUT, pass).await.map_err(elapsed).flatten()
     };
-    let panicked = |_| E::from(PassError::Panicked);
+    let panicked = |_| E::from(ReconcileFailure::Panicked);
     AssertUnwindSafe(timed)
         .catch_unwind()
         .await
@@ -33,14 +33,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pass_ends() {
-        type Outcome = Result<u8, PassError>;
+        type Outcome = Result<u8, ReconcileFailure>;
         assert_eq!(isolated(async { Outcome::Ok(7) }).await, Ok(7));
-        assert_eq!(isolated(pending::<Outcome>()).await, Err(PassError::TimedOut));
+        assert_eq!(
+            isolated(pending::<Outcome>()).await,
+            Err(ReconcileFailure::TimedOut)
+        );
         let empty: Vec<u8> = Vec::new();
         let panics = async move {
             tokio::task::yield_now().await;
             Outcome::Ok(empty.iter().copied().max().expect("an element"))
         };
-        assert_eq!(isolated(panics).await, Err(PassError::Panicked));
+        assert_eq!(isolated(panics).await, Err(ReconcileFailure::Panicked));
     }
 }

@@ -13,7 +13,7 @@ use kube::Client;
 use sluice_core::protocol::{
     Ask, Context, Done, Failure, Interrupt, Object, ReadResult, Server, Subject, Write,
 };
-pub use sluice_core::protocol::{Error, PassError};
+pub use sluice_core::protocol::{Error, ReconcileFailure};
 
 use crate::clock::clock;
 

@@ -45,7 +45,7 @@ use crate::{
     clock::now,
     controllers::{
         events::Notifier,
-        executor::{self, Error, PassError, again, isolated},
+        executor::{self, Error, ReconcileFailure, again, isolated},
     },
     lock::lock,
     queue::{
@@ -188,7 +188,7 @@ fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
 async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
     let outcome = isolated(Box::pin(reconcile(config, ctx))).await;
     match &outcome {
-        Err(Error::Pass(PassError::Panicked)) => ctx.shared.metrics.panicked(),
+        Err(Error::Pass(ReconcileFailure::Panicked)) => ctx.shared.metrics.panicked(),
         Err(_) => {}
         Ok(_) => lock(&ctx.shared.retries).forget(&ctx.reference(ClusterRef::of(config.as_ref()))),
     }

@@ -259,7 +259,7 @@ async fn a_cluster_reads_its_values_after_a_pass_that_was_cut_off() {
     let _answers = server.wait_at("/api/v1/namespaces/team-a/secrets");
     let ended = reconcile(&config(&server), &ctx).await;
     assert!(
-        matches!(ended, Err(Error::Pass(PassError::TimedOut))),
+        matches!(ended, Err(Error::Pass(ReconcileFailure::TimedOut))),
         "{ended:?}"
     );
     assert_eq!(woken(&mut wakes), 1);

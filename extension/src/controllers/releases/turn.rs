@@ -17,7 +17,7 @@ use tracing::warn;
 use super::Shared;
 use crate::{
     clock::{clock, now},
-    controllers::executor::{self, Error, PassError, isolated},
+    controllers::executor::{self, Error, ReconcileFailure, isolated},
     lock::lock,
 };
 
@@ -33,7 +33,7 @@ pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
             again
         }
         Err(error) => {
-            if matches!(error, Error::Pass(PassError::Panicked)) {
+            if matches!(error, Error::Pass(ReconcileFailure::Panicked)) {
                 shared.context.passes.panicked();
             }
             let again = lock(retries).failed(named.clone(), error.is_conflict(), now());

@@ -4,7 +4,7 @@ use super::{Context, provider::COPYING};
 use crate::rbac::missing_rule;
 use crate::{
     packages::build::Owner,
-    protocol::{Error, Failure, Interrupt, Key, PassError},
+    protocol::{Error, Failure, Interrupt, Key, ReconcileFailure},
     reasons::{GateReason, Hold},
 };
 
@@ -56,11 +56,13 @@ pub fn reconcile_failed(failure: &Failure) -> Hold {
 pub fn ended_early(error: &Error) -> Hold {
     let (reason, message) = match error {
         Error::Refused(failure) => return reconcile_failed(failure),
-        Error::Pass(PassError::TimedOut) => {
+        Error::Pass(ReconcileFailure::TimedOut) => {
             return Hold::new(GateReason::ReconcileTimedOut, error.to_string());
         }
         Error::Unfinished(_) => (GateReason::ReconcileError, "does not go on, a bug of Sluice"),
-        Error::Pass(PassError::Panicked) => (GateReason::ReconcilePanicked, "ended in a bug of Sluice"),
+        Error::Pass(ReconcileFailure::Panicked) => {
+            (GateReason::ReconcilePanicked, "ended in a bug of Sluice")
+        }
     };
     let message = format!("a pass over the Cluster {message}; the log of Sluice says where");
     Hold::new(reason, message)

@@ -1,5 +1,5 @@
 use super::{queue::ASKS, *};
-use crate::protocol::{Failure, PassError, Server};
+use crate::protocol::{Failure, ReconcileFailure, Server};
 
 fn troubles(concurrency: u16, uids: &[&str], now: Instant) -> Troubles {
     let mut troubles = Troubles::new(concurrency);
@@ -137,7 +137,10 @@ fn closes(error: &Error, errors: u64, apart: Duration) -> Vec<bool> {
 fn errors_close_the_gates_when_they_do_not_end() {
     let refused = Error::Refused(Failure::other(Server::Management, ""));
     let moment = Duration::from_millis(10);
-    assert_eq!(closes(&Error::Pass(PassError::Panicked), 1, moment), [true]);
+    assert_eq!(
+        closes(&Error::Pass(ReconcileFailure::Panicked), 1, moment),
+        [true]
+    );
     assert_eq!(closes(&refused, 3, moment), [false, true, true]);
     assert_eq!(
         closes(&conflict(), 6, moment),

@@ -37,9 +37,9 @@ async fn a_pass_that_fails_closes_the_gates(#[case] code: u16) {
     let leader = world.leader().await;
     world.management.refuse(VALUES, code);
     let cluster = cluster(&leader);
-    reconcile(&cluster, &leader, "uid").await.unwrap_err();
+    execute(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), None, "once");
-    reconcile(&cluster, &leader, "uid").await.unwrap_err();
+    execute(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::ReconcileError)
@@ -54,10 +54,10 @@ async fn conflicts_close_the_gates_when_they_do_not_end() {
     world.management.refuse(VALUES, 409);
     let cluster = cluster(&leader);
     for _ in 0..CONFLICTS {
-        reconcile(&cluster, &leader, "uid").await.unwrap_err();
+        execute(&cluster, &leader, "uid").await.unwrap_err();
         assert_eq!(world.held(Hook::BeforeClusterUpgrade), None);
     }
-    reconcile(&cluster, &leader, "uid").await.unwrap_err();
+    execute(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::ReconcileError)
@@ -71,9 +71,9 @@ async fn conflicts_close_the_gates_after_seconds() {
     let leader = world.leader().await;
     world.management.refuse(VALUES, 409);
     let cluster = cluster(&leader);
-    reconcile(&cluster, &leader, "uid").await.unwrap_err();
+    execute(&cluster, &leader, "uid").await.unwrap_err();
     tokio::time::advance(Duration::from_secs(10)).await;
-    reconcile(&cluster, &leader, "uid").await.unwrap_err();
+    execute(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(
         world.held(Hook::BeforeClusterUpgrade),
         Some(GateReason::ReconcileError)
@@ -130,7 +130,7 @@ async fn closing_gates_while_waiting_for_a_slot_does_not_take_long() {
     let _slot = all_slots_taken(&leader);
     leader.slots.limiter().failed("uid", now());
     let began = tokio::time::Instant::now();
-    let ended = Error::Pass(PassError::Panicked);
+    let ended = Error::Pass(ReconcileFailure::Panicked);
     leader.slots.limiter().ended("uid", Err(&ended), now(), now());
     let _never = world.management.wait_at(STATUS);
     let closed = reconcile(&cluster(&leader), &leader).await;
@@ -169,6 +169,6 @@ async fn a_pass_that_ends_early_closes_the_gates(#[case] end: End, #[case] reaso
             return;
         }
     }
-    reconcile(&cluster, &leader, "uid").await.unwrap_err();
+    execute(&cluster, &leader, "uid").await.unwrap_err();
     assert_eq!(world.held(Hook::BeforeClusterUpgrade), Some(reason));
 }
