@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ask::Server;
+use super::read::Server;
 use crate::{decode::Undecodable, names::LONGEST_NAME};
 
 /// A request that was refused, or not answered.

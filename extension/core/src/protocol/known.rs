@@ -13,7 +13,7 @@ use sluice_crds::{
 
 use super::{
     Done, Error, Failure, Interrupt, Object, ReadResult, Source, Step,
-    ask::{Ask, Contact, Key, ReadPhase, ReadPoint, Resource, Server, Watched},
+    read::{Ask, Contact, Key, ReadPhase, ReadPoint, Resource, Server, Watched},
     read_result::answers_of,
     write::{Verb, Write},
 };

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::ask::{Key, Server};
+use super::read::{Key, Server};
 
 /// How an object is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,10 +6,10 @@ use sluice_crds::labels::annotation;
 
 use super::{
     Context, Interrupt, Server, Step,
-    ask::Key,
     effects::Effects,
     interrupt::in_order,
     packages::{Packages, watched},
+    read::Key,
     write::Write,
 };
 use crate::proof::is_underway;

@@ -10,7 +10,6 @@ use sluice_crds::{
 
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
-    ask::Key,
     effects::Effects,
     failure::silent,
     install::pair,
@@ -18,6 +17,7 @@ use super::{
     kept,
     packages::{Packages, PeriodicLook},
     plan::Planned,
+    read::Key,
     validate::Validated,
     values,
     workload::Reach,

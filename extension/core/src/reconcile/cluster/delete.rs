@@ -9,11 +9,11 @@ use sluice_crds::{
 
 use super::{
     Context, Done, Interrupt, Server, Step,
-    ask::{Ask, Key},
     effects::Effects,
     failure::silent,
     interrupt::in_order,
     known::typed,
+    read::{Ask, Key},
     status, workload,
     write::Write,
 };

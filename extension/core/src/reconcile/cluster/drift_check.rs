@@ -14,7 +14,6 @@ use sluice_crds::{
 
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
-    ask::{Ask, Key},
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
     interrupt::{needs_of, together},
@@ -22,6 +21,7 @@ use super::{
     known::typed,
     packages::{Packages, PeriodicLook, watched},
     plan::Planned,
+    read::{Ask, Key},
     status::{Recorded, compare_with_record},
     validate::Validated,
     workload::{Reach, connect},

@@ -9,11 +9,11 @@ use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 
 use super::{
     Context, Interrupt, LocalState, ReadPhase, Server, Step,
-    ask::{Ask, Key},
     interrupt::{in_order, together},
     kept,
     local_state::Need,
     plan::Planned,
+    read::{Ask, Key},
     takeover::{LeftoverState, Thing},
     write::Write,
 };

@@ -52,7 +52,7 @@ pub use crate::{
 
 use crate::{
     packages::{bootstrap::too_many, build::Owner},
-    protocol::{self, Subject, ask, interrupt, known, write},
+    protocol::{self, Subject, interrupt, known, read, write},
     reasons::Hold,
 };
 

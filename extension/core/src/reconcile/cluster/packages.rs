@@ -9,7 +9,6 @@ use sluice_crds::{
 
 use super::{
     Context, Interrupt, Server, Step, WITH_PROBLEM,
-    ask::{Ask, ReadPoint},
     at_rest::AtRest,
     drift_check::{DriftCheck, check_drift},
     effects::Effects,
@@ -19,6 +18,7 @@ use super::{
     kept,
     local_state::Need,
     plan::{Plan, Planned, plan},
+    read::{Ask, ReadPoint},
     validate::Validated,
     workload::{Reach, connect, reach},
 };

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
-    ask::{Ask, Key, Resource},
     known::typed,
+    read::{Ask, Key, Resource},
 };
 use crate::{
     names,

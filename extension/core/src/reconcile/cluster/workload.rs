@@ -8,8 +8,8 @@ use sluice_crds::labels::name;
 
 use super::{
     Context, ReadPhase, ReadResult, Server, Step,
-    ask::{Ask, Contact, ParsedKubeconfig, ReadPoint},
     failure::{SILENT, silent},
+    read::{Ask, Contact, ParsedKubeconfig, ReadPoint},
 };
 use crate::{
     kubeconfig,

@@ -14,8 +14,8 @@ use crate::{
     migration::{holds_machine, without_finalizer},
     reconcile::cluster::{
         Context, Failure, Interrupt, ReadPhase, Server, Step, Verb, Write,
-        ask::{Ask, Key},
         interrupt::{needs_of, together},
+        read::{Ask, Key},
     },
 };
 
