@@ -3,20 +3,20 @@
 //! A pass is a function that is called again and again from its beginning. Where an answer is missing it stops and says which; where
 //! a write has not been made it stops and says which. The process reads or writes that.
 
+pub(crate) mod context;
 mod error;
 mod failure;
 pub(crate) mod interrupt;
-pub(crate) mod known;
 pub(crate) mod read;
 mod read_result;
 mod request;
 mod source;
 pub(crate) mod write;
 
+pub use context::{Context, Subject};
 pub use error::{Error, RECONCILE_TIMEOUT, ReconcileFailure};
 pub use failure::Failure;
 pub use interrupt::{Done, Interrupt, Step};
-pub use known::{Context, Subject};
 pub use read::{
     Ask, Contact, Key, LastDriftCheck, ParsedKubeconfig, ReadPhase, ReadPoint, Resource, Server, Watched,
 };

@@ -15,9 +15,9 @@ use sluice_crds::{
 
 use super::{
     Context, Effects, Interrupt, Key, ReadPhase, Server, Step,
+    context::typed,
     failure::{object_refused, object_refused_with},
     interrupt::{in_order, together},
-    known::typed,
     owners::{Owners, is_current, is_there},
     provider::{self, Found},
     validate::Validated,

@@ -9,10 +9,10 @@ use sluice_crds::{
 
 use super::{
     Context, Done, Interrupt, Server, Step,
+    context::typed,
     effects::Effects,
     failure::silent,
     interrupt::in_order,
-    known::typed,
     read::{Ask, Key},
     status, workload,
     write::Write,

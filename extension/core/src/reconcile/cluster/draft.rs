@@ -5,8 +5,8 @@ use sluice_crds::{labels::annotation, run::ClusterBootstrap};
 
 use super::{
     Context, Failure, Interrupt, ReadPhase, Server, Step, clones,
+    context::typed,
     failure::{owner_refused, webhook_in_the_way},
-    known::typed,
     owners::is_current,
     validate::Validated,
     values,

@@ -14,11 +14,11 @@ use sluice_crds::{
 
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
+    context::typed,
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
     interrupt::{needs_of, together},
     kept,
-    known::typed,
     packages::{Packages, PeriodicLook, watched},
     plan::Planned,
     read::{Ask, Key},

@@ -52,7 +52,7 @@ pub use crate::{
 
 use crate::{
     packages::{bootstrap::too_many, build::Owner},
-    protocol::{self, Subject, interrupt, known, read, write},
+    protocol::{self, Subject, context, interrupt, read, write},
     reasons::Hold,
 };
 

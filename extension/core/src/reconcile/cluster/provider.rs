@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
-    known::typed,
+    context::typed,
     read::{Ask, Key, Resource},
 };
 use crate::{

@@ -12,7 +12,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Context, Failure, Interrupt, Key, ReadPhase, Server, Step, known::typed, owners::Owners, provider,
+    Context, Failure, Interrupt, Key, ReadPhase, Server, Step, context::typed, owners::Owners, provider,
 };
 use crate::{
     names,

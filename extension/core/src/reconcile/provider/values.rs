@@ -6,7 +6,7 @@ use sluice_crds::foreign::Cluster;
 use super::{Context, Interrupt, Step};
 use crate::{
     packages::bootstrap::{credential, credential_of, is_credential_type},
-    protocol::{Ask, Failure, Key, ReadPhase, ReadResult, Server, known::unexpected},
+    protocol::{Ask, Failure, Key, ReadPhase, ReadResult, Server, context::unexpected},
     providers::{self, Output, Problem, Reason, Source, Sources},
 };
 

@@ -5,7 +5,7 @@ use sluice_crds::run::{ClusterBootstrap, ClusterBootstrapStatus, PackageRecord, 
 use crate::{
     events::Event,
     reasons::{GateReason, Hold},
-    reconcile::cluster::{Context, Server, Step, effects::Effects, known::typed, write::Write},
+    reconcile::cluster::{Context, Server, Step, context::typed, effects::Effects, write::Write},
 };
 
 /// Writes the status, and looks whether the API server has kept it.
