@@ -17,7 +17,7 @@ use sluice_core::{
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
         Ask, Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState, Object, ReadResult,
-        Server, Settings, Verb, Watched, Write, pass,
+        Server, Settings, Verb, Watched, Write, reconcile,
     },
     schedule::SyncPeriod,
     upgrade::hop::{ControlPlaneFacts, Plan},
@@ -214,7 +214,7 @@ impl Leader {
         let mut wrote = None;
         loop {
             let mut effects = Effects::of(&memory);
-            let (asks, writes) = match pass(&known, &mut effects) {
+            let (asks, writes) = match reconcile(&known, &mut effects) {
                 Err(Interrupt::Need(asks)) => (asks, Vec::new()),
                 Err(Interrupt::Write(writes)) => {
                     self.memory = effects.memory;

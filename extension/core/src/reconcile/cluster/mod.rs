@@ -77,7 +77,7 @@ impl Subject for Facts {
     }
 
     fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
-        pass(known, effects)
+        reconcile(known, effects)
     }
 }
 
@@ -85,7 +85,7 @@ impl Subject for Facts {
 ///
 /// # Errors
 /// What has to be read or written before it goes on; or why it cannot.
-pub fn pass(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
+pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
     let facts = known.facts;
     if facts.cluster.metadata.deletion_timestamp.is_some() {
         return deleted(known, effects);
