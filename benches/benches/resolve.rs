@@ -7,7 +7,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use sluice_core::{
     cache::stores::{Images, Releases},
-    resolver::{Asked, Known, resolve},
+    resolver::{Asked, ResolverInputs, resolve},
 };
 use sluice_crds::{foreign::ClusterClass, run::OSImage};
 
@@ -71,7 +71,7 @@ fn resolutions(criterion: &mut Criterion) {
         },
     }))
     .unwrap_or_default();
-    let known = Known {
+    let known = ResolverInputs {
         class: Ok(Some(&class)),
         releases: &releases,
         images: Some(&images),

@@ -10,7 +10,7 @@ use sluice_core::{
     cluster::ClusterRef,
     decode::{OF_TENANT, Undecodable},
     reconcile,
-    resolver::{Asked, Known, Resolution, Running, Unknown, class_of, resolve},
+    resolver::{Asked, Resolution, ResolverInputs, Running, Unknown, class_of, resolve},
 };
 use sluice_crds::{
     decode::{self, Limit},
@@ -140,7 +140,7 @@ pub(super) fn resolved(
         None => Ok(None),
     };
     let (releases, images) = (stores.releases(), stores.images());
-    let known = Known {
+    let known = ResolverInputs {
         class: class.as_ref().map(Option::as_deref).map_err(AsRef::as_ref),
         releases: &releases,
         images: images.as_deref(),
@@ -151,7 +151,7 @@ pub(super) fn resolved(
             let running = running(asked, stores, control_planes)?;
             resolve(
                 asked,
-                Known {
+                ResolverInputs {
                     running: Some(&running),
                     ..known
                 },

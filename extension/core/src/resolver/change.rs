@@ -11,7 +11,7 @@ use sluice_crds::{
 };
 
 use super::{
-    Asked, Known, Resolution, Unknown, asks, data,
+    Asked, Resolution, ResolverInputs, Unknown, asks, data,
     held_back::held_back,
     part::{MOST_FAULTS, Part, Parts, Place, is_short, parts, pools, shortened},
     pick::{Picked, Query},
@@ -29,7 +29,7 @@ use crate::{
 ///
 /// # Errors
 /// What has to be known first.
-pub fn resolve(asked: &Asked, known: Known<'_>) -> Result<Resolution, Unknown> {
+pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, Unknown> {
     let Asked { old, new } = asked;
     let Some(topology) = &new.spec.topology else {
         return Ok(Resolution::default());

@@ -50,7 +50,7 @@ pub struct Asked {
 
 /// What a Cluster is resolved with.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct ResolverInputs<'a> {
     /// Its class, if there is one; or what is known of one that cannot be decoded.
     pub class: Result<Option<&'a ClusterClass>, &'a Undecodable>,
     /// All releases.

@@ -75,8 +75,8 @@ impl World {
         release.labels_mut().insert(key.to_owned(), String::new());
     }
 
-    fn known(&self) -> Known<'_> {
-        Known {
+    fn known(&self) -> ResolverInputs<'_> {
+        ResolverInputs {
             class: Ok(self.class.as_ref()),
             releases: &self.releases,
             images: Some(&self.images),

@@ -9,7 +9,7 @@ fn images_that_were_not_read_are_waited_for() {
         old: None,
         new: cluster(&new("v1.35", &json!([]))),
     };
-    let known = Known {
+    let known = ResolverInputs {
         images: None,
         ..world.known()
     };

@@ -81,7 +81,7 @@ fn a_class_that_is_not_known_yet_is_waited_for() {
             old: old.map(cluster),
             new: cluster(new),
         };
-        let known = Known {
+        let known = ResolverInputs {
             class: Ok(None),
             ..world.known()
         };
@@ -122,7 +122,7 @@ fn a_class_that_cannot_be_decoded_is_named(#[case] asks: bool) {
         old: None,
         new: cluster(&plain),
     };
-    let known = Known {
+    let known = ResolverInputs {
         class: Err(&class),
         ..world.known()
     };
@@ -156,7 +156,7 @@ fn a_held_upgrade_moves_to_another_release_of_the_version() {
         old: Some(cluster(&held)),
         new: cluster(&repaired),
     };
-    let not_looked_up = Known {
+    let not_looked_up = ResolverInputs {
         running: None,
         ..world.known()
     };
