@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use sluice_core::packages::bootstrap::{Change, ResolvedRelease, is_bound};
+use sluice_core::packages::bootstrap::{ReleaseChange, ResolvedRelease, is_bound};
 use sluice_core::proof::{Judgement, judge, judge_from_record};
 use sluice_core::reasons::{GateReason, Hold};
 use sluice_core::upgrade::hop::{ControlPlaneFacts, Plan as Steps, Progress, WorkerFacts};
@@ -128,9 +128,9 @@ impl<'a> Sight<'a> {
     }
 
     /// What has to be written for the ClusterBootstrap to be that of the wanted release.
-    fn change(&self) -> Option<(u8, Change)> {
+    fn change(&self) -> Option<(u8, ReleaseChange)> {
         let change = resolved_release(&self.read.bootstrap).change(self.tkr.as_deref().ok()?, &self.progress);
-        Some((self.wanted()?, change)).filter(|(_, change)| *change != Change::Nothing)
+        Some((self.wanted()?, change)).filter(|(_, change)| *change != ReleaseChange::Nothing)
     }
 
     /// The release that the spec is known to be of.
@@ -313,11 +313,11 @@ pub(crate) fn pass(world: &mut World, leader: usize, plan: Plan, known: &[TkrFac
         return;
     }
     let change = sight.change().filter(|_| free);
-    if world.merge_fails && matches!(change, Some((_, Change::Merge))) {
+    if world.merge_fails && matches!(change, Some((_, ReleaseChange::Merge))) {
         sight.problem = Some(Hold::new(GateReason::ValuesNotFound, "a Secret is missing"));
     } else if let Some((release, change)) = change {
         let bootstrap = &mut world.bootstrap;
-        if change == Change::Merge && bootstrap.release != release {
+        if change == ReleaseChange::Merge && bootstrap.release != release {
             bootstrap.release = release;
             bootstrap.generation += 1;
         }

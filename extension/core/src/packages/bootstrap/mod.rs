@@ -31,7 +31,7 @@ pub use merge::{Inputs, Release, merge};
 pub(crate) use packages::missing;
 pub use packages::{Catalogue, PackageFacts, Role, packages};
 pub use provided::Provided;
-pub use resolved_release::{Change, ResolvedRelease};
+pub use resolved_release::{ReleaseChange, ResolvedRelease};
 pub use source::{Source, source};
 pub use unmanaged::unmanaged_conflict;
 

@@ -16,7 +16,7 @@ pub struct ResolvedRelease<'a> {
 
 /// What has to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum ReleaseChange {
     /// Nothing.
     Nothing,
     /// The annotation; the spec is taken as it is.
@@ -58,13 +58,13 @@ impl<'a> ResolvedRelease<'a> {
     /// A spec without the annotation is taken as it is where a user, or the old manager, may have made it for a new or settled cluster.
     /// On the way to another version it may well be the spec of the version before, whatever the status says, so it is merged.
     #[must_use]
-    pub fn change(&self, release: &str, progress: &Progress) -> Change {
+    pub fn change(&self, release: &str, progress: &Progress) -> ReleaseChange {
         match (self.annotation, self.resolved(progress)) {
-            (Some(annotated), _) if annotated == release => Change::Nothing,
-            (Some(_), _) => Change::Merge,
-            (None, _) if on_the_way(progress) => Change::Merge,
-            (None, Some(status)) if status != release => Change::Merge,
-            (None, _) => Change::Annotate,
+            (Some(annotated), _) if annotated == release => ReleaseChange::Nothing,
+            (Some(_), _) => ReleaseChange::Merge,
+            (None, _) if on_the_way(progress) => ReleaseChange::Merge,
+            (None, Some(status)) if status != release => ReleaseChange::Merge,
+            (None, _) => ReleaseChange::Annotate,
         }
     }
 }
@@ -88,25 +88,25 @@ mod tests {
     const ROLLING: (&str, &str) = ("v1.36.3", "v1.35.4");
 
     #[rstest]
-    #[case::as_it_was(Some("36-1"), Some("36-1"), NEXT, Change::Nothing)]
-    #[case::merged_and_not_yet_reported(Some("36-1"), Some("35-1"), NEXT, Change::Nothing)]
-    #[case::moved_after_the_merge(Some("36-1"), None, NEXT, Change::Nothing)]
-    #[case::moved_before_the_merge(Some("35-1"), None, NEXT, Change::Merge)]
-    #[case::another_label(Some("35-1"), Some("35-1"), SETTLED, Change::Merge)]
-    #[case::created_for_another_label(Some("36-2"), None, NEW, Change::Merge)]
-    #[case::of_the_old_manager(None, Some("36-1"), SETTLED, Change::Annotate)]
-    #[case::of_the_old_manager_on_the_way(None, Some("35-1"), NEXT, Change::Merge)]
-    #[case::of_a_user_for_a_new_cluster(None, None, NEW, Change::Annotate)]
-    #[case::of_a_user_for_a_settled_cluster(None, None, SETTLED, Change::Annotate)]
-    #[case::reported_only_on_the_way(None, Some("36-1"), NEXT, Change::Merge)]
-    #[case::reported_only_while_it_rolls(None, Some("36-1"), ROLLING, Change::Merge)]
-    #[case::of_unknown_origin_on_the_way(None, None, NEXT, Change::Merge)]
-    #[case::of_unknown_origin_while_it_rolls(None, None, ROLLING, Change::Merge)]
+    #[case::as_it_was(Some("36-1"), Some("36-1"), NEXT, ReleaseChange::Nothing)]
+    #[case::merged_and_not_yet_reported(Some("36-1"), Some("35-1"), NEXT, ReleaseChange::Nothing)]
+    #[case::moved_after_the_merge(Some("36-1"), None, NEXT, ReleaseChange::Nothing)]
+    #[case::moved_before_the_merge(Some("35-1"), None, NEXT, ReleaseChange::Merge)]
+    #[case::another_label(Some("35-1"), Some("35-1"), SETTLED, ReleaseChange::Merge)]
+    #[case::created_for_another_label(Some("36-2"), None, NEW, ReleaseChange::Merge)]
+    #[case::of_the_old_manager(None, Some("36-1"), SETTLED, ReleaseChange::Annotate)]
+    #[case::of_the_old_manager_on_the_way(None, Some("35-1"), NEXT, ReleaseChange::Merge)]
+    #[case::of_a_user_for_a_new_cluster(None, None, NEW, ReleaseChange::Annotate)]
+    #[case::of_a_user_for_a_settled_cluster(None, None, SETTLED, ReleaseChange::Annotate)]
+    #[case::reported_only_on_the_way(None, Some("36-1"), NEXT, ReleaseChange::Merge)]
+    #[case::reported_only_while_it_rolls(None, Some("36-1"), ROLLING, ReleaseChange::Merge)]
+    #[case::of_unknown_origin_on_the_way(None, None, NEXT, ReleaseChange::Merge)]
+    #[case::of_unknown_origin_while_it_rolls(None, None, ROLLING, ReleaseChange::Merge)]
     fn what_has_to_be_written(
         #[case] annotation: Option<&str>,
         #[case] status: Option<&str>,
         #[case] versions: (&str, &str),
-        #[case] change: Change,
+        #[case] change: ReleaseChange,
     ) {
         let found = ResolvedRelease { annotation, status };
         assert_eq!(found.change("36-1", &at(versions)), change);

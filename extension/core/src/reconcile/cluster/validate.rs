@@ -11,8 +11,8 @@ use crate::{
     cluster::{is_custom, is_legacy},
     packages::{
         bootstrap::{
-            self, Change, Draft, Filling, Inputs, KeptVersions, Release, ResolvedRelease, fill_with_values,
-            filled_from, from_template, is_bound, merge, other_hop, too_many,
+            self, Draft, Filling, Inputs, KeptVersions, Release, ReleaseChange, ResolvedRelease,
+            fill_with_values, filled_from, from_template, is_bound, merge, other_hop, too_many,
         },
         build::adopted,
     },
@@ -141,12 +141,12 @@ fn change(known: &Context<'_>, release: &str, progress: &Progress) -> Step<Optio
         return filled(known, bootstrap, release).map(Some);
     }
     match found.resolved_release().change(release, progress) {
-        Change::Nothing if is_owned => Ok(None),
-        Change::Nothing | Change::Annotate => Ok(Some(Draft {
+        ReleaseChange::Nothing if is_owned => Ok(None),
+        ReleaseChange::Nothing | ReleaseChange::Annotate => Ok(Some(Draft {
             spec: bootstrap.spec.clone(),
             clones: Vec::new(),
         })),
-        Change::Merge => Ok(with_inputs(known, bootstrap, release, merge)?.map(Some)?),
+        ReleaseChange::Merge => Ok(with_inputs(known, bootstrap, release, merge)?.map(Some)?),
     }
 }
 
