@@ -104,7 +104,7 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
         of_images: parts.selectors,
         keys: parts.keys,
     };
-    let change = Change {
+    let change = ClusterChange {
         old: old.as_ref(),
         new,
         topology,
@@ -171,7 +171,7 @@ fn shape_faults(topology: &Topology) -> Vec<Fault> {
 }
 
 /// One Cluster that is resolved.
-pub(super) struct Change<'a> {
+pub(super) struct ClusterChange<'a> {
     pub(super) old: Option<&'a Cluster>,
     pub(super) new: &'a Cluster,
     pub(super) topology: &'a Topology,
@@ -182,7 +182,7 @@ pub(super) struct Change<'a> {
     pub(super) machines: Machines<'a>,
 }
 
-impl Change<'_> {
+impl ClusterChange<'_> {
     fn resolution(&self) -> Result<Resolution, Fault> {
         if let Some(as_it_came) = self.as_it_came() {
             return Ok(as_it_came);

@@ -11,7 +11,7 @@ use sluice_crds::{
 };
 
 use super::{
-    change::Change,
+    change::ClusterChange,
     data::{self, Entries},
     part::{Part, pools},
     pick::Picked,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{cluster::release_of, fault::Fault};
 
-impl<'a> Change<'a> {
+impl<'a> ClusterChange<'a> {
     /// What the Cluster had for all parts before.
     fn entries_before(&self) -> Option<&'a Entries> {
         let topology = self.old?.spec.topology.as_ref()?;
