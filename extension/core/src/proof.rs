@@ -7,7 +7,7 @@ mod applied;
 mod clauses;
 mod first_run;
 mod made_from;
-mod standing;
+mod status;
 mod summary;
 mod underway;
 
@@ -17,7 +17,7 @@ use sluice_crds::run::{FirstSeenRun, PackageRecord, PackageState, Phase, Readine
 
 pub use self::first_run::first_seen_run;
 pub use self::made_from::is_made_from;
-pub use self::standing::{ProofStatus, proof_status};
+pub use self::status::{ProofStatus, proof_status};
 pub use self::summary::Summary;
 pub use self::underway::{is_underway, last_moved};
 use crate::reasons::{Hold, PackageReason};
