@@ -16,10 +16,10 @@ const REMEMBERED: usize = 1024;
 /// Kinds of trouble with peers, each of which is logged when it begins. However many calls a peer makes, and from however many
 /// addresses, so many lines are logged within ten minutes as are remembered, and one more for each kind.
 #[derive(Debug)]
-pub struct Repeats<K>(Mutex<HashMap<(IpAddr, K), Seen>>);
+pub struct Repeats<K>(Mutex<HashMap<(IpAddr, K), LogWindow>>);
 
 #[derive(Debug)]
-struct Seen {
+struct LogWindow {
     last: Instant,
     left_out: u64,
 }
@@ -43,7 +43,7 @@ impl<K: Copy + Eq + Hash> Repeats<K> {
         }
         match remembered.entry(key) {
             Entry::Vacant(entry) => {
-                entry.insert(Seen {
+                entry.insert(LogWindow {
                     last: now,
                     left_out: 0,
                 });
@@ -63,7 +63,7 @@ impl<K: Copy + Eq + Hash> Repeats<K> {
     }
 }
 
-impl Seen {
+impl LogWindow {
     fn has_ended(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.last) >= ENDED
     }
