@@ -151,7 +151,7 @@ impl Index {
     /// Logs that a store has become too old to be used, or current again.
     fn say_whether_stale(&self, stores: &Stores) {
         let ages = stores.ages();
-        let news = self.0.stale.news(Unsynced::of(ages) == Some(Unsynced::Stale));
+        let news = self.0.stale.changed(Unsynced::of(ages) == Some(Unsynced::Stale));
         match news {
             Some(true) => warn!(
                 ?ages,
@@ -165,7 +165,7 @@ impl Index {
     /// Whether no replica leads; logged when it changes.
     fn is_leaderless(&self) -> bool {
         let missing = self.0.leadership.get().is_some_and(Leadership::is_missing);
-        let news = self.0.leaderless.news(missing);
+        let news = self.0.leaderless.changed(missing);
         match news {
             Some(true) => warn!("No leader: the lease is not renewed, holding what records would release"),
             Some(false) => info!("A replica leads again"),

@@ -41,7 +41,7 @@ pub struct LogOnChange(AtomicBool);
 
 impl LogOnChange {
     /// What has to be said now, if it is another thing than before. Every call asks, and hardly ever is there any.
-    pub fn news(&self, is_so: bool) -> Option<bool> {
+    pub fn changed(&self, is_so: bool) -> Option<bool> {
         let is_new =
             self.0.load(Ordering::Relaxed) != is_so && self.0.swap(is_so, Ordering::Relaxed) != is_so;
         is_new.then_some(is_so)
@@ -57,7 +57,7 @@ mod tests {
     fn a_change_is_said_once() {
         let said = LogOnChange::default();
         let steps = [false, true, true, false, false, true];
-        let news = steps.map(|is_so| said.news(is_so));
+        let news = steps.map(|is_so| said.changed(is_so));
         assert_eq!(news, [None, Some(true), None, Some(false), None, Some(true)]);
     }
 
