@@ -3,13 +3,13 @@
 mod access;
 mod reauthorization;
 mod snapshot_store;
-mod strangers;
+mod uncached_callers;
 mod view;
 
 pub use self::{
     access::{Refusal, User, access_review, allowed, token_review, user},
     reauthorization::{GoesOn, Reauthorization, Reauthorizations},
     snapshot_store::{Next, Reader, Selection, SnapshotStore},
-    strangers::{TooMany, UncachedCallers},
+    uncached_callers::{TooMany, UncachedCallers},
     view::{ClusterView, view},
 };
