@@ -6,7 +6,7 @@ use kube::core::ObjectMeta;
 use sluice_core::{
     gate::index::Uncounted,
     installation::retrigger::{Handlers, Uncalled},
-    reconcile::shared_dependency::{Classes, Shared},
+    reconcile::shared_dependency::{Classes, SharedDependency},
     releases::{ManagementClusters, ReleaseEvent},
 };
 use sluice_crds::{
@@ -41,7 +41,7 @@ pub struct News {
     /// Wakes configurations.
     pub dependents: Dependents,
     /// Wakes Clusters for what many of them rest on.
-    pub sweeps: Feed<Shared>,
+    pub sweeps: Feed<SharedDependency>,
     /// Clusters of which hooks may be answered otherwise than at the last count.
     pub uncounted: Arc<Mutex<Uncounted>>,
     /// Clusters of which Cluster API could not call a hook.
@@ -109,7 +109,7 @@ impl News {
     pub(crate) fn release(&self, release: &ObjectMeta) {
         lock(&self.uncounted).all();
         self.shown.send(Changed::All);
-        self.sweeps.send(Shared::Release(name(release)));
+        self.sweeps.send(SharedDependency::Release(name(release)));
         self.marked();
     }
 
@@ -120,11 +120,11 @@ impl News {
 
     pub(crate) fn template(&self, template: &ObjectMeta) {
         lock(&self.uncounted).all();
-        self.sweeps.send(Shared::Template(name(template)));
+        self.sweeps.send(SharedDependency::Template(name(template)));
     }
 
     pub(crate) fn package(&self, package: &ObjectMeta) {
-        self.sweeps.send(Shared::Package(name(package)));
+        self.sweeps.send(SharedDependency::Package(name(package)));
         self.releases.send(ReleaseEvent::All);
         self.releases.send(ReleaseEvent::Package(name(package)));
     }
@@ -139,7 +139,7 @@ impl News {
 
     pub(crate) fn class(&self, class: &ObjectMeta) {
         let namespace = class.namespace.clone().unwrap_or_default();
-        self.sweeps.send(Shared::Class(namespace, name(class)));
+        self.sweeps.send(SharedDependency::Class(namespace, name(class)));
     }
 }
 

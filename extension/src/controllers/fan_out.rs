@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt as _};
-use sluice_core::reconcile::shared_dependency::{Classes, Shared, Sweep};
+use sluice_core::reconcile::shared_dependency::{Classes, SharedDependency, Sweep};
 use tokio::{
     task::yield_now,
     time::{Instant, interval, timeout_at},
@@ -33,7 +33,7 @@ const BETWEEN: Duration = Duration::from_millis(50);
 pub async fn run(
     stores: Stores,
     classes: Arc<Mutex<Classes>>,
-    mut changes: impl Stream<Item = Shared> + Unpin,
+    mut changes: impl Stream<Item = SharedDependency> + Unpin,
     triggers: Triggers,
 ) {
     let (mut sweep, mut batches) = (Sweep::default(), interval(BETWEEN));
@@ -60,7 +60,7 @@ pub async fn run(
 async fn requeue_dependents(
     stores: &Stores,
     clusters: Vec<ClusterRef>,
-    shared: &BTreeSet<Shared>,
+    shared: &BTreeSet<SharedDependency>,
     sweep: &mut Sweep,
 ) {
     for (count, named) in clusters.into_iter().enumerate() {
@@ -75,7 +75,10 @@ async fn requeue_dependents(
 }
 
 /// All that changes together with `first`.
-async fn together(first: Shared, changes: &mut (impl Stream<Item = Shared> + Unpin)) -> BTreeSet<Shared> {
+async fn together(
+    first: SharedDependency,
+    changes: &mut (impl Stream<Item = SharedDependency> + Unpin),
+) -> BTreeSet<SharedDependency> {
     let (mut shared, until) = (BTreeSet::from([first]), Instant::now() + TOGETHER);
     while let Ok(Some(next)) = timeout_at(until, changes.next()).await {
         shared.insert(next);
@@ -115,7 +118,7 @@ mod tests {
     }
 
     /// What is sent runs through the Clusters of `items`; what is woken is received.
-    async fn running() -> (Feed<Shared>, impl Stream<Item = Trigger> + Unpin) {
+    async fn running() -> (Feed<SharedDependency>, impl Stream<Item = Trigger> + Unpin) {
         let news = News::default();
         let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &news);
         tokio::spawn(following);
@@ -138,7 +141,7 @@ mod tests {
     async fn clusters_are_woken_once_for_all_that_changes_together() {
         let (sweeps, woken) = running().await;
         for number in 0..750 {
-            sweeps.send(Shared::Package(format!("package-{number}")));
+            sweeps.send(SharedDependency::Package(format!("package-{number}")));
         }
         sleep(Duration::from_secs(10)).await;
         let expected: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
@@ -148,8 +151,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_of_a_class_wakes_its_clusters() {
         let (sweeps, woken) = running().await;
-        sweeps.send(Shared::Class("team-a".to_owned(), "class".to_owned()));
-        sweeps.send(Shared::Class("team-b".to_owned(), "class".to_owned()));
+        sweeps.send(SharedDependency::Class("team-a".to_owned(), "class".to_owned()));
+        sweeps.send(SharedDependency::Class("team-b".to_owned(), "class".to_owned()));
         sleep(Duration::from_secs(1)).await;
         assert_eq!(names(woken).len(), 10);
     }
@@ -158,9 +161,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn changes_that_do_not_end_keep_no_cluster_from_being_woken() {
         let (sweeps, woken) = running().await;
-        sweeps.send(Shared::Release("new".to_owned()));
+        sweeps.send(SharedDependency::Release("new".to_owned()));
         for number in 0..500 {
-            sweeps.send(Shared::Class("team-b".to_owned(), format!("class-{number}")));
+            sweeps.send(SharedDependency::Class(
+                "team-b".to_owned(),
+                format!("class-{number}"),
+            ));
             sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(names(woken).len(), 10);

@@ -20,7 +20,7 @@ use crate::{
 
 /// Something that many Clusters may rest on, by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Shared {
+pub enum SharedDependency {
     /// A TanzuKubernetesRelease.
     Release(String),
     /// A ClusterBootstrapTemplate.
@@ -71,10 +71,10 @@ impl Classes {
 
     /// The Clusters that `changed` may concern; `None` where it may concern any.
     #[must_use]
-    pub fn dependents_of(&self, changed: &BTreeSet<Shared>) -> Option<Vec<ClusterRef>> {
+    pub fn dependents_of(&self, changed: &BTreeSet<SharedDependency>) -> Option<Vec<ClusterRef>> {
         let mut concerned = BTreeSet::new();
         for shared in changed {
-            let Shared::Class(namespace, name) = shared else {
+            let SharedDependency::Class(namespace, name) = shared else {
                 return None;
             };
             let clusters = self.clusters.get(&(namespace.clone(), name.clone()));
@@ -106,11 +106,11 @@ impl Sweep {
     /// Takes in a Cluster, if it is concerned by what has changed. `bootstrap` looks its ClusterBootstrap up.
     pub fn add(
         &mut self,
-        changed: &BTreeSet<Shared>,
+        changed: &BTreeSet<SharedDependency>,
         cluster: &Cluster,
         bootstrap: impl FnOnce() -> Option<ClusterBootstrap>,
     ) {
-        let is_of_others = |shared: &Shared| matches!(shared, Shared::Class(namespace, name) if !is_of_class(cluster, namespace, name));
+        let is_of_others = |shared: &SharedDependency| matches!(shared, SharedDependency::Class(namespace, name) if !is_of_class(cluster, namespace, name));
         if changed.iter().all(is_of_others) {
             return;
         }
@@ -138,7 +138,7 @@ impl Sweep {
 /// How a Cluster is concerned by all that has changed. One that is at rest is concerned by what it names; any other one by everything,
 /// except for classes of others.
 fn depends_on(
-    changed: &BTreeSet<Shared>,
+    changed: &BTreeSet<SharedDependency>,
     cluster: &Cluster,
     bootstrap: Option<&ClusterBootstrap>,
 ) -> Concern {
@@ -150,16 +150,18 @@ fn depends_on(
         .and_then(|bootstrap| bootstrap.status.as_ref())
         .and_then(|status| of_cluster(status.upgrade.as_ref(), cluster.metadata.uid.as_deref()?));
     let rests = record.is_some_and(|record| record.outcome == Some(Outcome::Completed));
-    let named = |shared: &Shared| match shared {
+    let named = |shared: &SharedDependency| match shared {
         // Which release belongs to a version depends on all of them.
-        Shared::Release(_) => true,
-        Shared::Template(name) => {
+        SharedDependency::Release(_) => true,
+        SharedDependency::Template(name) => {
             !rests
                 || label == Some(name)
                 || bootstrap.is_some_and(|bootstrap| ResolvedRelease::of(bootstrap).release() == Some(name))
         }
-        Shared::Package(name) => !rests || bootstrap.is_some_and(|bootstrap| names(bootstrap, name)),
-        Shared::Class(namespace, name) => is_of_class(cluster, namespace, name),
+        SharedDependency::Package(name) => {
+            !rests || bootstrap.is_some_and(|bootstrap| names(bootstrap, name))
+        }
+        SharedDependency::Class(namespace, name) => is_of_class(cluster, namespace, name),
     };
     match changed.iter().any(named) {
         false => Concern::None,
@@ -217,15 +219,18 @@ mod tests {
     }
 
     #[rstest]
-    #[case::any_release(Shared::Release("other".into()), true)]
-    #[case::its_template(Shared::Template("release".into()), true)]
-    #[case::another_template(Shared::Template("other".into()), false)]
-    #[case::its_package(Shared::Package("package".into()), true)]
-    #[case::another_package(Shared::Package("other".into()), false)]
-    #[case::its_class(Shared::Class("team-a".into(), "class".into()), true)]
-    #[case::a_class_of_others(Shared::Class("team-b".into(), "class".into()), false)]
-    fn a_cluster_at_rest_is_concerned_by_what_it_names(#[case] changed: Shared, #[case] named: bool) {
-        let is_class = matches!(changed, Shared::Class(..));
+    #[case::any_release(SharedDependency::Release("other".into()), true)]
+    #[case::its_template(SharedDependency::Template("release".into()), true)]
+    #[case::another_template(SharedDependency::Template("other".into()), false)]
+    #[case::its_package(SharedDependency::Package("package".into()), true)]
+    #[case::another_package(SharedDependency::Package("other".into()), false)]
+    #[case::its_class(SharedDependency::Class("team-a".into(), "class".into()), true)]
+    #[case::a_class_of_others(SharedDependency::Class("team-b".into(), "class".into()), false)]
+    fn a_cluster_at_rest_is_concerned_by_what_it_names(
+        #[case] changed: SharedDependency,
+        #[case] named: bool,
+    ) {
+        let is_class = matches!(changed, SharedDependency::Class(..));
         let changed = BTreeSet::from([changed]);
         let labelled = cluster(&json!({label::TKR: "release"}));
         let expected = |yes| if named { yes } else { Concern::None };
@@ -256,14 +261,15 @@ mod tests {
         let mut other = bootstrap(Some("Completed"));
         let status = Arc::make_mut(&mut other).status.as_mut().unwrap();
         status.upgrade.as_mut().unwrap().cluster_uid = "another".to_owned();
-        let changed = BTreeSet::from([Shared::Package("other".to_owned())]);
+        let changed = BTreeSet::from([SharedDependency::Package("other".to_owned())]);
         let labelled = cluster(&json!({label::TKR: "release"}));
         assert_eq!(depends_on(&changed, &labelled, Some(&other)), Concern::Waiting);
     }
 
     #[test]
     fn only_the_clusters_of_a_class_are_looked_up_when_it_changes() {
-        let class = |namespace: &str, name: &str| Shared::Class(namespace.to_owned(), name.to_owned());
+        let class =
+            |namespace: &str, name: &str| SharedDependency::Class(namespace.to_owned(), name.to_owned());
         let mut classes = Classes::default();
         let saw = |classes: &mut Classes, namespace: &str, name: &str, class: Value| {
             let topology = json!({"classRef": class, "version": "v1.36.3"});
@@ -283,7 +289,7 @@ mod tests {
         saw(&mut classes, "team-b", "two", json!({"name": "small"}));
         let shared = json!({"name": "small", "namespace": "team-a"});
         saw(&mut classes, "team-c", "three", shared.clone());
-        let lookups = |classes: &Classes, changed: &[Shared]| {
+        let lookups = |classes: &Classes, changed: &[SharedDependency]| {
             let concerned = classes.dependents_of(&changed.iter().cloned().collect());
             concerned.map(|clusters| clusters.iter().map(ClusterRef::to_string).collect::<Vec<_>>())
         };
@@ -293,7 +299,7 @@ mod tests {
         assert_eq!(small, ["team-a/one", "team-c/three"]);
         let both = [class("team-a", "small"), class("team-b", "small")];
         assert_eq!(lookups(&classes, &both).unwrap().len(), 3);
-        let release = Shared::Release("new".to_owned());
+        let release = SharedDependency::Release("new".to_owned());
         assert_eq!(
             lookups(&classes, &[class("team-a", "small"), release]),
             None,
@@ -316,7 +322,7 @@ mod tests {
     fn those_that_wait_come_first_and_those_at_rest_by_and_by() {
         let (mut sweep, changed) = (
             Sweep::default(),
-            BTreeSet::from([Shared::Release("new".to_owned())]),
+            BTreeSet::from([SharedDependency::Release("new".to_owned())]),
         );
         let named = |name: &str| {
             let mut cluster = cluster(&json!({label::TKR: "release"}));
