@@ -14,9 +14,9 @@ use super::{
     failure::silent,
     install::pair,
     interrupt::{needs_of, together},
-    kept,
     packages::{Packages, PeriodicLook},
     plan::Planned,
+    preserved,
     read::Key,
     validate::Validated,
     values,
@@ -240,7 +240,7 @@ fn look(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) ->
 /// Whether the Secret of a package has the values that were planned.
 fn has_right_values(known: &Context<'_>, planned: &Planned, at: (Server, Option<&str>)) -> Step<bool> {
     if planned.is_kept {
-        return kept::has_right_values(known, planned, ReadPhase::Confirm);
+        return preserved::has_right_values(known, planned, ReadPhase::Confirm);
     }
     let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
     let found = known.read::<Secret>(&planned.secret_name, at, ReadPhase::Confirm)?;

@@ -18,9 +18,9 @@ use super::{
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
     interrupt::{needs_of, together},
-    kept,
     packages::{Packages, PeriodicLook, watched},
     plan::Planned,
+    preserved,
     read::{Ask, Key},
     status::{Recorded, compare_with_record},
     validate::Validated,
@@ -142,7 +142,7 @@ fn compare(
             Server::Management => watched(known, planned)?.0,
             Server::Workload => workload.installs.typed(&planned.install_name)?.map(Arc::new),
         };
-        if !install.is_some_and(|install| kept::keep(known, planned, &install)) {
+        if !install.is_some_and(|install| preserved::keep(known, planned, &install)) {
             let name = &planned.install_name;
             return Ok(DriftCheck::Differs(Some(format!(
                 "PackageInstall {name} is not as the addons-manager has made it"

@@ -10,9 +10,9 @@ use sluice_crds::foreign::{App, PackageInstall, packaging::TemplateTool};
 use super::{
     Context, Interrupt, LocalState, ReadPhase, Server, Step,
     interrupt::{in_order, together},
-    kept,
     local_state::Need,
     plan::Planned,
+    preserved,
     read::{Ask, Key},
     takeover::{LeftoverState, Thing},
     write::Write,
@@ -55,7 +55,7 @@ pub(super) fn install(
         None if planned.is_kept => Ok(()),
         found => {
             let fixed = found.filter(|_| !planned.is_kept).and_then(|found| {
-                let secret = kept::fixed_secret(known, planned, found)?;
+                let secret = preserved::fixed_secret(known, planned, found)?;
                 Some((found.resource_version().unwrap_or_default(), secret))
             });
             let Some((version, secret)) = fixed else {
@@ -192,7 +192,7 @@ pub(super) fn copy_is_right(known: &Context<'_>, planned: &Planned) -> Step<bool
 /// Whether the Secret with the values of a package is there and as it is needed.
 pub(super) fn values_are_right(known: &Context<'_>, planned: &Planned) -> Step<bool> {
     if planned.is_kept {
-        return kept::has_right_values(known, planned, ReadPhase::Plan);
+        return preserved::has_right_values(known, planned, ReadPhase::Plan);
     }
     let wanted = planned.values_secret(&known.facts.owner, &known.facts.settings.system_namespace);
     needed_values(planned, &wanted).is_right(known)

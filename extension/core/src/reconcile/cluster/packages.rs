@@ -15,9 +15,9 @@ use super::{
     failure::{refused, silent, write_refused},
     install::install,
     interrupt::{in_order, together},
-    kept,
     local_state::Need,
     plan::{Plan, Planned, plan},
+    preserved,
     read::{Ask, ReadPoint},
     validate::Validated,
     workload::{Reach, connect, reach},
@@ -132,7 +132,7 @@ pub(super) fn packages(
         &known.facts.cluster(),
         &known.facts.workers,
     );
-    kept::by_record(record, may_keep, &mut packages.planned);
+    preserved::by_record(record, may_keep, &mut packages.planned);
     match packages.at_rest(known, effects, record) {
         AtRest::For(left) => packages.next_look = Some(left),
         AtRest::LookIsDue => packages.look(known, effects, validated, bootstrap)?,
@@ -164,7 +164,7 @@ pub(super) fn packages(
         packages.problem = problem.cloned().or(there.problem);
         forbids_writes = there.forbids_writes;
     }
-    if let Err(stop) = kept::by_servers(known, may_keep, packages.connected, &mut packages.planned) {
+    if let Err(stop) = preserved::by_servers(known, may_keep, packages.connected, &mut packages.planned) {
         let failure = stop.failed()?;
         if failure.server == Server::Management {
             return Err(Interrupt::Failed(failure));
