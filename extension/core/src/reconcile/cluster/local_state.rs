@@ -157,7 +157,7 @@ impl LocalState {
     }
 
     /// A look was made `now`, and the next one is made after `next`.
-    pub(super) fn look_made(&mut self, next: Duration, now: Instant) {
+    pub(super) fn drift_check_made(&mut self, next: Duration, now: Instant) {
         self.drift_check_at = Some(now + next);
     }
 
@@ -229,7 +229,7 @@ impl LocalState {
         } else {
             spread_back(uid, longest)
         };
-        self.look_made(next, now);
+        self.drift_check_made(next, now);
         next
     }
 

@@ -200,7 +200,7 @@ impl Packages {
         if !known.may_check_drift(last)? {
             let (uid, period) = (&known.facts.owner.uid, known.facts.settings.sync_period.length);
             let wait = spread_back(uid, without_slot(last, period));
-            effects.memory.look_made(wait, now);
+            effects.memory.drift_check_made(wait, now);
             self.next_look = Some(wait);
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl Packages {
             DriftCheck::AsRecorded => {
                 effects.memory.seen();
                 let next = self.after_drift_check(known, effects);
-                effects.memory.look_made(next, now);
+                effects.memory.drift_check_made(next, now);
                 self.next_look = Some(next);
             }
             DriftCheck::ToRecord => effects.memory.seen(),

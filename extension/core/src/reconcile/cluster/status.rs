@@ -146,7 +146,7 @@ pub(super) fn status(
     write(known, effects, bootstrap, status)?;
     effects.events.extend(late);
     if packages.periodic_look == PeriodicLook::Seen {
-        effects.memory.look_made(next, known.began.instant);
+        effects.memory.drift_check_made(next, known.began.instant);
     }
     if completed && packages.connected {
         match tidy(known, &effects.memory, &packages.planned) {

@@ -19,7 +19,7 @@ fn a_settled_cluster_is_looked_at_at_its_time_and_then_once_in_each_period() {
     assert_eq!(left(&mut memory, nearly), Some(Duration::from_millis(1)));
     assert_eq!(left(&mut memory, began + time), None);
     assert_eq!(left(&mut memory, began + OVER), None, "until it was made");
-    memory.look_made(OVER, began + OVER);
+    memory.drift_check_made(OVER, began + OVER);
     assert_eq!(left(&mut memory, began + OVER), Some(OVER));
     memory.forget_drift_check();
     assert_eq!(left(&mut memory, began + OVER), Some(time), "settled again");
