@@ -34,7 +34,7 @@ use crate::{
 
 /// What became of a package since it was planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum ConfirmRead {
     /// Its values or its Package are not those any more that were planned.
     Changed,
     /// Its values Secret, or the copy of its Package, is missing or says something else than was written.
@@ -48,7 +48,7 @@ enum Look {
 /// What a package is installed from, as the API servers have it.
 enum Inputs {
     /// It is not what was planned.
-    Differ(Look),
+    Differ(ConfirmRead),
     /// The Package that its App has to be made from.
     Right(Box<Package>),
 }
@@ -85,16 +85,18 @@ pub(super) fn confirm(
         judge_unconfirmed(known, packages);
         return Ok(());
     }
-    let looks: Vec<Look> = looks
+    let looks: Vec<ConfirmRead> = looks
         .into_iter()
         .zip(&packages.planned)
         .zip(&pairs)
         .map(|((look, planned), pair)| match look {
             // Nothing was deployed yet from what is missing.
-            Inputs::Differ(Look::Altered) if pair.0.is_none() && pair.1.is_none() => Ok(Look::AsPlanned),
+            Inputs::Differ(ConfirmRead::Altered) if pair.0.is_none() && pair.1.is_none() => {
+                Ok(ConfirmRead::AsPlanned)
+            }
             Inputs::Differ(look) => Ok(look),
-            Inputs::Right(package) if is_made(known, planned, pair, &package)? => Ok(Look::AsPlanned),
-            Inputs::Right(_) => Ok(Look::NotMade),
+            Inputs::Right(package) if is_made(known, planned, pair, &package)? => Ok(ConfirmRead::AsPlanned),
+            Inputs::Right(_) => Ok(ConfirmRead::NotMade),
         })
         .collect::<Step<_>>()?;
     let record = known.facts.record();
@@ -106,17 +108,19 @@ pub(super) fn confirm(
         let one = planned.check_install(known, install.as_ref(), one);
         let one = packages.with_first_seen_run(known, planned, one)?;
         let one = match look {
-            Look::NotMade => one.withdrawn_for_app(&planned.package_name),
+            ConfirmRead::NotMade => one.withdrawn_for_app(&planned.package_name),
             _ => one,
         };
-        let altered = packages.altered.contains(&planned.install_name) || *look == Look::Altered;
+        let altered = packages.altered.contains(&planned.install_name) || *look == ConfirmRead::Altered;
         judged.push(one.with_repairs(planned.repairs, altered));
     }
     packages.judged = judged;
     packages.reach = Reach::Reached { uid };
     let unknown = |message| Hold::new(GateReason::PackagesUnknown, message);
     let mut looks = packages.planned.iter().zip(looks);
-    if let Some((changed, _)) = looks.find(|(_, look)| matches!(look, Look::Changed | Look::Altered)) {
+    if let Some((changed, _)) =
+        looks.find(|(_, look)| matches!(look, ConfirmRead::Changed | ConfirmRead::Altered))
+    {
         // Whatever was altered is looked for, and put right, in the next pass.
         effects.memory.forget_checks();
         let package = &changed.package_name;
@@ -214,23 +218,23 @@ fn look(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) ->
     together(needs)?;
 
     let values = match values {
-        None | Some(Err(Interrupt::Held(_))) => return Ok(Inputs::Differ(Look::Changed)),
+        None | Some(Err(Interrupt::Held(_))) => return Ok(Inputs::Differ(ConfirmRead::Changed)),
         Some(values) => values?,
     };
     if values != planned.values {
-        return Ok(Inputs::Differ(Look::Changed));
+        return Ok(Inputs::Differ(ConfirmRead::Changed));
     }
     let is_planned = |found: &Package| PackageFacts::of(found) == planned.facts;
     let Some(source) = source?.filter(is_planned) else {
-        return Ok(Inputs::Differ(Look::Changed));
+        return Ok(Inputs::Differ(ConfirmRead::Changed));
     };
     if !holds_values? {
-        return Ok(Inputs::Differ(Look::Altered));
+        return Ok(Inputs::Differ(ConfirmRead::Altered));
     }
     let package = match copy {
         None => source,
         Some(copy) => match copy?.filter(is_planned) {
-            None => return Ok(Inputs::Differ(Look::Altered)),
+            None => return Ok(Inputs::Differ(ConfirmRead::Altered)),
             Some(copy) => copy,
         },
     };
