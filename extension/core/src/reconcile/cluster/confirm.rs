@@ -190,12 +190,12 @@ fn confirm_reads(
     let each = packages
         .planned
         .iter()
-        .map(|planned| look(known, planned, bootstrap));
+        .map(|planned| confirm_read(known, planned, bootstrap));
     together(each)?.into_iter().collect()
 }
 
 /// Looks at what a package is installed from.
-fn look(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
+fn confirm_read(known: &Context<'_>, planned: &Planned, bootstrap: &ClusterBootstrap) -> Step<Inputs> {
     let system = &known.facts.settings.system_namespace;
     let (server, namespace) = at(known, planned);
     let on_management = planned.judged_on() == JudgedOn::Management;
