@@ -4,13 +4,13 @@
 //! [`Offer`] of a Cluster. None of it opens or closes a gate (addons-manager §6.6, §6.7). Releases that come as a [`TkrPackage`] are
 //! installed by kapp-controller.
 
+mod available_updates;
 mod compatibility;
 mod conditions;
 mod evaluation;
 mod image;
 mod installer;
 mod labels;
-mod offer;
 mod release_status;
 mod updates;
 
@@ -21,12 +21,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{cluster::ClusterRef, reasons::reasons};
 
+pub use available_updates::{Offer, of_cluster};
 pub use compatibility::{Compatibility, ManagementClusters, Sources, Verdict};
 pub use evaluation::{Evaluation, Facts, Fault};
 pub use image::of_image;
 pub use installer::{Install, InstallFault, InstallReason, InstallState, TkrPackage, Underway, package_in};
 pub use labels::{from_label, image_labels_of, of_image_itself, prefixes, release_labels_of, version_label};
-pub use offer::{Offer, of_cluster};
 pub use release_status::ReleaseStatus;
 pub use updates::Updates;
 
