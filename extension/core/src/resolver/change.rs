@@ -12,9 +12,9 @@ use sluice_crds::{
 
 use super::{
     Asked, Resolution, ResolverInputs, Unknown, asks, data,
-    held_back::held_back,
     part::{MOST_FAULTS, Part, Parts, Place, is_short, parts, pools, shortened},
     pick::{Picked, Query},
+    pinned_data::held_back,
     running::Machines,
     selector,
     steps::{control_plane_overrides, overrides, replace},

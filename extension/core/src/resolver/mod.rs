@@ -6,10 +6,10 @@
 
 mod change;
 mod data;
-mod held_back;
 mod machines;
 mod part;
 mod pick;
+mod pinned_data;
 mod running;
 mod selector;
 mod steps;
