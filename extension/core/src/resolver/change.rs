@@ -14,7 +14,7 @@ use super::{
     Asked, Resolution, ResolverInputs, Unknown, asks, data,
     part::{MOST_FAULTS, Part, Parts, Place, is_short, parts, pools, shortened},
     pick::{Picked, Query},
-    pinned_data::held_back,
+    pinned_data::pinned_data,
     running::Machines,
     selector,
     steps::{control_plane_overrides, overrides, replace},
@@ -63,7 +63,7 @@ pub fn resolve(asked: &Asked, known: ResolverInputs<'_>) -> Result<Resolution, U
         }
     };
     let (Some(text), Some(class)) = (asks(&new.metadata, class), class) else {
-        return held_back(asked, topology, known.running);
+        return pinned_data(asked, topology, known.running);
     };
     let mut faults = Vec::new();
     let selector = is_short(text).and_then(|()| selector::parse(text).map_err(|error| error.to_string()));

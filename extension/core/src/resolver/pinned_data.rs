@@ -23,7 +23,7 @@ use crate::cluster::release_of;
 /// Puts back what machines may be made of, where the Cluster asked for a release before, or has one and entries that name one.
 ///
 /// Entries without an image only pin a release for a step; they are the user's own, and so are those of versions that nothing runs.
-pub(super) fn held_back(
+pub(super) fn pinned_data(
     Asked { old, new: _ }: &Asked,
     topology: &Topology,
     running: Option<&Running>,
