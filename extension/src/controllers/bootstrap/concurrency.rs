@@ -30,9 +30,9 @@ impl Drop for Slot {
 
 /// The slot of a look, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct LookSlot(Slots, LastDriftCheck);
+pub(super) struct DriftCheckPermit(Slots, LastDriftCheck);
 
-impl Drop for LookSlot {
+impl Drop for DriftCheckPermit {
     fn drop(&mut self) {
         self.0.limiter().look_over(self.1);
     }
@@ -40,8 +40,10 @@ impl Drop for LookSlot {
 
 impl Slots {
     /// A slot for a look at a workload whose last one came to this, if there is one.
-    pub(super) fn drift_check_permit(&self, last: LastDriftCheck) -> Option<LookSlot> {
-        self.limiter().look(last).then(|| LookSlot(self.clone(), last))
+    pub(super) fn drift_check_permit(&self, last: LastDriftCheck) -> Option<DriftCheckPermit> {
+        self.limiter()
+            .look(last)
+            .then(|| DriftCheckPermit(self.clone(), last))
     }
 
     /// All slots are free. `concurrency` passes run at once.

@@ -17,7 +17,7 @@ use sluice_core::{
     },
 };
 
-use super::{Context, concurrency::LookSlot};
+use super::{Context, concurrency::DriftCheckPermit};
 use crate::{
     cache::store::Store, kube_client::responses::failure, queue::requeues::ClusterRef, workload::Remote,
 };
@@ -35,7 +35,7 @@ pub(super) struct Host<'a> {
     /// A client of the workload for this pass alone, once the pass has asked for it.
     pub(super) looking: OnceLock<Client>,
     /// The slot of its look, once the pass has asked for it.
-    pub(super) look: OnceLock<LookSlot>,
+    pub(super) look: OnceLock<DriftCheckPermit>,
 }
 
 impl executor::Host<Facts> for Host<'_> {
