@@ -95,7 +95,7 @@ pub async fn run(
     loop {
         ticks.tick().await;
         // A panic here must not end the leader, which it shares a task with; the log has it.
-        let look = AssertUnwindSafe(looks.look(&names, &clusters)).catch_unwind();
+        let look = AssertUnwindSafe(looks.check(&names, &clusters)).catch_unwind();
         if let Ok(now) = look.await {
             log_changes(&now, &before);
             before = now;
@@ -113,7 +113,7 @@ struct Looks {
 }
 
 impl Looks {
-    async fn look(&mut self, names: &[String], clusters: &impl Fn() -> Vec<ClusterRef>) -> Vec<Finding> {
+    async fn check(&mut self, names: &[String], clusters: &impl Fn() -> Vec<ClusterRef>) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut discovered = Vec::new();
         for name in names {
