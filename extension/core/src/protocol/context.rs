@@ -20,7 +20,7 @@ use super::{
 use crate::{decode::Undecodable, protocol::LastDriftCheck};
 
 /// What a pass is made over, as it is known from memory.
-pub trait Subject: Sized {
+pub trait Reconciler: Sized {
     /// What a pass remembers for the next one.
     type LocalState;
     /// What a pass leaves, whether it came to its end or not.
@@ -40,7 +40,7 @@ pub trait Subject: Sized {
 
 /// All that is known to one pass. It only grows while the pass lasts, and what was answered once is not asked again.
 #[derive(Debug)]
-pub struct Context<'a, S: Subject> {
+pub struct Context<'a, S: Reconciler> {
     /// What the pass is made over, with what belongs to it, from memory.
     pub facts: &'a S,
     /// What the pass before has left.
@@ -55,7 +55,7 @@ pub struct Context<'a, S: Subject> {
     of_management: usize,
 }
 
-impl<'a, S: Subject> Context<'a, S> {
+impl<'a, S: Reconciler> Context<'a, S> {
     /// What is known when a pass begins.
     #[must_use]
     pub fn new(facts: &'a S, memory: &'a S::LocalState, began: Clock) -> Self {
@@ -283,7 +283,7 @@ mod tests {
 
     struct Nothing;
 
-    impl Subject for Nothing {
+    impl Reconciler for Nothing {
         type LocalState = ();
         type Effects = ();
         type Hold = ();

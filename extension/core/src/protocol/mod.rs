@@ -13,7 +13,7 @@ mod request;
 mod source;
 pub(crate) mod write;
 
-pub use context::{Context, Subject};
+pub use context::{Context, Reconciler};
 pub use error::{Error, RECONCILE_TIMEOUT, ReconcileFailure};
 pub use failure::Failure;
 pub use interrupt::{Done, Interrupt, Step};

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cluster::release_of,
-    protocol::{Context, Done, Key, ReadPhase, Server, Step, Subject, Write},
+    protocol::{Context, Done, Key, ReadPhase, Reconciler, Server, Step, Write},
     version::Ordered,
 };
 
@@ -70,7 +70,7 @@ fn metav1(said: Said) -> Said {
     Said { reason, ..said }
 }
 
-impl Subject for Offer {
+impl Reconciler for Offer {
     type LocalState = ();
     type Effects = ();
     type Hold = String;

@@ -23,7 +23,7 @@ use crate::{
     events::Notice,
     names::is_object_name,
     packages::build::update,
-    protocol::{Context, Done, Key, ReadPhase, Server, Step, Subject, Write},
+    protocol::{Context, Done, Key, ReadPhase, Reconciler, Server, Step, Write},
     reasons::reasons,
 };
 
@@ -326,7 +326,7 @@ pub enum Install {
     },
 }
 
-impl Subject for Install {
+impl Reconciler for Install {
     type LocalState = ();
     type Effects = ();
     type Hold = String;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_crds::run::Condition;
 
 use super::labels::Labels;
-use crate::protocol::{Context, Done, Key, Server, Step, Subject, Write};
+use crate::protocol::{Context, Done, Key, Reconciler, Server, Step, Write};
 
 /// What has to be written of an object: first its labels, then its status.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl ReleaseStatus {
     }
 }
 
-impl Subject for ReleaseStatus {
+impl Reconciler for ReleaseStatus {
     type LocalState = ();
     type Effects = ();
     type Hold = String;

@@ -23,7 +23,7 @@ use crate::{
     cache::stores::Releases,
     clock::Clock,
     packages::bootstrap::{Catalogue, PackageFacts},
-    protocol::{Context, Done, Error, Interrupt, Object, Subject, Write},
+    protocol::{Context, Done, Error, Interrupt, Object, Reconciler, Write},
     version::Ordered,
 };
 
@@ -138,7 +138,7 @@ impl World {
 }
 
 /// Carries a pass out against a server that has `object` and takes every write. Says what was written.
-fn carry_out<S: Subject<LocalState = (), Effects = (), Hold = String>>(
+fn carry_out<S: Reconciler<LocalState = (), Effects = (), Hold = String>>(
     subject: &S,
     at: Timestamp,
     object: &Value,

@@ -11,7 +11,7 @@ use std::{collections::HashSet, fmt::Display, time::Duration};
 use futures::{StreamExt as _, stream};
 use kube::Client;
 use sluice_core::protocol::{
-    Ask, Context, Done, Failure, Interrupt, Object, ReadResult, Server, Subject, Write,
+    Ask, Context, Done, Failure, Interrupt, Object, ReadResult, Reconciler, Server, Write,
 };
 pub use sluice_core::protocol::{Error, ReconcileFailure};
 
@@ -21,7 +21,7 @@ use crate::clock::clock;
 const AT_ONCE: usize = 4;
 
 /// What one pass over an `S` is carried out with.
-pub(crate) trait Host<S: Subject>: Sync {
+pub(crate) trait Host<S: Reconciler>: Sync {
     /// The name that writes are made under.
     const MANAGER: &'static str;
 
@@ -56,7 +56,7 @@ pub(crate) async fn run<S, H>(
     memory: &S::LocalState,
 ) -> (Result<Done, Error>, S::Effects)
 where
-    S: Subject<Hold: Display>,
+    S: Reconciler<Hold: Display>,
     H: Host<S>,
 {
     let mut known = Context::new(facts, memory, clock());
@@ -93,7 +93,7 @@ pub(crate) fn again(done: Done) -> Option<Duration> {
 }
 
 /// Reads all of `asks`, a few at once; lists of the workload one after the other, because each may take as much memory as all answers may.
-async fn read<S: Subject>(host: &impl Host<S>, known: &mut Context<'_, S>, asks: HashSet<Ask>) {
+async fn read<S: Reconciler>(host: &impl Host<S>, known: &mut Context<'_, S>, asks: HashSet<Ask>) {
     let (lists, others): (Vec<Ask>, Vec<Ask>) = asks.into_iter().partition(Ask::is_list);
     for ask in lists {
         let answer = reads::answer(host, &ask).await;
@@ -109,7 +109,7 @@ async fn read<S: Subject>(host: &impl Host<S>, known: &mut Context<'_, S>, asks:
 }
 
 /// Makes `writes` in their order, up to the first one that is refused.
-async fn write<S: Subject, H: Host<S>>(host: &H, known: &mut Context<'_, S>, writes: Vec<Write>) {
+async fn write<S: Reconciler, H: Host<S>>(host: &H, known: &mut Context<'_, S>, writes: Vec<Write>) {
     for write in writes {
         // Several packages need the same identity.
         if known.has_outcome(&write) {

@@ -3,14 +3,14 @@
 use crate::kube_client::responses::{failure, served};
 use http::Request;
 use kube::Client;
-use sluice_core::protocol::{Ask, Contact, Failure, ReadResult, Resource, Server, Subject};
+use sluice_core::protocol::{Ask, Contact, Failure, ReadResult, Reconciler, Resource, Server};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Host;
 
 /// Answers one question.
-pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> ReadResult {
+pub(super) async fn answer<S: Reconciler>(host: &impl Host<S>, ask: &Ask) -> ReadResult {
     let read = read(host, ask);
     let answer = match host.read_timeout(ask) {
         None => read.await,
@@ -32,7 +32,7 @@ pub(super) async fn answer<S: Subject>(host: &impl Host<S>, ask: &Ask) -> ReadRe
     answer
 }
 
-async fn read<S: Subject>(host: &impl Host<S>, ask: &Ask) -> Result<ReadResult, Failure> {
+async fn read<S: Reconciler>(host: &impl Host<S>, ask: &Ask) -> Result<ReadResult, Failure> {
     match ask {
         Ask::Object(key, _) => match request(host.client(key.server)?, key.server, key.request()?).await {
             Ok(text) => Ok(ReadResult::of_object(key, &text)),

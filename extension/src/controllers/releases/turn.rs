@@ -8,7 +8,7 @@ use sluice_core::{
     error_chain::chain,
     events::Notice,
     limits::Again,
-    protocol::{Ask, Done, Failure, Object, ReadResult, Server, Subject, Write},
+    protocol::{Ask, Done, Failure, Object, ReadResult, Reconciler, Server, Write},
     releases::{Install, InstallState, Named, Offer, ReleaseStatus, TkrPackage, of_cluster, of_image},
 };
 use sluice_crds::run::TanzuKubernetesRelease;
@@ -156,7 +156,7 @@ fn saw(shared: &Shared, named: &Named, uid: Option<&str>) {
 
 async fn carry_out<S>(shared: &Shared, subject: (&str, &str), pass: &S) -> Result<(), Error>
 where
-    S: Subject<LocalState = (), Effects = (), Hold = String>,
+    S: Reconciler<LocalState = (), Effects = (), Hold = String>,
     for<'a> Host<'a>: executor::Host<S>,
 {
     let host = Host {
@@ -175,8 +175,8 @@ struct Host<'a> {
 }
 
 macro_rules! hosts {
-    ($($Subject:ty),+) => {
-        $(impl executor::Host<$Subject> for Host<'_> {
+    ($($Reconciler:ty),+) => {
+        $(impl executor::Host<$Reconciler> for Host<'_> {
             const MANAGER: &'static str = FIELD_MANAGER;
 
             fn subject(&self) -> (&str, &str) {

@@ -52,7 +52,7 @@ pub use crate::{
 
 use crate::{
     packages::{bootstrap::too_many, build::Owner},
-    protocol::{self, Subject, context, interrupt, read, write},
+    protocol::{self, Reconciler, context, interrupt, read, write},
     reasons::Hold,
 };
 
@@ -67,7 +67,7 @@ const WITH_PROBLEM: Duration = Duration::from_secs(30);
 /// All that is known to one pass over a Cluster.
 pub type Context<'a> = protocol::Context<'a, Facts>;
 
-impl Subject for Facts {
+impl Reconciler for Facts {
     type LocalState = LocalState;
     type Effects = Effects;
     type Hold = Hold;

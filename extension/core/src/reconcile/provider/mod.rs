@@ -19,7 +19,7 @@ use status::reason;
 use crate::providers::{Kind, Problem, Source};
 use crate::{
     protocol::{
-        self, Done, Key, Server, Subject,
+        self, Done, Key, Reconciler, Server,
         interrupt::{in_order, together},
     },
     schedule::{SyncPeriod, wait},
@@ -90,7 +90,7 @@ impl Configuration {
     }
 }
 
-impl Subject for Configuration {
+impl Reconciler for Configuration {
     type LocalState = ();
     type Effects = Effects;
     type Hold = Problem;
