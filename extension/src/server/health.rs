@@ -111,13 +111,13 @@ impl Heartbeat {
     }
 }
 
-type Ask = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Read = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 #[derive(Clone, Default)]
-struct Checks(Arc<Mutex<Vec<(&'static str, Ask)>>>);
+struct Checks(Arc<Mutex<Vec<(&'static str, Read)>>>);
 
 impl Checks {
-    fn add(&self, name: &'static str, ask: Ask) {
+    fn add(&self, name: &'static str, ask: Read) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -13,7 +13,7 @@ use sluice_crds::{
 
 use super::{
     Done, Error, Failure, Interrupt, Object, ReadResult, Source, Step,
-    read::{Ask, Contact, Key, ReadPhase, ReadPoint, Resource, Server, Watched},
+    read::{Contact, Key, Read, ReadPhase, ReadPoint, Resource, Server, Watched},
     read_result::answers_of,
     write::{Verb, Write},
 };
@@ -47,7 +47,7 @@ pub struct Context<'a, S: Reconciler> {
     pub memory: &'a S::LocalState,
     /// When the pass began.
     pub began: Clock,
-    answers: HashMap<Ask, ReadResult>,
+    answers: HashMap<Read, ReadResult>,
     outcomes: HashMap<(Key, Verb), Result<Object, Failure>>,
     /// How many bytes the answers of the workload take.
     of_workload: usize,
@@ -72,7 +72,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
 
     /// Whether this was answered.
     #[must_use]
-    pub fn has(&self, ask: &Ask) -> bool {
+    pub fn has(&self, ask: &Read) -> bool {
         self.answers.contains_key(ask)
     }
 
@@ -80,8 +80,8 @@ impl<'a, S: Reconciler> Context<'a, S> {
     ///
     /// # Errors
     /// All were: a pass that asks for nothing else would never end.
-    pub fn unanswered(&self, asks: Vec<Ask>) -> Result<HashSet<Ask>, Error> {
-        let unanswered: HashSet<Ask> = asks.into_iter().filter(|ask| !self.has(ask)).collect();
+    pub fn unanswered(&self, asks: Vec<Read>) -> Result<HashSet<Read>, Error> {
+        let unanswered: HashSet<Read> = asks.into_iter().filter(|ask| !self.has(ask)).collect();
         if unanswered.is_empty() {
             return Err(Error::Unfinished("it asks for what it knows".to_owned()));
         }
@@ -96,7 +96,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
 
     /// Takes what was answered. Once the answers of a server take more than [its limit](answers_of) together, this one and all later ones
     /// of it that carry anything are failures.
-    pub fn record_answer(&mut self, ask: Ask, answer: ReadResult) {
+    pub fn record_answer(&mut self, ask: Read, answer: ReadResult) {
         let server = ask.server();
         let (all, size) = match (server, &answer) {
             (Server::Workload, _) => (&mut self.of_workload, answer.size()),
@@ -121,7 +121,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
         self.outcomes.insert((write.key, write.verb), outcome);
     }
 
-    pub(crate) fn answer(&self, ask: Ask) -> Step<&ReadResult, S::Hold> {
+    pub(crate) fn answer(&self, ask: Read) -> Step<&ReadResult, S::Hold> {
         match self.answers.get(&ask) {
             Some(ReadResult::Failed(failure)) => Err(Interrupt::Failed(failure.clone())),
             Some(answer) => Ok(answer),
@@ -132,7 +132,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
     /// An object as its API server has it; `None` when there is none.
     pub(crate) fn object(&self, key: Key, sight: ReadPhase) -> Step<Option<&Value>, S::Hold> {
         let server = key.server;
-        match self.answer(Ask::Object(key, sight))? {
+        match self.answer(Read::Object(key, sight))? {
             ReadResult::Found(Object(value)) => Ok(Some(value)),
             ReadResult::Absent => Ok(None),
             _ => Err(unexpected(server)),
@@ -154,8 +154,8 @@ impl<'a, S: Reconciler> Context<'a, S> {
         found.map(|found| typed(server, found)).transpose()
     }
 
-    /// The objects that an [`Ask`] lists.
-    pub(crate) fn listed(&self, ask: Ask) -> Step<&[Object], S::Hold> {
+    /// The objects that an [`Read`] lists.
+    pub(crate) fn listed(&self, ask: Read) -> Step<&[Object], S::Hold> {
         let server = ask.server();
         match self.answer(ask)? {
             ReadResult::Listed(objects) => Ok(objects),
@@ -165,7 +165,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
 
     /// A Package of the catalogue, as the watch shows it.
     pub(crate) fn package(&self, name: &str) -> Step<Option<&Package>, S::Hold> {
-        match self.answer(Ask::Package(name.to_owned()))? {
+        match self.answer(Read::Package(name.to_owned()))? {
             ReadResult::Package(package) => Ok(Some(package)),
             ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
@@ -174,7 +174,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
 
     /// A Cluster, as the watch shows it.
     pub(crate) fn cluster(&self, namespace: &str, name: &str) -> Step<Option<&Cluster>, S::Hold> {
-        match self.answer(Ask::Cluster(namespace.to_owned(), name.to_owned()))? {
+        match self.answer(Read::Cluster(namespace.to_owned(), name.to_owned()))? {
             ReadResult::Cluster(cluster) => Ok(Some(cluster)),
             ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
@@ -183,12 +183,12 @@ impl<'a, S: Reconciler> Context<'a, S> {
 
     /// What watches were asked for so far.
     pub(crate) fn sources(&self) -> impl Iterator<Item = Source> {
-        self.answers.keys().filter_map(Ask::source)
+        self.answers.keys().filter_map(Read::source)
     }
 
     /// The template of a release, as the watch shows it.
     pub(crate) fn template(&self, release: &str) -> Step<Option<&ClusterBootstrapSpec>, S::Hold> {
-        match self.answer(Ask::Template(release.to_owned()))? {
+        match self.answer(Read::Template(release.to_owned()))? {
             ReadResult::Template(template) => Ok(Some(&template.spec.0)),
             ReadResult::Absent => Ok(None),
             _ => Err(unexpected(Server::Management)),
@@ -196,7 +196,7 @@ impl<'a, S: Reconciler> Context<'a, S> {
     }
 
     /// How a kind is served, if it is.
-    pub(crate) fn served(&self, ask: Ask) -> Step<Option<Resource>, S::Hold> {
+    pub(crate) fn served(&self, ask: Read) -> Step<Option<Resource>, S::Hold> {
         match self.answer(ask)? {
             ReadResult::Served(resource) => Ok(Some(resource.clone())),
             ReadResult::Absent => Ok(None),
@@ -205,21 +205,21 @@ impl<'a, S: Reconciler> Context<'a, S> {
     }
 
     pub(crate) fn watched(&self, server: Server, name: &str) -> Step<&Watched, S::Hold> {
-        match self.answer(Ask::Watched(server, name.to_owned()))? {
+        match self.answer(Read::Watched(server, name.to_owned()))? {
             ReadResult::Watched(watched) => Ok(watched),
             _ => Err(unexpected(server)),
         }
     }
 
     pub(crate) fn contact(&self, moment: ReadPoint) -> Step<&Contact, S::Hold> {
-        match self.answer(Ask::Contact(moment))? {
+        match self.answer(Read::Contact(moment))? {
             ReadResult::Contact(contact) => Ok(contact),
             _ => Err(unexpected(Server::Workload)),
         }
     }
 
     pub(crate) fn may_check_drift(&self, last: LastDriftCheck) -> Step<bool, S::Hold> {
-        match self.answer(Ask::DriftCheckPermit(last))? {
+        match self.answer(Read::DriftCheckPermit(last))? {
             ReadResult::Turn(granted) => Ok(*granted),
             _ => Err(unexpected(Server::Workload)),
         }
@@ -302,12 +302,12 @@ mod tests {
             instant: Instant::now(),
         };
         let mut known = Context::new(&Nothing, &(), began);
-        let asks = || vec![Ask::Installs, Ask::LabelledSecrets, Ask::Installs];
+        let asks = || vec![Read::Installs, Read::LabelledSecrets, Read::Installs];
         let unanswered = |known: &Context<'_, Nothing>| known.unanswered(asks()).map(|asks| asks.len());
         assert_eq!(unanswered(&known).ok(), Some(2), "each once");
-        known.record_answer(Ask::Installs, ReadResult::Absent);
+        known.record_answer(Read::Installs, ReadResult::Absent);
         assert_eq!(unanswered(&known).ok(), Some(1));
-        known.record_answer(Ask::LabelledSecrets, ReadResult::Absent);
+        known.record_answer(Read::LabelledSecrets, ReadResult::Absent);
         assert!(matches!(unanswered(&known), Err(Error::Unfinished(_))));
     }
 
@@ -322,7 +322,7 @@ mod tests {
             let mut known = Context::<Nothing>::new(&Nothing, &(), began);
             let ask = |number: usize| {
                 let key = Key::of::<Cluster>(server, Some("team-a"), &number.to_string());
-                Ask::Object(key, ReadPhase::Plan)
+                Read::Object(key, ReadPhase::Plan)
             };
             let large = Value::from("x".repeat(1024 * 1024));
             let fit = answers_of(server) / (1024 * 1024);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Ask, Failure, Write};
+use super::{Failure, Read, Write};
 use crate::reasons::Hold;
 
 /// A pass that came to its end.
@@ -20,7 +20,7 @@ pub enum Done {
 #[derive(Debug)]
 pub enum Interrupt<H = Hold> {
     /// These have to be read first.
-    Need(Vec<Ask>),
+    Need(Vec<Read>),
     /// These have to be written first, in this order.
     Write(Vec<Write>),
     /// An API server refused a request or did not answer.

@@ -18,7 +18,7 @@ pub use error::{Error, RECONCILE_TIMEOUT, ReconcileFailure};
 pub use failure::Failure;
 pub use interrupt::{Done, Interrupt, Step};
 pub use read::{
-    Ask, Contact, Key, LastDriftCheck, ParsedKubeconfig, ReadPhase, ReadPoint, Resource, Server, Watched,
+    Contact, Key, LastDriftCheck, ParsedKubeconfig, Read, ReadPhase, ReadPoint, Resource, Server, Watched,
 };
 pub use read_result::{Object, ReadResult};
 pub use source::{Single, Source};

@@ -162,7 +162,7 @@ pub enum ReadPoint {
 
 /// One question.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Ask {
+pub enum Read {
     /// An object, read from its API server.
     Object(Key, ReadPhase),
     /// The ClusterBootstrapTemplate of a release, as the watch shows it.
@@ -202,7 +202,7 @@ pub enum Ask {
     Machines(String),
 }
 
-impl Ask {
+impl Read {
     /// What has to change for another answer, if a watch that has to be looked for shows it.
     #[must_use]
     pub fn source(&self) -> Option<Source> {

@@ -36,7 +36,7 @@ impl std::fmt::Debug for Object {
     }
 }
 
-/// What became of an [`Ask`](super::Ask).
+/// What became of an [`Read`](super::Read).
 #[derive(Debug, Clone)]
 pub enum ReadResult {
     /// The object.

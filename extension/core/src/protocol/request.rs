@@ -16,7 +16,7 @@ use sluice_crds::{
     labels::label,
 };
 
-use super::{Ask, Failure, Key, Resource, Server, Verb, Write};
+use super::{Failure, Key, Read, Resource, Server, Verb, Write};
 
 impl Key {
     /// The request that reads the object.
@@ -42,7 +42,7 @@ impl Key {
     }
 }
 
-impl Ask {
+impl Read {
     /// The request that lists what is asked for of `cluster`: on its workload, in the system `namespace`, or on the management cluster;
     /// `None` where no list is asked for.
     #[must_use]

@@ -16,7 +16,7 @@ use sluice_core::{
     decode::Undecodable,
     packages::bootstrap::PackageFacts,
     reconcile::cluster::{
-        Ask, Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState, Object, ReadResult,
+        Clock, Context, Done, Effects, Facts, Failure, Interrupt, LocalState, Object, Read, ReadResult,
         Server, Settings, Verb, Watched, Write, reconcile,
     },
     schedule::SyncPeriod,
@@ -36,15 +36,15 @@ use crate::{
 pub(crate) const SYNC_PERIOD: Duration = Duration::from_mins(10);
 
 /// Whether an API server is asked.
-pub(crate) fn is_request(ask: &Ask) -> bool {
+pub(crate) fn is_request(ask: &Read) -> bool {
     matches!(
         ask,
-        Ask::Object(..)
-            | Ask::Installs
-            | Ask::Apps
-            | Ask::PackageNames
-            | Ask::LabelledSecrets
-            | Ask::Machines(_)
+        Read::Object(..)
+            | Read::Installs
+            | Read::Apps
+            | Read::PackageNames
+            | Read::LabelledSecrets
+            | Read::Machines(_)
     )
 }
 
@@ -54,7 +54,7 @@ struct Running {
     facts: Arc<Facts>,
     memory: LocalState,
     began: Clock,
-    answers: Vec<(Ask, ReadResult)>,
+    answers: Vec<(Read, ReadResult)>,
     outcomes: Vec<(Write, Result<Object, Failure>)>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Leader {
     of: String,
     running: Option<Running>,
     /// In a search, the questions at which others may do something. All others are asked at the moment of the next one of them.
-    search: Option<fn(&Ask) -> bool>,
+    search: Option<fn(&Read) -> bool>,
     /// What the pass that is under way rests on, in short.
     read_by: BTreeSet<(String, u64)>,
     /// When the pass began.
@@ -129,7 +129,7 @@ impl Hash for Leader {
 
 impl Leader {
     /// One of a search, in which others may do something at these questions.
-    pub(crate) fn of_search(stops: fn(&Ask) -> bool) -> Self {
+    pub(crate) fn of_search(stops: fn(&Read) -> bool) -> Self {
         Self {
             search: Some(stops),
             ..Self::default()
@@ -353,7 +353,7 @@ impl Leader {
     }
 
     /// What a request of a pass comes to, or what the watches show.
-    fn answered(&mut self, around: &mut Surroundings<'_>, ask: &Ask, fault: Fault) -> ReadResult {
+    fn answered(&mut self, around: &mut Surroundings<'_>, ask: &Read, fault: Fault) -> ReadResult {
         if is_request(ask) {
             let code = match fault {
                 Fault::Refused(code) => Some(Some(code)),
@@ -367,7 +367,7 @@ impl Leader {
         self.answer(around, ask)
     }
 
-    fn answer(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> ReadResult {
+    fn answer(&mut self, around: &mut Surroundings<'_>, ask: &Read) -> ReadResult {
         match self.undecodable(around.servers, ask) {
             Some(object) => ReadResult::Failed(Failure::undecodable(ask.server(), object)),
             None => self.decoded(around, ask),
@@ -375,17 +375,17 @@ impl Leader {
     }
 
     /// The first object that a question is about and that cannot be decoded.
-    fn undecodable(&self, servers: &Servers, ask: &Ask) -> Option<Arc<Undecodable>> {
+    fn undecodable(&self, servers: &Servers, ask: &Read) -> Option<Arc<Undecodable>> {
         let stored = |plural: &str, name: &str| place(Server::Management, plural, SYSTEM, name);
         let listed = |plural| {
             let mut there = servers.of(Server::Workload, plural);
             there.find_map(|(_, object)| undecodable(object))
         };
         match ask {
-            Ask::Object(key, _) => undecodable(servers.get(&place_of(key))?),
-            Ask::Template(name) => undecodable(self.seen.get(&stored("clusterbootstraptemplates", name))?),
-            Ask::Package(name) => undecodable(self.seen.get(&stored("packages", name))?),
-            Ask::Watched(server, name) => {
+            Read::Object(key, _) => undecodable(servers.get(&place_of(key))?),
+            Read::Template(name) => undecodable(self.seen.get(&stored("clusterbootstraptemplates", name))?),
+            Read::Package(name) => undecodable(self.seen.get(&stored("packages", name))?),
+            Read::Watched(server, name) => {
                 let namespace = match server {
                     Server::Management => TEAM,
                     Server::Workload => SYSTEM,
@@ -393,13 +393,13 @@ impl Leader {
                 let mut kinds = ["packageinstalls", "apps"].into_iter();
                 kinds.find_map(|plural| undecodable(self.seen.get(&place(*server, plural, namespace, name))?))
             }
-            Ask::Installs => listed("packageinstalls"),
-            Ask::Apps => listed("apps"),
+            Read::Installs => listed("packageinstalls"),
+            Read::Apps => listed("apps"),
             _ => None,
         }
     }
 
-    fn decoded(&mut self, around: &mut Surroundings<'_>, ask: &Ask) -> ReadResult {
+    fn decoded(&mut self, around: &mut Surroundings<'_>, ask: &Read) -> ReadResult {
         let servers = &*around.servers;
         let stored = |plural: &str, name: &str| place(Server::Management, plural, SYSTEM, name);
         let listed = |plural| {
@@ -407,18 +407,18 @@ impl Leader {
             ReadResult::Listed(there.map(|(_, object)| Object(object.clone())).collect())
         };
         match ask {
-            Ask::Cluster(..) | Ask::Source(_) => unreachable!("passes over configurations ask for these"),
-            Ask::Object(key, _) => {
+            Read::Cluster(..) | Read::Source(_) => unreachable!("passes over configurations ask for these"),
+            Read::Object(key, _) => {
                 let found = servers.get(&place_of(key)).cloned();
                 found.map_or(ReadResult::Absent, |found| ReadResult::Found(Object(found)))
             }
-            Ask::Template(name) => self
+            Read::Template(name) => self
                 .object(&stored("clusterbootstraptemplates", name))
                 .map_or(ReadResult::Absent, |found| ReadResult::Template(Arc::new(found))),
-            Ask::Package(name) => self
+            Read::Package(name) => self
                 .object(&stored("packages", name))
                 .map_or(ReadResult::Absent, |found| ReadResult::Package(Arc::new(found))),
-            Ask::Watched(server, name) => {
+            Read::Watched(server, name) => {
                 let namespace = match server {
                     Server::Management => TEAM,
                     Server::Workload => SYSTEM,
@@ -432,31 +432,31 @@ impl Leader {
                     filled: connection.is_none_or(|connection| connection.filled),
                 }))
             }
-            Ask::Served { .. } => ReadResult::Absent,
-            Ask::Connection(kubeconfig) => ReadResult::Connected(self.connect(around, &kubeconfig.digest)),
-            Ask::Contact(_) => match &mut self.connection {
+            Read::Served { .. } => ReadResult::Absent,
+            Read::Connection(kubeconfig) => ReadResult::Connected(self.connect(around, &kubeconfig.digest)),
+            Read::Contact(_) => match &mut self.connection {
                 Some(connection) => ReadResult::Contact(connection.contact(servers, around.now)),
                 None => ReadResult::Failed(refused(Server::Workload, None)),
             },
-            Ask::DriftCheckPermit(_) => ReadResult::Turn(true),
-            Ask::DriftCheckConnection(_) => ReadResult::Connected(0),
-            Ask::Installs => listed("packageinstalls"),
-            Ask::Apps => listed("apps"),
-            Ask::PackageNames => listed("packages"),
-            Ask::LabelledSecrets => listed("secrets"),
-            Ask::Machines(_) => ReadResult::Listed(Vec::new()),
+            Read::DriftCheckPermit(_) => ReadResult::Turn(true),
+            Read::DriftCheckConnection(_) => ReadResult::Connected(0),
+            Read::Installs => listed("packageinstalls"),
+            Read::Apps => listed("apps"),
+            Read::PackageNames => listed("packages"),
+            Read::LabelledSecrets => listed("secrets"),
+            Read::Machines(_) => ReadResult::Listed(Vec::new()),
         }
     }
 
     /// What an answer says, in short.
-    fn content(&self, around: &Surroundings<'_>, ask: &Ask, answer: &ReadResult) -> u64 {
+    fn content(&self, around: &Surroundings<'_>, ask: &Read, answer: &ReadResult) -> u64 {
         match (ask, answer) {
             (_, ReadResult::Found(Object(found))) => digest(found),
             (_, ReadResult::Listed(found)) => {
                 digest(&found.iter().map(|found| digest(&found.0)).collect::<Vec<_>>())
             }
             // From memory: of the management server that is what the pass began with.
-            (Ask::Watched(..) | Ask::Package(_) | Ask::Template(_), _) => digest(&self.seen),
+            (Read::Watched(..) | Read::Package(_) | Read::Template(_), _) => digest(&self.seen),
             (_, answer) => digest(&(format!("{answer:?}"), around.now)),
         }
     }

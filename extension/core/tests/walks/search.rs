@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use sluice_core::reconcile::cluster::{Ask, Server};
+use sluice_core::reconcile::cluster::{Read, Server};
 use stateright::{Model, Property};
 
 use crate::{
@@ -200,9 +200,9 @@ impl Hop {
     }
 
     /// The questions whose answers others may change meanwhile, or that may be refused.
-    fn stops(&self) -> fn(&Ask) -> bool {
-        fn of(ask: &Ask, kinds: &[&str]) -> bool {
-            matches!(ask, Ask::Object(key, _) if kinds.contains(&&*key.resource.plural))
+    fn stops(&self) -> fn(&Read) -> bool {
+        fn of(ask: &Read, kinds: &[&str]) -> bool {
+            matches!(ask, Read::Object(key, _) if kinds.contains(&&*key.resource.plural))
         }
         match self.kind {
             Kind::Refused(_) | Kind::Unanswered | Kind::Rival(_) | Kind::Edit(Edit::ReplaceServer) => {

@@ -13,7 +13,7 @@ use sluice_core::{
     packages::build::FIELD_MANAGER,
     protocol::{LastDriftCheck, Object, Write},
     reconcile::cluster::{
-        Ask, Effects, Facts, Failure, ParsedKubeconfig, ReadResult, Server, Watched, first_read,
+        Effects, Facts, Failure, ParsedKubeconfig, Read, ReadResult, Server, Watched, first_read,
     },
 };
 
@@ -52,24 +52,26 @@ impl executor::Host<Facts> for Host<'_> {
         }
     }
 
-    fn read_timeout(&self, ask: &Ask) -> Option<Duration> {
+    fn read_timeout(&self, ask: &Read) -> Option<Duration> {
         let is_first = *ask == first_read() && self.looking.get().is_some() && self.remote.get().is_none();
         is_first.then_some(FIRST_OF_A_LOOK)
     }
 
-    async fn answer(&self, ask: &Ask) -> Result<ReadResult, Failure> {
+    async fn answer(&self, ask: &Read) -> Result<ReadResult, Failure> {
         let (stores, system) = (&self.ctx.stores, &self.ctx.settings.system_namespace);
         Ok(match ask {
-            Ask::Template(release) => of_catalogue(&stores.templates, release, system, ReadResult::Template)?,
-            Ask::Package(name) => of_catalogue(&stores.packages, name, system, ReadResult::Package)?,
-            Ask::Watched(server, name) => match self.watched(*server, name) {
+            Read::Template(release) => {
+                of_catalogue(&stores.templates, release, system, ReadResult::Template)?
+            }
+            Read::Package(name) => of_catalogue(&stores.packages, name, system, ReadResult::Package)?,
+            Read::Watched(server, name) => match self.watched(*server, name) {
                 Ok(watched) => ReadResult::Watched(Box::new(watched)),
                 Err(object) => return Err(Failure::undecodable(*server, object)),
             },
-            Ask::Connection(kubeconfig) => self.connect(kubeconfig).await,
-            Ask::Contact(_) => ReadResult::Contact(self.remote()?.contact().await),
-            Ask::DriftCheckPermit(last) => ReadResult::Turn(self.may_check_drift(*last)),
-            Ask::DriftCheckConnection(by) => {
+            Read::Connection(kubeconfig) => self.connect(kubeconfig).await,
+            Read::Contact(_) => ReadResult::Contact(self.remote()?.contact().await),
+            Read::DriftCheckPermit(last) => ReadResult::Turn(self.may_check_drift(*last)),
+            Read::DriftCheckConnection(by) => {
                 let client = self.ctx.remotes.client(&self.facts.owner.uid, by);
                 ReadResult::of_connection(client.map(|client| {
                     self.looking.get_or_init(|| client);

@@ -11,7 +11,7 @@ use std::{collections::HashSet, fmt::Display, time::Duration};
 use futures::{StreamExt as _, stream};
 use kube::Client;
 use sluice_core::protocol::{
-    Ask, Context, Done, Failure, Interrupt, Object, ReadResult, Reconciler, Server, Write,
+    Context, Done, Failure, Interrupt, Object, Read, ReadResult, Reconciler, Server, Write,
 };
 pub use sluice_core::protocol::{Error, ReconcileFailure};
 
@@ -35,12 +35,12 @@ pub(crate) trait Host<S: Reconciler>: Sync {
     fn client(&self, server: Server) -> Result<&Client, Failure>;
 
     /// How long an answer to this is waited for, where that is less than any request may take.
-    fn read_timeout(&self, _ask: &Ask) -> Option<Duration> {
+    fn read_timeout(&self, _ask: &Read) -> Option<Duration> {
         None
     }
 
     /// Answers what is asked for from memory, and what only these passes ask for.
-    fn answer(&self, ask: &Ask) -> impl Future<Output = Result<ReadResult, Failure>> + Send;
+    fn answer(&self, ask: &Read) -> impl Future<Output = Result<ReadResult, Failure>> + Send;
 
     /// Keeps what the next pass has to know, because writes are about to be made: a pass that is cut off may have made them.
     fn writing(&self, effects: S::Effects) -> impl Future<Output = ()> + Send;
@@ -93,8 +93,8 @@ pub(crate) fn again(done: Done) -> Option<Duration> {
 }
 
 /// Reads all of `asks`, a few at once; lists of the workload one after the other, because each may take as much memory as all answers may.
-async fn read<S: Reconciler>(host: &impl Host<S>, known: &mut Context<'_, S>, asks: HashSet<Ask>) {
-    let (lists, others): (Vec<Ask>, Vec<Ask>) = asks.into_iter().partition(Ask::is_list);
+async fn read<S: Reconciler>(host: &impl Host<S>, known: &mut Context<'_, S>, asks: HashSet<Read>) {
+    let (lists, others): (Vec<Read>, Vec<Read>) = asks.into_iter().partition(Read::is_list);
     for ask in lists {
         let answer = reads::answer(host, &ask).await;
         known.record_answer(ask, answer);

@@ -3,14 +3,14 @@
 use crate::kube_client::responses::{failure, served};
 use http::Request;
 use kube::Client;
-use sluice_core::protocol::{Ask, Contact, Failure, ReadResult, Reconciler, Resource, Server};
+use sluice_core::protocol::{Contact, Failure, Read, ReadResult, Reconciler, Resource, Server};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Host;
 
 /// Answers one question.
-pub(super) async fn answer<S: Reconciler>(host: &impl Host<S>, ask: &Ask) -> ReadResult {
+pub(super) async fn answer<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> ReadResult {
     let read = read(host, ask);
     let answer = match host.read_timeout(ask) {
         None => read.await,
@@ -23,7 +23,7 @@ pub(super) async fn answer<S: Reconciler>(host: &impl Host<S>, ask: &Ask) -> Rea
     if let ReadResult::Failed(failure) | ReadResult::Contact(Contact::Unread { failure, .. }) = &answer {
         let ((namespace, name), server) = (host.subject(), ask.server());
         // A workload that is gone with its Cluster lists nothing, which is nothing unusual either.
-        if failure.is_usual() || *ask == Ask::Installs {
+        if failure.is_usual() || *ask == Read::Installs {
             debug!(namespace, name, %server, error = %failure, "Reading for a pass");
         } else {
             warn!(namespace, name, %server, error = %failure, "Reading for a pass");
@@ -32,14 +32,14 @@ pub(super) async fn answer<S: Reconciler>(host: &impl Host<S>, ask: &Ask) -> Rea
     answer
 }
 
-async fn read<S: Reconciler>(host: &impl Host<S>, ask: &Ask) -> Result<ReadResult, Failure> {
+async fn read<S: Reconciler>(host: &impl Host<S>, ask: &Read) -> Result<ReadResult, Failure> {
     match ask {
-        Ask::Object(key, _) => match request(host.client(key.server)?, key.server, key.request()?).await {
+        Read::Object(key, _) => match request(host.client(key.server)?, key.server, key.request()?).await {
             Ok(text) => Ok(ReadResult::of_object(key, &text)),
             Err(failure) if failure.code == Some(404) => Ok(ReadResult::Absent),
             Err(failure) => Err(failure),
         },
-        Ask::Served { group, kind } => match served(host.client(Server::Management)?, group, kind).await {
+        Read::Served { group, kind } => match served(host.client(Server::Management)?, group, kind).await {
             Ok(Some(resource)) => Ok(ReadResult::Served(Resource::from(&resource))),
             Ok(None) => Ok(ReadResult::Absent),
             Err(error) => Err(failure(Server::Management, &error)),

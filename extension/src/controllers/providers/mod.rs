@@ -22,7 +22,7 @@ use sluice_core::{
     error_chain::chain,
     events::{Notice, Uids},
     limits::{Again, Retries},
-    protocol::{Ask, Done, Failure, Object, ReadResult, Server, Write},
+    protocol::{Done, Failure, Object, Read, ReadResult, Server, Write},
     providers::{Kind, Source},
     reconcile::provider::{Configuration, Effects},
     schedule::SyncPeriod,
@@ -271,19 +271,19 @@ impl executor::Host<Configuration> for Host<'_> {
         }
     }
 
-    async fn answer(&self, ask: &Ask) -> Result<ReadResult, Failure> {
+    async fn answer(&self, ask: &Read) -> Result<ReadResult, Failure> {
         let shared = &self.ctx.shared;
         if let Some(source) = ask.source() {
             // Before it is read, so that no change falls between.
             shared.dependents.add(self.reference, &source);
         }
         Ok(match ask {
-            Ask::Cluster(namespace, name) => {
+            Read::Cluster(namespace, name) => {
                 let found = shared.clusters.found(Some(namespace), name);
                 let found = found.map_err(|object| Failure::undecodable(Server::Management, object))?;
                 found.map_or(ReadResult::Absent, ReadResult::Cluster)
             }
-            Ask::Source(source) => shared.watches.read(source).await,
+            Read::Source(source) => shared.watches.read(source).await,
             _ => ReadResult::Absent,
         })
     }

@@ -8,7 +8,7 @@ use sluice_core::{
     error_chain::chain,
     events::Notice,
     limits::Again,
-    protocol::{Ask, Done, Failure, Object, ReadResult, Reconciler, Server, Write},
+    protocol::{Done, Failure, Object, Read, ReadResult, Reconciler, Server, Write},
     releases::{Install, InstallState, Named, Offer, ReleaseStatus, TkrPackage, of_cluster, of_image},
 };
 use sluice_crds::run::TanzuKubernetesRelease;
@@ -190,7 +190,7 @@ macro_rules! hosts {
                 }
             }
 
-            async fn answer(&self, _ask: &Ask) -> Result<Answer, Failure> {
+            async fn answer(&self, _ask: &Read) -> Result<Answer, Failure> {
                 Ok(Answer::Absent)
             }
 

@@ -13,7 +13,7 @@ use super::{
     effects::Effects,
     failure::silent,
     interrupt::in_order,
-    read::{Ask, Key},
+    read::{Key, Read},
     status, workload,
     write::Write,
 };
@@ -57,13 +57,13 @@ fn uninstall(known: &Context<'_>, effects: &mut Effects, bootstrap: &ClusterBoot
     if names.is_empty() {
         return Ok(None);
     }
-    if let Err(stop) = workload::connect(known, Ask::Connection) {
+    if let Err(stop) = workload::connect(known, Read::Connection) {
         let hold = stop.held()?;
         effects.disconnect = true;
         // A workload that was never reachable has nothing to uninstall.
         return Ok(Some(hold).filter(|hold| hold.reason != GateReason::KubeconfigNotFound));
     }
-    let listed = match known.listed(Ask::Installs) {
+    let listed = match known.listed(Read::Installs) {
         Ok(listed) => listed,
         Err(Interrupt::Failed(failure)) if failure.is_not_found() => return Ok(None),
         Err(stop) => return stop.failed().map(|failure| Some(silent(&failure))),

@@ -21,7 +21,7 @@ use super::{
     packages::{Packages, PeriodicLook, watched},
     plan::Planned,
     preserved,
-    read::{Ask, Key},
+    read::{Key, Read},
     status::{Recorded, compare_with_record},
     validate::Validated,
     workload::{Reach, connect},
@@ -49,7 +49,7 @@ pub(super) enum DriftCheck {
 struct Listed<'a>(BTreeMap<&'a str, &'a Value>);
 
 impl<'a> Listed<'a> {
-    fn of(known: &'a Context<'_>, ask: Ask) -> Step<Self> {
+    fn of(known: &'a Context<'_>, ask: Read) -> Step<Self> {
         let named = known.listed(ask)?.iter().map(|object| {
             let name = object.0["metadata"]["name"].as_str().unwrap_or_default();
             (name, &object.0)
@@ -77,8 +77,8 @@ struct Workload<'a> {
 
 /// What the workload is asked first at a look, alone.
 #[must_use]
-pub fn first_read() -> Ask {
-    Ask::Object(Key::kube_system(), ReadPhase::Plan)
+pub fn first_read() -> Read {
+    Read::Object(Key::kube_system(), ReadPhase::Plan)
 }
 
 /// Looks at `packages`, which are all proven by the record, and leaves in them what it has seen.
@@ -106,7 +106,7 @@ fn compare(
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
 ) -> Step<DriftCheck> {
-    connect(known, Ask::DriftCheckConnection)?;
+    connect(known, Read::DriftCheckConnection)?;
     // First, alone: a server that does not answer is waited for once.
     let namespace = known.object(Key::kube_system(), ReadPhase::Plan)?;
     let uid = namespace.and_then(|namespace| namespace["metadata"]["uid"].as_str());
@@ -116,7 +116,12 @@ fn compare(
             "another workload cluster answers".to_owned(),
         )));
     }
-    let asks = [Ask::Installs, Ask::Apps, Ask::PackageNames, Ask::LabelledSecrets];
+    let asks = [
+        Read::Installs,
+        Read::Apps,
+        Read::PackageNames,
+        Read::LabelledSecrets,
+    ];
     let [installs, apps, names, secrets] = asks.map(|ask| Listed::of(known, ask));
     let identity = identity_is_right(known);
     together([

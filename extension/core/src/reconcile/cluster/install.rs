@@ -13,7 +13,7 @@ use super::{
     local_state::Need,
     plan::Planned,
     preserved,
-    read::{Ask, Key},
+    read::{Key, Read},
     takeover::{LeftoverState, Thing},
     write::Write,
 };
@@ -346,7 +346,7 @@ fn write_install(
 /// addons-manager.
 pub(super) fn tidy(known: &Context<'_>, memory: &LocalState, planned: &[Planned]) -> Step<()> {
     let system = &known.facts.settings.system_namespace;
-    let removed = in_order(known.listed(Ask::LabelledSecrets)?.iter().map(|secret| {
+    let removed = in_order(known.listed(Read::LabelledSecrets)?.iter().map(|secret| {
         let metadata = &secret.0["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
         let current = planned.iter().any(|planned| planned.secret_name == name);

@@ -45,7 +45,7 @@ pub use status::{Close, close};
 pub use crate::{
     clock::Clock,
     protocol::{
-        Ask, Contact, Done, Failure, Interrupt, Key, Object, ParsedKubeconfig, ReadPhase, ReadPoint,
+        Contact, Done, Failure, Interrupt, Key, Object, ParsedKubeconfig, Read, ReadPhase, ReadPoint,
         ReadResult, Resource, Server, Step, Verb, Watched, Write,
     },
 };

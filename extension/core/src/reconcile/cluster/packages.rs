@@ -18,7 +18,7 @@ use super::{
     local_state::Need,
     plan::{Plan, Planned, plan},
     preserved,
-    read::{Ask, ReadPoint},
+    read::{Read, ReadPoint},
     validate::Validated,
     workload::{Reach, connect, reach},
 };
@@ -144,7 +144,7 @@ pub(super) fn packages(
         return Ok((packages, false));
     }
     if stage.is_some() && known.facts.may_be_reached() {
-        match connect(known, Ask::Connection) {
+        match connect(known, Read::Connection) {
             Ok(connection) => {
                 effects.memory.use_connection(connection);
                 packages.connected = true;

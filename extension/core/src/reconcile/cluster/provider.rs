@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     Context, Interrupt, ReadPhase, Server, Step,
     context::typed,
-    read::{Ask, Key, Resource},
+    read::{Key, Read, Resource},
 };
 use crate::{
     names,
@@ -118,7 +118,7 @@ pub(super) fn resource(known: &Context<'_>, group: &str, kind: &str, missing: &M
     if (group, kind) == ("", "Secret") {
         return Ok(Key::of::<Secret>(Server::Management, None, "").resource);
     }
-    let ask = Ask::Served {
+    let ask = Read::Served {
         group: group.to_owned(),
         kind: kind.to_owned(),
     };

@@ -9,7 +9,7 @@ use sluice_crds::labels::name;
 use super::{
     Context, ReadPhase, ReadResult, Server, Step,
     failure::{SILENT, silent},
-    read::{Ask, Contact, ParsedKubeconfig, ReadPoint},
+    read::{Contact, ParsedKubeconfig, Read, ReadPoint},
 };
 use crate::{
     kubeconfig,
@@ -76,7 +76,7 @@ impl Reach {
 ///
 /// # Errors
 /// What an operator has to put right first is a [`Hold`].
-pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Ask) -> Step<u64> {
+pub(super) fn connect(known: &Context<'_>, ask: fn(Box<ParsedKubeconfig>) -> Read) -> Step<u64> {
     let owner = &known.facts.owner;
     let namespace = &owner.namespace;
     let secret = format!("{}{}", owner.name, name::KUBECONFIG_SUFFIX);

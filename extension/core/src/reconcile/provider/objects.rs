@@ -12,7 +12,7 @@ use sluice_crds::foreign::Cluster;
 use super::{Context, Interrupt, Step, values::found};
 use crate::{
     packages::build::{self, Owner},
-    protocol::{Ask, Failure, Key, Server, Write},
+    protocol::{Failure, Key, Read, Server, Write},
     providers::{Source, Sources, source::text},
 };
 
@@ -149,7 +149,7 @@ fn key(known: &Context<'_>, source: &Source) -> Step<Option<Key>> {
     else {
         return Ok(None);
     };
-    let served = known.served(Ask::Served {
+    let served = known.served(Read::Served {
         group: group.clone(),
         kind: kind.clone(),
     })?;

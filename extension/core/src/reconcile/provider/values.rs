@@ -6,7 +6,7 @@ use sluice_crds::foreign::Cluster;
 use super::{Context, Interrupt, Step};
 use crate::{
     packages::bootstrap::{credential, credential_of, is_credential_type},
-    protocol::{Ask, Failure, Key, ReadPhase, ReadResult, Server, context::unexpected},
+    protocol::{Failure, Key, Read, ReadPhase, ReadResult, Server, context::unexpected},
     providers::{self, Output, Problem, Reason, Source, Sources},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn found<'a>(known: &'a Context<'_>, source: &Source) -> Step<Option<
         }
         return Ok(Some(found.into_iter().collect()));
     }
-    let answer = known.answer(Ask::Source(source.clone()));
+    let answer = known.answer(Read::Source(source.clone()));
     let answer = answer.map_err(|stop| match stop {
         Interrupt::Failed(Failure {
             undecodable: Some(object),

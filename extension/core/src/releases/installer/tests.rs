@@ -6,7 +6,7 @@ use super::*;
 use crate::releases::{ReleaseEvent, tests::merge};
 use crate::{
     clock::Clock,
-    protocol::{Ask, Interrupt, Object, ReadResult, Verb},
+    protocol::{Interrupt, Object, Read, ReadResult, Verb},
 };
 
 const NAMESPACE: &str = "tkg-system";
@@ -52,7 +52,7 @@ fn writes(install: &Install, package: Option<&Package>) -> Vec<Write> {
             Ok(_) => return written,
             Err(Interrupt::Need(asks)) => {
                 for ask in asks {
-                    let Ask::Object(key, _) = &ask else {
+                    let Read::Object(key, _) = &ask else {
                         panic!("{ask:?}")
                     };
                     assert_eq!((key.resource.kind.as_ref(), key.name.as_str()), ("Package", NAME));

@@ -15,7 +15,7 @@ use crate::{
     reconcile::cluster::{
         Context, Failure, Interrupt, ReadPhase, Server, Step, Verb, Write,
         interrupt::{needs_of, together},
-        read::{Ask, Key},
+        read::{Key, Read},
     },
 };
 
@@ -97,7 +97,7 @@ pub(super) fn leftovers(known: &Context<'_>) -> Step<Vec<Leftover>> {
     const FINALIZER: &str = finalizer::LEGACY_ADDON;
     let facts = known.facts;
     let namespace = &facts.owner.namespace;
-    let machines = known.listed(Ask::Machines(namespace.clone()));
+    let machines = known.listed(Read::Machines(namespace.clone()));
     let secret = known.read::<Secret>(
         &kubeconfig(known),
         (Server::Management, Some(namespace)),
@@ -165,7 +165,7 @@ fn metadata_of(known: &Context<'_>, bootstrap: &ClusterBootstrap) -> ObjectMeta 
 pub(super) fn kubeconfig_has_finalizer(known: &Context<'_>) -> bool {
     let namespace = Some(known.facts.owner.namespace.as_str());
     let key = Key::of::<Secret>(Server::Management, namespace, &kubeconfig(known));
-    let ask = Ask::Object(key.clone(), ReadPhase::Plan);
+    let ask = Read::Object(key.clone(), ReadPhase::Plan);
     let found = known.has(&ask).then(|| known.object(key, ReadPhase::Plan));
     let finalizers = |found: &Value| found["metadata"]["finalizers"].as_array().cloned();
     let found = found.and_then(Result::ok).flatten().and_then(finalizers);

@@ -38,9 +38,9 @@ const RULES: [GateReason; 9] = [
 ];
 
 /// What the API server answers, from the same world as that of admission.
-fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> ReadResult {
+fn answer(ask: &Read, spec: &ClusterBootstrapSpec) -> ReadResult {
     let look = match ask {
-        Ask::Object(key, _) => match key.resource.kind.as_ref() {
+        Read::Object(key, _) => match key.resource.kind.as_ref() {
             "Secret" => Lookup::Secret(key.name.clone()),
             "Cluster" => Lookup::Cluster(key.name.clone()),
             kind => Lookup::Provider {
@@ -49,7 +49,7 @@ fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> ReadResult {
                 name: key.name.clone(),
             },
         },
-        Ask::Served { group, kind } if kind != "Unserved" => {
+        Read::Served { group, kind } if kind != "Unserved" => {
             return ReadResult::Served(Resource {
                 group: group.clone().into(),
                 version: "v1".into(),
@@ -57,7 +57,7 @@ fn answer(ask: &Ask, spec: &ClusterBootstrapSpec) -> ReadResult {
                 plural: format!("{}s", kind.to_lowercase()).into(),
             });
         }
-        Ask::Served { .. } => return ReadResult::Absent,
+        Read::Served { .. } => return ReadResult::Absent,
         other => panic!("{other:?} is asked for"),
     };
     let cni = spec.cni.as_ref().map_or("", |cni| cni.ref_name.as_str());

@@ -10,7 +10,7 @@ use sluice_crds::{cni::CalicoConfig, foreign::Cluster};
 use super::super::*;
 use crate::{
     clock::Clock,
-    protocol::{Ask, Failure, Object, ReadResult, Resource, Verb, Write},
+    protocol::{Failure, Object, Read, ReadResult, Resource, Verb, Write},
     providers::{self, Config, Output, OwnerBy, Provider, Reason, Sources},
 };
 
@@ -234,20 +234,20 @@ impl World {
         }
     }
 
-    fn answer(&mut self, ask: &Ask) -> ReadResult {
+    fn answer(&mut self, ask: &Read) -> ReadResult {
         match ask {
-            Ask::Cluster(namespace, name) => {
+            Read::Cluster(namespace, name) => {
                 let place = ("Cluster".to_owned(), namespace.clone(), name.clone());
                 let found = self.objects.get(&place).cloned();
                 found.map_or(ReadResult::Absent, |found| {
                     ReadResult::Cluster(Arc::new(serde_json::from_value(found).unwrap()))
                 })
             }
-            Ask::Source(source) if self.unserved == Some(source.group_kind().1) => ReadResult::Absent,
-            Ask::Source(source) if self.unwatchable == Some(source.group_kind().1) => {
+            Read::Source(source) if self.unserved == Some(source.group_kind().1) => ReadResult::Absent,
+            Read::Source(source) if self.unwatchable == Some(source.group_kind().1) => {
                 ReadResult::Unwatchable("it may not be listed".to_owned())
             }
-            Ask::Source(Source::Object {
+            Read::Source(Source::Object {
                 kind,
                 namespace,
                 name,
@@ -263,14 +263,14 @@ impl World {
                         .collect(),
                 )
             }
-            Ask::Served { kind, .. } if self.unserved == Some(kind) => ReadResult::Absent,
-            Ask::Served { group, kind } => ReadResult::Served(Resource {
+            Read::Served { kind, .. } if self.unserved == Some(kind) => ReadResult::Absent,
+            Read::Served { group, kind } => ReadResult::Served(Resource {
                 group: group.clone().into(),
                 version: "v1".into(),
                 kind: kind.clone().into(),
                 plural: kind.to_lowercase().into(),
             }),
-            Ask::Object(key, _) => {
+            Read::Object(key, _) => {
                 self.read.push(format!("{} {}", key.resource.kind, key.name));
                 let found = self.objects.get(&place_of(key)).cloned();
                 if let Some((place, object)) = self.later.take_if(|(place, _)| place.2 == key.name) {
