@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 /// An error with its sources on one line.
 #[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut beginning = Beginning(String::new());
     for (index, error) in std::iter::successors(Some(error), |error| error.source()).enumerate() {
         let before = if index == 0 { "" } else { ": " };
@@ -50,12 +50,12 @@ mod tests {
     fn a_chain_names_every_source() {
         let source = std::io::Error::other("the source");
         let error = Because("the error".to_owned(), Some(source));
-        assert_eq!(chain(&error), "the error: the source");
+        assert_eq!(error_chain(&error), "the error: the source");
     }
 
     #[test]
     fn the_message_of_a_server_has_a_longest_length() {
-        let text = chain(&Because("ä".repeat(1 << 20), None));
+        let text = error_chain(&Because("ä".repeat(1 << 20), None));
         assert!(
             (4000..=Beginning::LONGEST).contains(&text.len()),
             "{}",

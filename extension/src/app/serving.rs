@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
-use sluice_core::error_chain::chain;
+use sluice_core::error_chain::error_chain;
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -86,7 +86,11 @@ impl Serving {
                 match bound {
                     Ok(server) => return Some(server.run(router, drained).await),
                     Err(problem) => {
-                        error!(serves = config.serves, error = chain(&problem), "Cannot listen");
+                        error!(
+                            serves = config.serves,
+                            error = error_chain(&problem),
+                            "Cannot listen"
+                        );
                     }
                 }
                 tokio::select! {

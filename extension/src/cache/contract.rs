@@ -10,7 +10,7 @@ use sluice_core::{
         NamedKind,
         contract::{is_named, missing, unanswered, unread},
     },
-    error_chain::chain,
+    error_chain::error_chain,
 };
 
 use crate::kube_client::responses::served;
@@ -43,7 +43,7 @@ impl Contract {
         let (group, kind) = (&named.group, &named.kind);
         let found = served(&self.client, group, kind).await;
         if !named.is_given {
-            return found.map_err(|error| chain(&error));
+            return found.map_err(|error| error_chain(&error));
         }
         let Some(resource) = found.map_err(|error| unanswered(code(&error)))? else {
             return Ok(None);

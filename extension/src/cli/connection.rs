@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::uri::Authority;
-use sluice_core::error_chain::chain;
+use sluice_core::error_chain::error_chain;
 use sluice_proto::status::v1::status_service_client::StatusServiceClient;
 use tonic::{
     Code, Request, Status,
@@ -150,7 +150,7 @@ impl Connection {
             .domain_name(name.trim_matches(['[', ']']));
         let unreachable = |error: &dyn std::error::Error| Trouble::Unreachable {
             server: server.clone(),
-            why: chain(error),
+            why: error_chain(error),
         };
         let endpoint = Endpoint::from_shared(format!("https://{server}"))
             .and_then(|endpoint| endpoint.tls_config(tls))
@@ -204,7 +204,7 @@ impl Connection {
         if let Some(source) = std::error::Error::source(&status) {
             return Trouble::Unreachable {
                 server: self.server.clone(),
-                why: chain(source),
+                why: error_chain(source),
             };
         }
         Trouble::Refused {

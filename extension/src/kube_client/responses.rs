@@ -2,7 +2,7 @@
 
 use kube::{Client, api::ApiResource, discovery};
 use sluice_core::{
-    error_chain::chain,
+    error_chain::error_chain,
     protocol::{Failure, Server},
 };
 
@@ -18,7 +18,7 @@ pub(crate) fn code(error: &kube::Error) -> Option<u16> {
 
 /// What became of a request that was refused or not answered.
 pub(crate) fn failure(server: Server, error: &kube::Error) -> Failure {
-    let text = chain(error);
+    let text = error_chain(error);
     let (code, message) = match error {
         kube::Error::Api(status) => (Some(status.code), status.message.clone()),
         _ => (None, String::new()),

@@ -7,7 +7,7 @@ use kube::{Api, Client, Resource, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use sluice_core::{
-    error_chain::chain,
+    error_chain::error_chain,
     status::{Refusal, UncachedCallers, User, access_review, allowed, token_review, user},
 };
 use tokio::{sync::Semaphore, time::timeout};
@@ -192,7 +192,7 @@ impl Access {
             error => Status::unavailable(format!(
                 "the management API server does not answer a {}: {}",
                 K::kind(&()),
-                chain(&error)
+                error_chain(&error)
             )),
         })
     }

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt, stream};
 use kube::{Client, Resource as _, ResourceExt};
 use sluice_core::{
     cache::stores::{Stored as _, Stores as _},
-    error_chain::chain,
+    error_chain::error_chain,
     events::Notice,
     limits::Again,
     packages::build::FIELD_MANAGER,
@@ -176,7 +176,7 @@ fn failed(cluster: &Cluster, error: &Error, ctx: &Context) -> Duration {
     let again = ctx.slots.limiter().again(&uid, error, now());
     if let Again::Later(_) = again {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        warn!(namespace, name, error = %chain(error), "Reconciling Cluster");
+        warn!(namespace, name, error = %error_chain(error), "Reconciling Cluster");
     }
     again.wait()
 }
@@ -222,7 +222,7 @@ async fn close_gates(ctx: &Context, cluster: &Cluster, hold: &Hold) -> bool {
     let closed = isolated(Box::pin(closed(ctx, cluster, hold))).await;
     if let Err(error) = &closed {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        info!(namespace, name, error = %chain(error), "Closing gates");
+        info!(namespace, name, error = %error_chain(error), "Closing gates");
     }
     closed.is_ok()
 }

@@ -19,7 +19,7 @@ use kube::{
 use sluice_core::{
     cache::FollowedStore,
     decode::Item,
-    error_chain::chain,
+    error_chain::error_chain,
     events::{Notice, Uids},
     limits::{Again, Retries},
     protocol::{Done, Failure, Object, Read, ReadResult, Server, Write},
@@ -179,7 +179,7 @@ fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
     if let Again::Later(_) = again {
         let (kind, name) = (&ctx.name, config.name_any());
         let namespace = config.namespace().unwrap_or_default();
-        warn!(%kind, namespace, name, error = %chain(error), "Reconciling a configuration");
+        warn!(%kind, namespace, name, error = %error_chain(error), "Reconciling a configuration");
     }
     again.wait()
 }

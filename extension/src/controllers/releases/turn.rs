@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::{Client, Resource, ResourceExt};
 use sluice_core::{
     cache::stores::Stored,
-    error_chain::chain,
+    error_chain::error_chain,
     events::Notice,
     limits::Again,
     protocol::{Done, Failure, Object, Read, ReadResult, Reconciler, Server, Write},
@@ -38,7 +38,7 @@ pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
             }
             let again = lock(retries).failed(named.clone(), error.is_conflict(), now());
             if let Again::Later(_) = again {
-                warn!(?named, error = %chain(&error), "Writing what a release is good for");
+                warn!(?named, error = %error_chain(&error), "Writing what a release is good for");
             }
             Some(again.wait())
         }
@@ -190,8 +190,8 @@ macro_rules! hosts {
                 }
             }
 
-            async fn answer(&self, _ask: &Read) -> Result<Answer, Failure> {
-                Ok(Answer::Absent)
+            async fn answer(&self, _ask: &Read) -> Result<ReadResult, Failure> {
+                Ok(ReadResult::Absent)
             }
 
             async fn writing(&self, (): ()) {}
