@@ -34,7 +34,9 @@ use self::{
 };
 use crate::{
     admission::{Admission, World},
-    cache::{control_plane::ControlPlanes, event_handlers::News, stores::Stores, values_watch::Edits},
+    cache::{
+        control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores, values_watch::Edits,
+    },
     controllers::{providers, registration::RegistrationMetrics, releases},
     flags::Args,
     hooks::Index,
@@ -176,13 +178,13 @@ async fn run(
     outcome
 }
 
-fn event_handlers(args: &Args) -> News {
+fn event_handlers(args: &Args) -> EventHandlers {
     let handlers = Handlers::of(args.extension_configs.iter().map(String::as_str));
-    News {
+    EventHandlers {
         edits: Edits::of(&args.secret_namespaces),
         management: Arc::new(Mutex::new(ManagementClusters::of(&args.system_namespace))),
         system_namespace: args.system_namespace.clone(),
-        ..News::of(handlers)
+        ..EventHandlers::of(handlers)
     }
 }
 
@@ -201,7 +203,7 @@ struct Parts {
     releases: releases::ReleaseMetrics,
     registration: RegistrationMetrics,
     health: Health,
-    news: News,
+    news: EventHandlers,
     /// None where it is not served.
     status: Option<Status>,
 }

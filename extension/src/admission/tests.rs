@@ -13,13 +13,15 @@ mod flood;
 
 use super::*;
 use crate::{
-    cache::{control_plane::ControlPlanes, event_handlers::News, freshness::tests::Frozen, stores::Stores},
+    cache::{
+        control_plane::ControlPlanes, event_handlers::EventHandlers, freshness::tests::Frozen, stores::Stores,
+    },
     queue::requeues::Triggers,
 };
 
 /// Stores that are filled, and what keeps them so.
 async fn filled(client: &kube::Client) -> (Stores, tokio::task::JoinHandle<()>) {
-    let (stores, following) = Stores::open(client, "system", &News::default());
+    let (stores, following) = Stores::open(client, "system", &EventHandlers::default());
     let following = tokio::spawn(following);
     stores.synced().await;
     (stores, following)
@@ -443,7 +445,11 @@ async fn a_cluster_with_a_label_waits_for_its_class() {
 async fn reviews_wait_until_classes_are_in_memory() {
     let frozen = Frozen::of("clusterclasses");
     frozen.set(true);
-    let (stores, following) = Stores::open(&frozen.client(|_| Vec::new()), "system", &News::default());
+    let (stores, following) = Stores::open(
+        &frozen.client(|_| Vec::new()),
+        "system",
+        &EventHandlers::default(),
+    );
     let following = tokio::spawn(following);
     let filled = tokio::time::timeout(Duration::from_secs(5), stores.filled_for_reviews()).await;
     assert!(filled.is_err(), "classes were not read");

@@ -15,7 +15,9 @@ use tracing::{info, warn};
 
 use super::Parts;
 use crate::{
-    cache::{contract::Contract, control_plane::ControlPlanes, event_handlers::News, stores::Stores},
+    cache::{
+        contract::Contract, control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores,
+    },
     clock::clock,
     controllers::{bootstrap, events::Notifier, fan_out, providers, registration, releases, retrigger},
     flags::Args,
@@ -71,7 +73,7 @@ pub(super) async fn lead(
         parts.passes.clone(),
         parts.releases,
     );
-    let News {
+    let EventHandlers {
         triggers,
         dependents,
         sweeps,

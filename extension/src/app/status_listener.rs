@@ -9,7 +9,7 @@ use tracing::error;
 
 use super::{listeners::status_at, serving::Serving};
 use crate::{
-    cache::event_handlers::News,
+    cache::event_handlers::EventHandlers,
     flags::Args,
     server::health::Health,
     status::{Life, Status, StatusMetrics},
@@ -42,7 +42,7 @@ pub(super) struct Ends<'a> {
 pub(super) async fn show(
     args: &Args,
     runtime: Option<&Serving>,
-    news: &News,
+    news: &EventHandlers,
     metrics: StatusMetrics,
     health: &Health,
     ends: Ends<'_>,

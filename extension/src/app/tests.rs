@@ -65,7 +65,11 @@ async fn a_replica_leads_without_an_api_that_only_managed_clusters_need(
 ) {
     let frozen = Frozen::of(plural);
     frozen.set(true);
-    let (stores, following) = Stores::open(&frozen.client(|_| Vec::new()), "tkg-system", &News::default());
+    let (stores, following) = Stores::open(
+        &frozen.client(|_| Vec::new()),
+        "tkg-system",
+        &EventHandlers::default(),
+    );
     let _following = AbortOnDrop(tokio::spawn(following));
     let stop = CancellationToken::new();
     let within = async |time| timeout(time, leads(None, &stores, &stop)).await == Ok(true);

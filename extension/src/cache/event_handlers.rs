@@ -35,7 +35,7 @@ pub enum Changed {
 
 /// Passes on what changes. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct News {
+pub struct EventHandlers {
     /// Wakes Clusters.
     pub triggers: Triggers,
     /// Wakes configurations.
@@ -60,7 +60,7 @@ pub struct News {
     pub shown: Feed<Changed>,
 }
 
-impl News {
+impl EventHandlers {
     /// Nothing yet. These handlers are those of this extension.
     #[must_use]
     pub fn of(handlers: Handlers) -> Self {

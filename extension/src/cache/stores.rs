@@ -31,7 +31,7 @@ use sluice_crds::{
 
 use crate::{
     cache::{
-        event_handlers::News,
+        event_handlers::EventHandlers,
         freshness::dating,
         store::Store,
         streamed::streaming,
@@ -86,7 +86,11 @@ impl Stores {
     /// The future ends when a store is not kept up to date any more, because of a panic: see [`Stores::ended`]. Hooks are answered
     /// from what such a store held then, so the process has to end. Other replicas answer meanwhile.
     #[must_use]
-    pub fn open(client: &Client, system_namespace: &str, news: &News) -> (Self, BoxFuture<'static, ()>) {
+    pub fn open(
+        client: &Client,
+        system_namespace: &str,
+        news: &EventHandlers,
+    ) -> (Self, BoxFuture<'static, ()>) {
         let ages: Ages = [
             StoredKind::Cluster,
             StoredKind::ClusterBootstrap,
@@ -122,7 +126,7 @@ impl Stores {
             all(),
             Arc::default(),
             taking_in(&whole, Whole::package),
-            News::package,
+            EventHandlers::package,
         );
         let (noted, named) = (news.clone(), news.edits.clone());
         let clusters = opening.follow(
@@ -130,33 +134,33 @@ impl Stores {
             all(),
             Arc::clone(of_clusters),
             move |seen| seen.each(|cluster, presence| noted.contents(cluster, presence)),
-            News::cluster,
+            EventHandlers::cluster,
         );
         let bootstraps = opening.follow(
             Api::all(dating(client.clone(), of_bootstraps)),
             all(),
             Arc::clone(of_bootstraps),
             move |seen| seen.each(|bootstrap, presence| named.bootstrap(bootstrap, presence)),
-            News::bootstrap,
+            EventHandlers::bootstrap,
         );
         let classes = opening.follow(
             Api::all(dating(client.clone(), of_classes)),
             all(),
             Arc::clone(of_classes),
             |_| {},
-            News::class,
+            EventHandlers::class,
         );
         let images = opening.images(Api::all(client.clone()), &whole);
         let stores = Self {
             images,
             clusters,
             bootstraps,
-            templates: opening.store(system, all(), News::template),
+            templates: opening.store(system, all(), EventHandlers::template),
             classes,
             machine_deployments: opening.store(None, topology(), woken_by::<MachineDeployment>),
             machine_pools: opening.store(None, topology(), woken_by::<MachinePool>),
             packages,
-            installs: opening.store(None, all(), News::install),
+            installs: opening.store(None, all(), EventHandlers::install),
             apps: opening.store(None, all(), woken_by::<App>),
             releases,
             whole,
@@ -325,7 +329,7 @@ impl stores::Stores for Stores {
 /// Stores that are being opened.
 struct Opening<'a> {
     client: &'a Client,
-    news: &'a News,
+    news: &'a EventHandlers,
     /// Each keeps one store up to date. Returns its kind when it does so no more.
     followed: Vec<BoxFuture<'static, String>>,
     /// Each ends when a store is filled.
@@ -337,7 +341,7 @@ impl Opening<'_> {
         &mut self,
         namespace: Option<&str>,
         config: watcher::Config,
-        changed: impl Fn(&News, &ObjectMeta) + Send + 'static,
+        changed: impl Fn(&EventHandlers, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -371,7 +375,7 @@ impl Opening<'_> {
         config: watcher::Config,
         followed: Arc<Mutex<FollowedStore>>,
         first: impl Fn(&Seen<'_, K>) + Send + 'static,
-        changed: impl Fn(&News, &ObjectMeta) + Send + 'static,
+        changed: impl Fn(&EventHandlers, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
@@ -390,7 +394,7 @@ impl Opening<'_> {
         config: watcher::Config,
         followed: Arc<Mutex<FollowedStore>>,
         first: impl Fn(&Seen<'_, K>) + Send + 'static,
-        changed: impl Fn(&News, &ObjectMeta) + Send + 'static,
+        changed: impl Fn(&EventHandlers, &ObjectMeta) + Send + 'static,
     ) -> Store<K>
     where
         K: Followed + Resource<DynamicType = ()>,
@@ -410,14 +414,14 @@ impl Opening<'_> {
 }
 
 /// Wakes the Cluster that an object of kind `K` belongs to.
-fn woken_by<K: OfCluster>(news: &News, meta: &ObjectMeta) {
+fn woken_by<K: OfCluster>(news: &EventHandlers, meta: &ObjectMeta) {
     news.triggers.enqueue_owner::<K>(meta);
 }
 
 /// What is seen of releases gets into `whole`, all of a list at once, and what has changed of them is passed on to `news`.
 fn taking_in_releases(
     whole: &Arc<Mutex<Whole>>,
-    news: &News,
+    news: &EventHandlers,
 ) -> impl Fn(&Seen<'_, TanzuKubernetesRelease>) + Send + use<> {
     let (whole, news) = (Arc::clone(whole), news.clone());
     move |seen| {
@@ -466,7 +470,7 @@ mod tests {
             assert!(!path.ends_with("/packageinstalls"), "a bug");
             Vec::new()
         });
-        let (stores, following) = Stores::open(&client, "tkg-system", &News::default());
+        let (stores, following) = Stores::open(&client, "tkg-system", &EventHandlers::default());
         let ended = tokio::time::timeout(Duration::from_mins(1), tokio::spawn(following)).await;
         assert!(
             ended.is_ok_and(|ended| ended.is_ok()),

@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cache::{event_handlers::News, freshness::tests::Frozen},
+        cache::{event_handlers::EventHandlers, freshness::tests::Frozen},
         queue::{requeues::Trigger, work_queue::Feed},
     };
 
@@ -119,7 +119,7 @@ mod tests {
 
     /// What is sent runs through the Clusters of `items`; what is woken is received.
     async fn running() -> (Feed<SharedDependency>, impl Stream<Item = Trigger> + Unpin) {
-        let news = News::default();
+        let news = EventHandlers::default();
         let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &news);
         tokio::spawn(following);
         stores.synced().await;

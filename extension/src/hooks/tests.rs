@@ -17,7 +17,7 @@ use sluice_crds::labels::label;
 
 use super::*;
 use crate::{
-    cache::{event_handlers::News, freshness::tests::Frozen},
+    cache::{event_handlers::EventHandlers, freshness::tests::Frozen},
     clock::now,
 };
 
@@ -91,7 +91,7 @@ async fn followed_with(
     frozen: &Frozen,
     items: fn(&str) -> Vec<Value>,
 ) -> (Index, [tokio::task::JoinHandle<()>; 2]) {
-    let news = News::default();
+    let news = EventHandlers::default();
     let index = Index::new(
         "tkg-system".into(),
         Duration::from_mins(10),
@@ -178,7 +178,7 @@ async fn a_replica_that_has_never_seen_a_leader_releases_nothing_in_the_end() {
 #[tokio::test(start_paused = true)]
 async fn memory_of_any_age_is_no_knowledge() {
     let frozen = Frozen::new();
-    let news = News::default();
+    let news = EventHandlers::default();
     let index = Index::new(
         "tkg-system".into(),
         Duration::from_mins(10),

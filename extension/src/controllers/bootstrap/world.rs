@@ -24,7 +24,7 @@ use tokio::{sync::watch, time::sleep};
 
 use super::{Context, Slots, object_server::ObjectServer, one_pass};
 use crate::{
-    cache::{control_plane::ControlPlanes, event_handlers::News, stores::Stores},
+    cache::{control_plane::ControlPlanes, event_handlers::EventHandlers, stores::Stores},
     clock::now,
     controllers::events::Notifier,
     hooks::Index,
@@ -46,9 +46,9 @@ pub(crate) fn context(
     fence: &Fence,
     triggers: &Triggers,
 ) -> (Context, impl Future<Output = ()> + Send + use<>) {
-    let news = News {
+    let news = EventHandlers {
         triggers: triggers.clone(),
-        ..News::default()
+        ..EventHandlers::default()
     };
     let (stores, following) = Stores::open(client, SYSTEM, &news);
     let client = fence.guard(client.clone());

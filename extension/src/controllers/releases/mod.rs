@@ -37,7 +37,7 @@ pub use metrics::ReleaseMetrics;
 
 use self::sources::{Sources, follow};
 use crate::{
-    cache::{event_handlers::News, stores::Stores},
+    cache::{event_handlers::EventHandlers, stores::Stores},
     clock::{clock, later},
     controllers::events::Notifier,
     lock::lock,
@@ -87,7 +87,7 @@ impl Context {
         client: Client,
         system_namespace: String,
         stores: Stores,
-        news: &News,
+        news: &EventHandlers,
         passes: ReconcileMetrics,
         metrics: ReleaseMetrics,
     ) -> Arc<Self> {

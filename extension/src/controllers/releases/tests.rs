@@ -51,7 +51,7 @@ fn condition(server: &ObjectServer, type_: &str) -> Option<Value> {
 async fn what_was_never_listed_is_not_taken_for_missing(#[case] list: &'static str) {
     let server = server();
     let listed = server.wait_at(list);
-    let (client, news) = (server.client(), News::default());
+    let (client, news) = (server.client(), EventHandlers::default());
     let (stores, following) = Stores::open(&client, SYSTEM, &news);
     let _following = tokio::spawn(following);
     stores.tell_managed().await;

@@ -24,7 +24,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tower::service_fn;
 
 use crate::{
-    cache::{event_handlers::News, freshness::tests::Frozen, stores::Stores},
+    cache::{event_handlers::EventHandlers, freshness::tests::Frozen, stores::Stores},
     lock::lock,
     server::{
         health::Health,
@@ -134,7 +134,7 @@ impl Rig {
             ends: CancellationToken::new(),
             heart: Health::default().heartbeat("status", Duration::from_mins(1)),
         };
-        let news = News::default();
+        let news = EventHandlers::default();
         let (router, following) = status.serve(news.shown.listen(), life.clone()).unwrap();
         tokio::spawn(following);
         let reviews = Reviews::default();
