@@ -35,7 +35,7 @@ impl SyncPeriod {
     /// How long it is from `now` until the Cluster with this UID, or a configuration of it, is looked at next: never zero. Both have the
     /// same time, so that one look is made at them.
     #[must_use]
-    pub fn until_look(self, uid: &str, now: Instant) -> Duration {
+    pub fn until_resync(self, uid: &str, now: Instant) -> Duration {
         let length = self.length.max(Duration::from_millis(1));
         let (first, length) = (self.since + spread(uid, length), length.as_nanos());
         let over = match now.checked_duration_since(first) {
@@ -97,19 +97,19 @@ mod tests {
     fn a_look_is_made_at_the_same_time_of_each_period() {
         let (length, since) = (Duration::from_mins(10), Instant::now());
         let period = SyncPeriod { length, since };
-        let first = since + period.until_look("uid", since);
+        let first = since + period.until_resync("uid", since);
         assert!(first <= since + length);
         for later in [Duration::from_secs(7), Duration::from_hours(500)] {
-            let at = since + later + period.until_look("uid", since + later);
+            let at = since + later + period.until_resync("uid", since + later);
             assert_eq!((at - first).as_nanos() % length.as_nanos(), 0);
-            assert_eq!(period.until_look("uid", at), length, "it is made now");
+            assert_eq!(period.until_resync("uid", at), length, "it is made now");
         }
         let before = SyncPeriod {
             length,
             since: since + length,
         };
         assert_eq!(
-            since + before.until_look("uid", since),
+            since + before.until_resync("uid", since),
             first,
             "a beginning that is still to come"
         );

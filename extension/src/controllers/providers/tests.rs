@@ -210,7 +210,7 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
     let first = written();
     let (second, look) = (
         Duration::from_secs(1),
-        ctx.shared.sync_period.until_look("uid", now()),
+        ctx.shared.sync_period.until_resync("uid", now()),
     );
     assert_eq!(
         requests_within(look.saturating_sub(second)).await,

@@ -151,7 +151,7 @@ impl LocalState {
     ) -> Option<Duration> {
         let at = *self
             .drift_check_at
-            .get_or_insert_with(|| now + period.until_look(uid, now));
+            .get_or_insert_with(|| now + period.until_resync(uid, now));
         let left = at.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
@@ -172,7 +172,7 @@ impl LocalState {
     ) -> Duration {
         if proven {
             self.unproven_since = None;
-            return period.until_look(uid, now);
+            return period.until_resync(uid, now);
         }
         let lasted = now.duration_since(*self.unproven_since.get_or_insert(now));
         spread_back(

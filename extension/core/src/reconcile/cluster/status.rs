@@ -122,7 +122,7 @@ pub(super) fn status(
         (None, _) if !found.may_be_reached() => found
             .settings
             .sync_period
-            .until_look(&found.owner.uid, known.began.instant),
+            .until_resync(&found.owner.uid, known.began.instant),
         _ => effects.memory.wait(&found.owner.uid, known.began.instant),
     };
     if packages.connected {

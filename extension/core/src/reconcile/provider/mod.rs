@@ -145,7 +145,7 @@ pub fn reconcile(known: &Context<'_>, effects: &mut Effects) -> Step<Done> {
         _ if unwatched && *is_hot => UNWATCHED,
         Some(_) if unwatched => wait(&uid, status::not_ready_for(known)),
         // With its Cluster, whose look finds what this pass has written.
-        _ => sync_period.until_look(&uid, known.began.instant),
+        _ => sync_period.until_resync(&uid, known.began.instant),
     }))
 }
 

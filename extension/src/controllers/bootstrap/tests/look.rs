@@ -54,7 +54,7 @@ impl Due {
 
     /// Nothing is to be done before it.
     fn next_look(&self) -> Done {
-        Done::RequeueAfter(self.leader.settings.sync_period.until_look("uid", now()))
+        Done::RequeueAfter(self.leader.settings.sync_period.until_resync("uid", now()))
     }
 
     async fn pass(&self) -> Done {

@@ -114,7 +114,7 @@ async fn a_cluster_at_rest_asks_for_nothing_until_its_periodic_look() {
     sleep(Duration::from_secs(1)).await;
     let next = pass().await;
     let period = leader.settings.sync_period;
-    let next_look = period.until_look("uid", now());
+    let next_look = period.until_resync("uid", now());
     assert_eq!(next, Done::RequeueAfter(next_look), "a look");
     sleep(Duration::from_mins(1)).await;
     let read = requests(&world);
