@@ -14,7 +14,7 @@ use super::{
     failure::silent,
     install::pair,
     interrupt::{needs_of, together},
-    packages::{Packages, PeriodicLook},
+    packages::{DriftCheckResult, Packages},
     plan::Planned,
     preserved,
     read::Key,
@@ -65,7 +65,7 @@ pub(super) fn confirm(
     bootstrap: &ClusterBootstrap,
     packages: &mut Packages,
 ) -> Step<()> {
-    if !packages.connected && packages.periodic_look != PeriodicLook::Seen {
+    if !packages.connected && packages.drift_check != DriftCheckResult::Seen {
         return Ok(());
     }
     // PackageInstalls and Apps last: what kapp-controller says is what changes most.

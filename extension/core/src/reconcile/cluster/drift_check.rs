@@ -18,7 +18,7 @@ use super::{
     failure::silent,
     install::{copy_is_right, identity_is_right, values_are_right},
     interrupt::{needs_of, together},
-    packages::{Packages, PeriodicLook, watched},
+    packages::{DriftCheckResult, Packages, watched},
     plan::Planned,
     preserved,
     read::{Key, Read},
@@ -263,7 +263,7 @@ impl Workload<'_> {
             packages.installs.push(install);
         }
         packages.reach = Reach::Reached { uid: uid.to_owned() };
-        packages.periodic_look = PeriodicLook::Seen;
+        packages.drift_check = DriftCheckResult::Seen;
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ type Seen = (Option<Arc<PackageInstall>>, Option<Arc<App>>);
 
 /// What the periodic look at a settled Cluster came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PeriodicLook {
+pub(super) enum DriftCheckResult {
     /// None was made, or something differs.
     Not,
     /// It has seen the packages, and nothing has to be written for them.
@@ -67,7 +67,7 @@ pub(super) struct Packages {
     pub(super) installs: Vec<Option<Arc<PackageInstall>>>,
     /// When to look again, if all is done.
     pub(super) next_look: Option<Duration>,
-    pub(super) periodic_look: PeriodicLook,
+    pub(super) drift_check: DriftCheckResult,
     pub(super) reach: Reach,
     /// Whether there is a connection to the workload.
     pub(super) connected: bool,
@@ -116,7 +116,7 @@ pub(super) fn packages(
         judged: Vec::new(),
         installs: Vec::new(),
         next_look: None,
-        periodic_look: PeriodicLook::Not,
+        drift_check: DriftCheckResult::Not,
         reach: Reach::creating(),
         connected: false,
         problem: problem.cloned().or(plan_problem),
@@ -138,7 +138,7 @@ pub(super) fn packages(
         AtRest::LookIsDue => packages.look(known, effects, validated, bootstrap)?,
         AtRest::No => {}
     }
-    if packages.next_look.is_some() || packages.periodic_look != PeriodicLook::Not {
+    if packages.next_look.is_some() || packages.drift_check != DriftCheckResult::Not {
         effects.memory.forget_observations();
         effects.disconnect = true;
         return Ok((packages, false));
@@ -216,12 +216,12 @@ impl Packages {
                 effects.memory.seen();
                 // What this connection has seen before is not as it was.
                 effects.memory.forget_checks();
-                self.periodic_look = PeriodicLook::Not;
+                self.drift_check = DriftCheckResult::Not;
                 let event = what.map(|what| Event::Said("DriftFound", what));
                 effects.events.extend(event);
             }
             DriftCheck::Unseen(hold) => {
-                self.periodic_look = PeriodicLook::Unseen(effects.memory.unseen(now));
+                self.drift_check = DriftCheckResult::Unseen(effects.memory.unseen(now));
                 self.reach = Reach::NotYet(hold);
                 self.judge(known, effects)?;
             }
@@ -396,8 +396,8 @@ impl Packages {
 
     /// Why periodic looks do not reach the workload, if more than one has not.
     pub(super) fn unseen(&self) -> Option<&Hold> {
-        match (&self.periodic_look, &self.reach) {
-            (PeriodicLook::Unseen(time), Reach::NotYet(hold)) => Some(hold).filter(|_| !time.is_zero()),
+        match (&self.drift_check, &self.reach) {
+            (DriftCheckResult::Unseen(time), Reach::NotYet(hold)) => Some(hold).filter(|_| !time.is_zero()),
             _ => None,
         }
     }
@@ -423,7 +423,7 @@ impl Packages {
 
     /// Whether a package of which no PackageInstall is known has none.
     pub(super) fn absence_is_known(&self, known: &Context<'_>, planned: &Planned) -> Step<bool> {
-        if self.periodic_look == PeriodicLook::Seen {
+        if self.drift_check == DriftCheckResult::Seen {
             return Ok(true);
         }
         if !self.server_answered(planned) {

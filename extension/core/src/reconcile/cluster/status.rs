@@ -15,7 +15,7 @@ use super::{
     effects::Effects,
     install::tidy,
     opening::{opens_a_gate, rests_on_a_new_proof},
-    packages::{Packages, PeriodicLook},
+    packages::{DriftCheckResult, Packages},
     validate::Validated,
     workload::Reach,
     write::Write,
@@ -100,8 +100,8 @@ pub(super) fn status(
     let was_completed = previous.is_some_and(|previous| previous.outcome == Some(Outcome::Completed));
     let next = match (&packages.problem, packages.connected) {
         _ if packages.record_first => UNWATCHED,
-        _ if packages.periodic_look == PeriodicLook::Seen => packages.after_drift_check(known, effects),
-        _ if let PeriodicLook::Unseen(time) = packages.periodic_look => effects.memory.requeue_drift_check(
+        _ if packages.drift_check == DriftCheckResult::Seen => packages.after_drift_check(known, effects),
+        _ if let DriftCheckResult::Unseen(time) = packages.drift_check => effects.memory.requeue_drift_check(
             &found.owner.uid,
             time,
             found.settings.sync_period.length,
@@ -145,7 +145,7 @@ pub(super) fn status(
     let late = late(&current, &status);
     write(known, effects, bootstrap, status)?;
     effects.events.extend(late);
-    if packages.periodic_look == PeriodicLook::Seen {
+    if packages.drift_check == DriftCheckResult::Seen {
         effects.memory.drift_check_made(next, known.began.instant);
     }
     if completed && packages.connected {
@@ -402,7 +402,7 @@ pub(super) fn observe<'a>(
 ) -> Observed<'a> {
     let judged = packages.judged.as_slice();
     // What a look has not seen says nothing of another release.
-    let is_unseen = matches!(packages.periodic_look, PeriodicLook::Unseen(_));
+    let is_unseen = matches!(packages.drift_check, DriftCheckResult::Unseen(_));
     let is_known = packages.next_look.is_none() && !is_unseen && judged.len() == packages.planned.len();
     let resolved = ResolvedRelease::of(bootstrap).resolved(&validated.progress);
     Observed {
