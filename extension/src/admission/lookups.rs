@@ -15,7 +15,7 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 use sluice_core::{
-    admission::{Completion, Looked, Lookup, LookupResult, Review, Verdict, complete, judge},
+    admission::{Completion, Lookup, LookupResult, Lookups, Review, Verdict, complete, judge},
     cache::{Discoveries, NamedKind, Turn, stores::Stores as _},
     cluster::{is_stopped, release_of},
     packages::bootstrap::{PackageFacts, is_credential_type},
@@ -107,7 +107,7 @@ impl World {
             own: &review.namespace,
             system: system_namespace,
         };
-        let mut looked = Looked::new();
+        let mut looked = Lookups::new();
         loop {
             let needed = match judge(review, system_namespace, &looked) {
                 Ok(verdict) => return verdict,
@@ -139,7 +139,7 @@ impl World {
             own: &review.namespace,
             system: system_namespace,
         };
-        let mut looked = Looked::new();
+        let mut looked = Lookups::new();
         loop {
             let needed = match complete(review, &looked) {
                 Ok(completion) => return completion,
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Asks the API server for all of `asked`.
-    async fn ask(&self, asked: Vec<Lookup>, places: Places<'_>, until: Instant, looked: &mut Looked) {
+    async fn ask(&self, asked: Vec<Lookup>, places: Places<'_>, until: Instant, looked: &mut Lookups) {
         let late = || LookupResult::Unknown(LATE.to_owned());
         let mut waiting = asked.into_iter();
         let mut asking = FuturesUnordered::new();

@@ -27,7 +27,7 @@ use axum::{
 use futures::FutureExt as _;
 use http::StatusCode;
 use sluice_core::{
-    admission::{Kind, Looked, Review, Verdict, complete, judge},
+    admission::{Kind, Lookups, Review, Verdict, complete, judge},
     resolver::{Resolution, Unknown},
 };
 use sluice_hooks::{Budget, Peer, Repeats, Unread, in_turn};
@@ -209,7 +209,7 @@ impl Admission {
                 let slots = (&self.0.lookups, peer);
                 world.judge(&review, system, slots, PATIENCE).await
             }
-            None => match judge(&review, system, &Looked::new()) {
+            None => match judge(&review, system, &Lookups::new()) {
                 Ok(verdict) => verdict,
                 Err(_) => return starting(),
             },
@@ -232,7 +232,7 @@ impl Admission {
         };
         let completion = match self.0.world.get() {
             Some(world) => world.complete(&review, &self.0.system_namespace),
-            None => match complete(&review, &Looked::new()) {
+            None => match complete(&review, &Lookups::new()) {
                 Ok(completion) => completion,
                 Err(_) => return Ok(starting()),
             },

@@ -3,7 +3,7 @@
 use sluice_crds::labels::annotation;
 
 use super::{
-    Looked, Lookup, LookupResult, Review, Verdict,
+    Lookup, LookupResult, Lookups, Review, Verdict,
     lookup::LookupReader,
     packages::{Listed, Rules, each},
     update,
@@ -13,7 +13,7 @@ use crate::packages::bootstrap::{
 };
 use crate::{fault::Fault, packages::bootstrap::missing};
 
-pub(super) fn judge(review: &Review, looked: &Looked) -> Result<Verdict, Vec<Lookup>> {
+pub(super) fn judge(review: &Review, looked: &Lookups) -> Result<Verdict, Vec<Lookup>> {
     let Review { name, new, old, .. } = review;
     let mut sights = LookupReader::of(looked);
     let cluster = sights.see(Lookup::Cluster(name.clone()));

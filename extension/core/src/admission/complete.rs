@@ -2,7 +2,7 @@
 
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
-use super::{Looked, Lookup, LookupResult, Review, lookup::LookupReader};
+use super::{Lookup, LookupResult, Lookups, Review, lookup::LookupReader};
 use crate::fault::Fault;
 use crate::packages::bootstrap::{Filling, KeptVersions, Release, fill, other_release};
 
@@ -22,7 +22,7 @@ pub struct Completion {
 ///
 /// # Errors
 /// What has to be looked up before.
-pub fn complete(review: &Review, looked: &Looked) -> Result<Completion, Vec<Lookup>> {
+pub fn complete(review: &Review, looked: &Lookups) -> Result<Completion, Vec<Lookup>> {
     let key = annotation::ADD_MISSING_FIELDS;
     // The mark says that it was completed, or made from a template.
     let is_done = review.owned || review.new.annotations.contains_key(annotation::RESOLVED_TKR);

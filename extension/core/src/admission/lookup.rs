@@ -82,16 +82,16 @@ pub enum LookupResult {
 }
 
 /// All that was looked up.
-pub type Looked = BTreeMap<Lookup, LookupResult>;
+pub type Lookups = BTreeMap<Lookup, LookupResult>;
 
 /// What was looked up, and what still has to be.
 pub(super) struct LookupReader<'a> {
-    looked: &'a Looked,
+    looked: &'a Lookups,
     needed: BTreeSet<Lookup>,
 }
 
 impl<'a> LookupReader<'a> {
-    pub(super) const fn of(looked: &'a Looked) -> Self {
+    pub(super) const fn of(looked: &'a Lookups) -> Self {
         Self {
             looked,
             needed: BTreeSet::new(),

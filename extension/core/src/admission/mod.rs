@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use sluice_crds::{labels::annotation, run::ClusterBootstrapSpec};
 
 pub use complete::{Completion, complete};
-pub use lookup::{Looked, Lookup, LookupResult};
+pub use lookup::{Lookup, LookupResult, Lookups};
 
 /// The annotations that rules are about.
 pub const ANNOTATIONS: [&str; 4] = [
@@ -107,7 +107,7 @@ pub struct Verdict {
 ///
 /// # Errors
 /// What has to be looked up before.
-pub fn judge(review: &Review, system_namespace: &str, looked: &Looked) -> Result<Verdict, Vec<Lookup>> {
+pub fn judge(review: &Review, system_namespace: &str, looked: &Lookups) -> Result<Verdict, Vec<Lookup>> {
     if !review.changes_something() {
         return Ok(Verdict::default());
     }

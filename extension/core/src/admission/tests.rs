@@ -64,7 +64,7 @@ pub(crate) fn seen(look: &Lookup) -> LookupResult {
 
 /// Judges with all that is asked for.
 pub(crate) fn judged(review: &Review) -> Verdict {
-    let mut looked = Looked::new();
+    let mut looked = Lookups::new();
     loop {
         match judge(review, "tkg-system", &looked) {
             Ok(verdict) => return verdict,
@@ -258,7 +258,7 @@ fn a_name_that_would_be_too_long_is_named() {
 
 #[test]
 fn nothing_is_looked_up_for_what_is_not_judged() {
-    let none = &Looked::new();
+    let none = &Lookups::new();
     let same = review("one", Some(state(&good(), &[])), state(&good(), &[]));
     assert_eq!(judge(&same, "tkg-system", none), Ok(Verdict::default()));
     let going = review("going", Some(state(&good(), &[])), state(&json!({}), &[]));
@@ -278,7 +278,7 @@ fn a_template_is_judged_by_itself(#[case] namespace: &str, #[case] edit: Edit, #
         namespace: namespace.to_owned(),
         ..review("v1.36.3---sluice.1", None, state(&edited(edit), &[]))
     };
-    let verdict = judge(&template, "tkg-system", &Looked::new()).unwrap();
+    let verdict = judge(&template, "tkg-system", &Lookups::new()).unwrap();
     let (faults, _) = texts(&verdict);
     assert_eq!(faults.len(), says.len(), "{faults:?}");
     assert!(
@@ -292,7 +292,7 @@ fn a_template_is_judged_by_itself(#[case] namespace: &str, #[case] edit: Edit, #
         old: Some(template.new.clone()),
         ..template
     };
-    let verdict = judge(&update, "tkg-system", &Looked::new()).unwrap();
+    let verdict = judge(&update, "tkg-system", &Lookups::new()).unwrap();
     assert!(
         texts(&verdict).0[0].contains("ClusterBootstrapTemplate has immutable spec, update is not allowed")
     );
@@ -314,7 +314,7 @@ fn a_partial_one_is_completed_from_the_release_of_its_cluster(
 ) {
     let before = before.map(|before| state(&json!({}), &[(FILL, before)]));
     let asked = review("one", before, state(&json!({}), annotations));
-    let mut looked = Looked::new();
+    let mut looked = Lookups::new();
     let completion = loop {
         match complete(&asked, &looked) {
             Ok(completion) => break completion,
