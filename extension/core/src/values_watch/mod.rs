@@ -22,7 +22,7 @@ use sluice_crds::{foreign::Cluster, run::ClusterBootstrap};
 
 use self::{
     kinds::Kinds,
-    pending_requeues::Wakes,
+    pending_requeues::PendingRequeues,
     tries::Tries,
     versions::{Edit, Taken, Versions},
 };
@@ -44,7 +44,7 @@ use crate::{
 pub struct Edits {
     watches: BTreeMap<Watched, Watch>,
     kinds: Kinds,
-    wakes: Wakes,
+    wakes: PendingRequeues,
     hashes: RandomState,
     /// Whether it was said that more kinds are named than are watched.
     said_limit: bool,
@@ -94,7 +94,7 @@ impl Edits {
         Self {
             watches: secrets.collect(),
             kinds: Kinds::default(),
-            wakes: Wakes::default(),
+            wakes: PendingRequeues::default(),
             hashes,
             said_limit: false,
         }

@@ -38,7 +38,7 @@ const WITHDRAWN: usize = 16;
 
 /// Clusters that wait to be woken.
 #[derive(Debug, Default)]
-pub(super) struct Wakes {
+pub(super) struct PendingRequeues {
     leads: bool,
     waiting: HashMap<ClusterRef, Waiting>,
     rests: HashMap<ClusterRef, Rest>,
@@ -65,7 +65,7 @@ struct Rest {
     owes_until: Instant,
 }
 
-impl Wakes {
+impl PendingRequeues {
     /// Clusters are woken from now on.
     pub(super) fn lead(&mut self) {
         self.leads = true;
