@@ -18,7 +18,7 @@ use sluice_core::{
     packages::build::FIELD_MANAGER,
     reasons::Hold,
     reconcile::{
-        cluster::{Close, Count, Done, Effects, Facts, Memories, Settings, close},
+        cluster::{Close, Count, Done, Effects, Facts, LocalStates, Settings, close},
         slots::SLOW,
     },
 };
@@ -79,11 +79,11 @@ pub struct Context {
     /// Of passes over troubled Clusters.
     pub(crate) slots: Slots,
     /// What is remembered of Clusters.
-    pub(crate) memories: Mutex<Memories>,
+    pub(crate) memories: Mutex<LocalStates>,
 }
 
 impl Context {
-    fn local_states(&self) -> MutexGuard<'_, Memories> {
+    fn local_states(&self) -> MutexGuard<'_, LocalStates> {
         lock(&self.memories)
     }
 

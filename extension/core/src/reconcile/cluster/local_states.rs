@@ -10,14 +10,14 @@ use crate::packages::build::Owner;
 
 /// The memories of this process.
 #[derive(Debug, Default)]
-pub struct Memories {
+pub struct LocalStates {
     /// By UID of each Cluster that is managed.
     managed: HashMap<String, LocalState>,
     /// Namespaces and names of Clusters that were woken since their last pass began.
     woken: HashSet<(String, String)>,
 }
 
-impl Memories {
+impl LocalStates {
     /// Something has happened to this Cluster that its next pass cannot see in the stores.
     pub fn woke(&mut self, namespace: &str, name: &str) {
         self.woken.insert((namespace.to_owned(), name.to_owned()));
@@ -79,11 +79,11 @@ mod tests {
 
     #[test]
     fn a_cluster_that_was_woken_does_not_rest() {
-        let (mut memories, now) = (Memories::default(), Instant::now());
+        let (mut memories, now) = (LocalStates::default(), Instant::now());
         let mut memory = memories.begin(&owner());
         memory.rest(Some(PlannedFrom::default()));
         memories.keep("uid", memory);
-        let rests = |memories: &mut Memories| memories.begin(&owner()).rests(PlannedFrom::default(), true);
+        let rests = |memories: &mut LocalStates| memories.begin(&owner()).rests(PlannedFrom::default(), true);
         assert!(rests(&mut memories));
         memories.woke("team-b", "one");
         assert!(rests(&mut memories), "another one was woken");
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn clusters_that_are_gone_are_forgotten() {
-        let mut memories = Memories::default();
+        let mut memories = LocalStates::default();
         memories.begin(&owner());
         memories.woke("team-a", "one");
         memories.forget_requeues(|namespace, name| (namespace, name) == ("team-a", "one"));

@@ -39,7 +39,7 @@ pub use effects::{Count, Effects};
 pub use facts::{Facts, Settings, Unknown};
 pub use failure::{ended_early, reconcile_failed};
 pub use local_state::LocalState;
-pub use local_states::Memories;
+pub use local_states::LocalStates;
 pub use status::{Close, close};
 
 pub use crate::{
