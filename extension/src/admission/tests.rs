@@ -16,7 +16,7 @@ use crate::{
     cache::{
         control_plane::ControlPlanes, event_handlers::EventHandlers, freshness::tests::Frozen, stores::Stores,
     },
-    queue::requeues::Triggers,
+    queue::requeues::Requeues,
 };
 
 /// Stores that are filled, and what keeps them so.
@@ -28,7 +28,7 @@ async fn filled(client: &kube::Client) -> (Stores, tokio::task::JoinHandle<()>) 
 }
 
 fn world(stores: Stores, client: kube::Client) -> World {
-    let control_planes = ControlPlanes::new(client.clone(), Triggers::default(), Vec::new());
+    let control_planes = ControlPlanes::new(client.clone(), Requeues::default(), Vec::new());
     World::new(stores, Arc::new(control_planes), client)
 }
 

@@ -17,13 +17,13 @@ use super::*;
 use crate::{
     cache::freshness::tests::Frozen,
     controllers::bootstrap::{self, world::CONCURRENCY},
-    queue::requeues::Triggers,
+    queue::requeues::Requeues,
 };
 
 /// A reconciler over an API server without objects, and what its liveness is asked of.
 fn reconciler(frozen: &Frozen) -> (Health, AbortOnDrop, AbortOnDrop) {
     let client = frozen.client(|_| Vec::new());
-    let triggers = Triggers::default();
+    let triggers = Requeues::default();
     let wakes = triggers.listen();
     let (context, following) = bootstrap::world::context(&client, &Fence::open(), &triggers);
     let context = Arc::new(context);

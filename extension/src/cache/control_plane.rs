@@ -24,7 +24,7 @@ use crate::{
     },
     clock::now,
     lock::lock,
-    queue::requeues::{ClusterRef, Triggers},
+    queue::requeues::{ClusterRef, Requeues},
 };
 
 /// A kind that no Cluster has asked for in this time is watched no more. Clusters at rest ask within a sync period.
@@ -33,7 +33,7 @@ const KEPT: Duration = Duration::from_hours(1);
 /// Watches every kind of control plane that some Cluster uses, from the first Cluster on.
 pub struct ControlPlanes {
     contract: Contract,
-    triggers: Triggers,
+    triggers: Requeues,
     /// Reviews ask, too, and have a thread of their own, on which nothing of others is to run.
     runtime: Handle,
     kinds: Mutex<NamedKinds<NamedKind, Kind>>,
@@ -60,7 +60,7 @@ impl ControlPlanes {
     /// # Panics
     /// The caller has no runtime.
     #[must_use]
-    pub fn new(client: Client, triggers: Triggers, groups: Vec<String>) -> Self {
+    pub fn new(client: Client, triggers: Requeues, groups: Vec<String>) -> Self {
         Self {
             contract: Contract::new(client, groups),
             triggers,

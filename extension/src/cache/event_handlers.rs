@@ -19,7 +19,7 @@ use crate::{
     lock::lock,
     queue::{
         dependents::Dependents,
-        requeues::{ClusterRef, Triggers},
+        requeues::{ClusterRef, Requeues},
         work_queue::Feed,
     },
 };
@@ -37,7 +37,7 @@ pub enum Changed {
 #[derive(Clone, Debug, Default)]
 pub struct EventHandlers {
     /// Wakes Clusters.
-    pub triggers: Triggers,
+    pub triggers: Requeues,
     /// Wakes configurations.
     pub dependents: Dependents,
     /// Wakes Clusters for what many of them rest on.

@@ -17,7 +17,7 @@ use tracing::info;
 use crate::{
     cache::stores::Stores,
     lock::lock,
-    queue::requeues::{ClusterRef, Triggers},
+    queue::requeues::{ClusterRef, Requeues},
 };
 
 /// What changes within this time is looked through once.
@@ -34,7 +34,7 @@ pub async fn run(
     stores: Stores,
     classes: Arc<Mutex<Classes>>,
     mut changes: impl Stream<Item = SharedDependency> + Unpin,
-    triggers: Triggers,
+    triggers: Requeues,
 ) {
     let (mut sweep, mut batches) = (Sweep::default(), interval(BETWEEN));
     loop {

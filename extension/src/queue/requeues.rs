@@ -18,9 +18,9 @@ pub struct Trigger {
 
 /// Wakes Clusters. Cheap to clone; all clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct Triggers(Feed<Trigger>);
+pub struct Requeues(Feed<Trigger>);
 
-impl Triggers {
+impl Requeues {
     /// What is woken from now on: see [`Feed::listen`].
     pub fn listen(&self) -> impl Stream<Item = Trigger> + Send + Unpin + 'static + use<> {
         self.0.listen()

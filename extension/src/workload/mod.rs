@@ -25,14 +25,14 @@ use crate::{
     lock::lock,
     queue::{
         dependents::Dependents,
-        requeues::{ClusterRef, Triggers},
+        requeues::{ClusterRef, Requeues},
     },
 };
 
 /// The live connections, by UID of the Cluster.
 pub struct Remotes {
     system_namespace: String,
-    triggers: Triggers,
+    triggers: Requeues,
     /// Configurations read what no watch shows more often while their Cluster is connected.
     dependents: Dependents,
     fence: Fence,
@@ -46,7 +46,7 @@ impl Remotes {
     /// No connections yet. PackageInstalls are watched in `system_namespace` of each workload cluster, and nothing is
     /// written there while `fence` is closed.
     #[must_use]
-    pub fn new(system_namespace: String, triggers: Triggers, dependents: Dependents, fence: Fence) -> Self {
+    pub fn new(system_namespace: String, triggers: Requeues, dependents: Dependents, fence: Fence) -> Self {
         Self {
             system_namespace,
             triggers,

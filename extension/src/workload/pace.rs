@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::{
     clock::{later, now},
     lock::lock,
-    queue::requeues::{ClusterRef, Triggers},
+    queue::requeues::{ClusterRef, Requeues},
 };
 
 /// The pace of one Cluster. Clones share it.
@@ -19,14 +19,14 @@ use crate::{
 pub(super) struct Pace {
     state: Arc<Mutex<workload::Pace>>,
     cluster: ClusterRef,
-    triggers: Triggers,
+    triggers: Requeues,
     /// Waits until a delay is over, wherever a pass ends.
     runtime: Handle,
 }
 
 impl Pace {
     /// Nothing has happened yet.
-    pub(super) fn new(cluster: ClusterRef, triggers: Triggers) -> Self {
+    pub(super) fn new(cluster: ClusterRef, triggers: Requeues) -> Self {
         Self {
             state: Arc::new(Mutex::new(workload::Pace::new(now()))),
             cluster,

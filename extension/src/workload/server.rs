@@ -90,7 +90,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::queue::requeues::{ClusterRef, Triggers};
+    use crate::queue::requeues::{ClusterRef, Requeues};
 
     /// A server that can be switched off, and how often it was asked.
     #[derive(Clone, Default)]
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_answer_is_asked_seldom() {
-        let (server, triggers) = (Switched::default(), Triggers::default());
+        let (server, triggers) = (Switched::default(), Requeues::default());
         let mut woken = Box::pin(triggers.listen());
         let known = Server::new(Pace::new(ClusterRef::new("", "one"), triggers));
         let (client, store) = (known.guard(server.client()), known.listen(server.client()));

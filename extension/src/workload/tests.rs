@@ -118,7 +118,7 @@ impl Server {
 }
 
 fn remotes() -> (Remotes, impl Stream<Item = crate::queue::requeues::Trigger>) {
-    let triggers = Triggers::default();
+    let triggers = Requeues::default();
     let woken = triggers.listen();
     (
         Remotes::new(

@@ -184,7 +184,7 @@ async fn reviews_of_one_peer_take_turns() {
 }
 
 /// Webhooks that know these Clusters, whose control planes are at `server`.
-async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Triggers, JoinHandle<()>) {
+async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Requeues, JoinHandle<()>) {
     let client = Frozen::new().client(move |path| {
         if path.ends_with("/clusters") {
             clusters.clone()
@@ -196,7 +196,7 @@ async fn knowing(clusters: Vec<Value>, server: &Server) -> (Admission, Triggers,
     });
     let (stores, following) = filled(&client).await;
     let admission = Admission::new("system".to_owned(), AdmissionMetrics::default());
-    let triggers = Triggers::default();
+    let triggers = Requeues::default();
     let control_planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
     admission.set_caches(World::new(stores, Arc::new(control_planes), server.client()));
     (admission, triggers, following)

@@ -231,7 +231,7 @@ fn message(found: Result<Option<ControlPlaneFacts>, Unknown>) -> String {
 
 /// Control planes of `server`, of which kind `Good` has been listed.
 async fn listed(server: &Server) -> ControlPlanes {
-    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     let _reading = good();
     sleep(Duration::from_secs(1)).await;
@@ -254,7 +254,7 @@ async fn try_again() {
 #[case::broken(Way::Refuses(500), "bads in group controlplane.example.com cannot be listed")]
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_cannot_be_read_is_the_matter_of_its_clusters(#[case] bad: Way, #[case] why: &str) {
-    let (server, triggers) = (Server::new(bad), Triggers::default());
+    let (server, triggers) = (Server::new(bad), Requeues::default());
     let mut woken = Box::pin(triggers.listen());
     let planes = ControlPlanes::new(server.client(), triggers.clone(), Vec::new());
     assert_eq!(
@@ -306,7 +306,7 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
 ) {
     let server = Server::new(Way::Answers);
     server.set(|state| state.labelled = labelled);
-    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
     let _reading = planes.get(&cluster(), &reference(group, kind));
     try_again().await;
     let found = message(planes.get(&cluster(), &reference(group, kind)));
@@ -319,7 +319,7 @@ async fn a_kind_that_is_none_of_a_control_plane_is_never_listed(
 async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
     let server = Server::new(Way::Answers);
     server.set(|state| state.definitions = Way::Refuses(403));
-    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
     let _reading = planes.get(&cluster(), &reference(GROUP, "Good"));
     sleep(Duration::from_secs(1)).await;
     let found = message(planes.get(&cluster(), &reference(GROUP, "Good")));
@@ -334,7 +334,7 @@ async fn a_definition_that_may_not_be_read_is_named_with_the_way_out() {
 async fn a_server_that_does_not_say_how_a_kind_is_served_is_given_up() {
     let server = Server::new(Way::Answers);
     server.set(|state| state.groups = Way::NeverAnswers);
-    let planes = ControlPlanes::new(server.client(), Triggers::default(), Vec::new());
+    let planes = ControlPlanes::new(server.client(), Requeues::default(), Vec::new());
     let good = || planes.get(&cluster(), &reference(GROUP, "Good"));
     assert_eq!(good(), Err(Unknown::Reading));
     // The request itself would take three times as long.
@@ -478,7 +478,7 @@ async fn a_kind_whose_watch_says_nothing_is_listed_again() {
 async fn a_group_of_the_operator_needs_no_label() {
     let server = Server::new(Way::Answers);
     server.set(|state| state.labelled = false);
-    let planes = ControlPlanes::new(server.client(), Triggers::default(), vec![GROUP.to_owned()]);
+    let planes = ControlPlanes::new(server.client(), Requeues::default(), vec![GROUP.to_owned()]);
     let _reading = planes.get(&cluster(), &reference(GROUP, "Good"));
     sleep(Duration::from_secs(1)).await;
     assert!(matches!(

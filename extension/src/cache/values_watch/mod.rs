@@ -42,7 +42,7 @@ use crate::{
     clock::{later, now},
     kube_client::responses::served,
     lock::lock,
-    queue::requeues::Triggers,
+    queue::requeues::Requeues,
     telemetry::metrics::watch_panicked,
 };
 
@@ -103,7 +103,7 @@ impl Edits {
     }
 
     /// Watches for as long as it is polled. `clusters` says which Clusters there are.
-    pub(crate) async fn run(self, client: Client, triggers: Triggers, clusters: Store<Cluster>) {
+    pub(crate) async fn run(self, client: Client, triggers: Requeues, clusters: Store<Cluster>) {
         loop {
             let watching = AssertUnwindSafe(self.watch(&client, &triggers, &clusters));
             let _panicked = watching.catch_unwind().await;
@@ -113,7 +113,7 @@ impl Edits {
     }
 
     /// Has open what is to be watched, each in a task of its own.
-    async fn watch(&self, client: &Client, triggers: &Triggers, clusters: &Store<Cluster>) {
+    async fn watch(&self, client: &Client, triggers: &Requeues, clusters: &Store<Cluster>) {
         let mut open = HashMap::<Watched, AbortOnDropHandle<()>>::new();
         loop {
             let next = lock(&self.0.edits).next(now());

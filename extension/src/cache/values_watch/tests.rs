@@ -227,7 +227,7 @@ impl Watching {
     }
 
     async fn standby(server: &Server, edits: Edits) -> Self {
-        let (triggers, clusters) = (Triggers::default(), Writer::new(Arc::default(), 0));
+        let (triggers, clusters) = (Requeues::default(), Writer::new(Arc::default(), 0));
         for name in ["one", "two"] {
             let cluster: Cluster = serde_json::from_value(json!({
                 "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",

@@ -34,7 +34,7 @@ use super::*;
 use world::{CONCURRENCY, World};
 
 use crate::{
-    cache::freshness::tests::Frozen, kube_client::fence::Fence, queue::requeues::Triggers,
+    cache::freshness::tests::Frozen, kube_client::fence::Fence, queue::requeues::Requeues,
     server::health::Health,
 };
 
@@ -100,7 +100,7 @@ fn client(frozen: &Frozen, events: &Events, way: fn(&str) -> Way) -> Client {
 }
 
 /// Reconciles all Clusters until it is aborted.
-fn running(context: Context, triggers: &Triggers) -> JoinHandle<()> {
+fn running(context: Context, triggers: &Requeues) -> JoinHandle<()> {
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     tokio::spawn(run(
         Arc::new(context),
@@ -113,7 +113,7 @@ fn running(context: Context, triggers: &Triggers) -> JoinHandle<()> {
 
 /// Reconciles for `time`, two Clusters at once. Returns the events and one of the counters.
 async fn reconciled(way: fn(&str) -> Way, time: Duration, counter: &str) -> (Vec<(String, String)>, u32) {
-    let (events, triggers) = (Events::default(), Triggers::default());
+    let (events, triggers) = (Events::default(), Requeues::default());
     let client = client(&Frozen::new(), &events, way);
     let (context, following) = world::context(&client, &Fence::open(), &triggers);
     let _following = tokio::spawn(following);
@@ -194,7 +194,7 @@ async fn a_cluster_that_is_gone_is_forgotten_without_another_pass() {
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     let running = tokio::spawn(run(
         Arc::clone(&context),
-        Triggers::default().listen(),
+        Requeues::default().listen(),
         CONCURRENCY,
         heart,
         CancellationToken::new(),

@@ -29,7 +29,7 @@ use crate::{
     controllers::events::Notifier,
     hooks::Index,
     kube_client::fence::Fence,
-    queue::requeues::{ClusterRef, Triggers},
+    queue::requeues::{ClusterRef, Requeues},
     telemetry::metrics::ReconcileMetrics,
     workload::{Remote, Remotes},
 };
@@ -44,7 +44,7 @@ pub(crate) const CONCURRENCY: u16 = 2;
 pub(crate) fn context(
     client: &Client,
     fence: &Fence,
-    triggers: &Triggers,
+    triggers: &Requeues,
 ) -> (Context, impl Future<Output = ()> + Send + use<>) {
     let news = EventHandlers {
         triggers: triggers.clone(),
@@ -153,7 +153,7 @@ impl World {
 
     /// The same for one that may write while `fence` is open.
     pub(crate) async fn leader_behind(&self, fence: &Fence) -> Context {
-        let (context, following) = context(&self.management.client(), fence, &Triggers::default());
+        let (context, following) = context(&self.management.client(), fence, &Requeues::default());
         tokio::spawn(following);
         context.stores.synced().await;
         self.connect(&context);
@@ -166,7 +166,7 @@ impl World {
     /// A leader that has read everything but a kind, whose list is at this path, and what has that listed once it is sent `true`.
     pub(crate) async fn leader_without(&self, list: &'static str) -> (Context, watch::Sender<bool>) {
         let answers = self.management.wait_at(list);
-        let (context, following) = context(&self.management.client(), &Fence::open(), &Triggers::default());
+        let (context, following) = context(&self.management.client(), &Fence::open(), &Requeues::default());
         tokio::spawn(following);
         context.stores.tell_managed().await;
         sleep(Duration::from_secs(1)).await;

@@ -50,7 +50,7 @@ use crate::{
     lock::lock,
     queue::{
         dependents::Dependents,
-        requeues::{ClusterRef, Triggers},
+        requeues::{ClusterRef, Requeues},
         work_queue,
     },
     telemetry::metrics::ReconcileMetrics,
@@ -75,7 +75,7 @@ pub struct Context {
     /// Configurations by the reason of their condition.
     pub configurations: Configurations,
     /// Wakes the Cluster whose packages have new values.
-    pub triggers: Triggers,
+    pub triggers: Requeues,
     /// What packages take their values from is watched.
     pub edits: Edits,
     /// Events for people.

@@ -52,12 +52,12 @@ fn management() -> ObjectServer {
 }
 
 /// What passes over the configuration are made with.
-fn of_kind(server: &ObjectServer, triggers: &Triggers) -> OfKind {
+fn of_kind(server: &ObjectServer, triggers: &Requeues) -> OfKind {
     of(server, triggers, "CalicoConfig")
 }
 
 /// What passes over configurations of a kind are made with.
-fn of(server: &ObjectServer, triggers: &Triggers, kind: &str) -> OfKind {
+fn of(server: &ObjectServer, triggers: &Requeues, kind: &str) -> OfKind {
     let clusters = Writer::new(Arc::default(), 0);
     let cluster = cluster();
     clusters.insert(&cluster);
@@ -101,7 +101,7 @@ fn config(server: &ObjectServer) -> Arc<DynamicObject> {
 
 /// A pass over the configuration as it is; the code with which it was refused.
 async fn passes(server: &ObjectServer) -> Result<(), u16> {
-    match reconcile(&config(server), &of_kind(server, &Triggers::default())).await {
+    match reconcile(&config(server), &of_kind(server, &Requeues::default())).await {
         Ok(_) => Ok(()),
         Err(Error::Refused(failure)) => Err(failure.code.unwrap()),
         Err(error) => panic!("{error}"),
@@ -179,7 +179,7 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
     config["spec"] = json!({"compartment": "c", "vcn": "v"});
     server.put(ORACLE, config);
     server.put(CREDENTIALS, credentials("cg=="));
-    let ctx = Arc::new(of(&server, &Triggers::default(), "OracleCPIConfig"));
+    let ctx = Arc::new(of(&server, &Requeues::default(), "OracleCPIConfig"));
     let (wakes, passes) = (ctx.shared.dependents.wakes(&ctx.name), Arc::clone(&ctx));
     let management = server.clone();
     let _passes = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -241,7 +241,7 @@ fn woken(triggers: &mut (impl Stream<Item = Trigger> + Unpin)) -> usize {
 
 #[tokio::test]
 async fn a_cluster_reads_its_values_after_they_were_written() {
-    let (server, triggers) = (management(), Triggers::default());
+    let (server, triggers) = (management(), Requeues::default());
     let mut wakes = Box::pin(triggers.listen());
     let ctx = of_kind(&server, &triggers);
     reconcile(&config(&server), &ctx).await.unwrap();
@@ -253,7 +253,7 @@ async fn a_cluster_reads_its_values_after_they_were_written() {
 /// The write may have been made, and the next pass finds nothing to write.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_reads_its_values_after_a_pass_that_was_cut_off() {
-    let (server, triggers) = (management(), Triggers::default());
+    let (server, triggers) = (management(), Requeues::default());
     let mut wakes = Box::pin(triggers.listen());
     let ctx = Arc::new(of_kind(&server, &triggers));
     let _answers = server.wait_at("/api/v1/namespaces/team-a/secrets");
@@ -268,7 +268,7 @@ async fn a_cluster_reads_its_values_after_a_pass_that_was_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_always_conflicts_is_tried_ever_later() {
     let server = management();
-    let ctx = Arc::new(of_kind(&server, &Triggers::default()));
+    let ctx = Arc::new(of_kind(&server, &Requeues::default()));
     let conflict = Error::Refused(Failure {
         code: Some(409),
         ..Failure::other(Server::Management, "")
@@ -290,7 +290,7 @@ async fn events_of_a_configuration_that_is_gone_are_forgotten() {
     server.edit(CONFIG, |config| {
         config["metadata"]["ownerReferences"] = json!([]);
     });
-    let ctx = of_kind(&server, &Triggers::default());
+    let ctx = of_kind(&server, &Requeues::default());
     let writer = Writer::new(Arc::default(), 0);
     let name = ClusterRef::new("team-a", "one-calico");
     let there = |uid: &str| {

@@ -171,7 +171,7 @@ async fn what_a_cluster_at_rest_was_planned_from_changes(
 #[tokio::test(start_paused = true)]
 async fn a_cluster_at_rest_that_is_woken_reads_only_what_no_store_shows() {
     let world = World::completed().await;
-    let (leader, triggers) = (Arc::new(world.leader().await), Triggers::default());
+    let (leader, triggers) = (Arc::new(world.leader().await), Requeues::default());
     let one = ClusterRef::of(&*cluster(&leader));
     let heart = Health::default().heartbeat("reconciler", Duration::from_mins(5));
     let running = tokio::spawn(run(

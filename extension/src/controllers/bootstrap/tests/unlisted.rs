@@ -60,7 +60,7 @@ async fn its_first_list_wakes_the_clusters_that_wait_for_it() {
     let (frozen, events, triggers) = (
         Frozen::of("packageinstalls"),
         Events::default(),
-        Triggers::default(),
+        Requeues::default(),
     );
     frozen.set(true);
     let client = client(&frozen, &events, |_| Way::Answered);
