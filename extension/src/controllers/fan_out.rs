@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::{
         cache::{event_handlers::EventHandlers, freshness::tests::Frozen},
-        queue::{requeues::Trigger, work_queue::Feed},
+        queue::{requeues::Requeue, work_queue::Feed},
     };
 
     /// Clusters of one release, and one of none.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     /// What is sent runs through the Clusters of `items`; what is woken is received.
-    async fn running() -> (Feed<SharedDependency>, impl Stream<Item = Trigger> + Unpin) {
+    async fn running() -> (Feed<SharedDependency>, impl Stream<Item = Requeue> + Unpin) {
         let news = EventHandlers::default();
         let (stores, following) = Stores::open(&Frozen::new().client(items), "tkg-system", &news);
         tokio::spawn(following);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     /// The names of those that were woken, in order.
-    fn names(mut woken: impl Stream<Item = Trigger> + Unpin) -> Vec<String> {
+    fn names(mut woken: impl Stream<Item = Requeue> + Unpin) -> Vec<String> {
         let woken = iter::from_fn(|| woken.next().now_or_never().flatten());
         let mut names: Vec<_> = woken.map(|trigger| trigger.cluster.name().to_owned()).collect();
         names.sort_unstable();

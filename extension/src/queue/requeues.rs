@@ -9,7 +9,7 @@ use crate::queue::work_queue::Feed;
 
 /// Why the reconciler of a Cluster is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trigger {
+pub struct Requeue {
     /// The Cluster.
     pub cluster: ClusterRef,
     /// Whether something has changed that the stores do not show, so that it has to be read.
@@ -18,17 +18,17 @@ pub struct Trigger {
 
 /// Wakes Clusters. Cheap to clone; all clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct Requeues(Feed<Trigger>);
+pub struct Requeues(Feed<Requeue>);
 
 impl Requeues {
     /// What is woken from now on: see [`Feed::listen`].
-    pub fn listen(&self) -> impl Stream<Item = Trigger> + Send + Unpin + 'static + use<> {
+    pub fn listen(&self) -> impl Stream<Item = Requeue> + Send + Unpin + 'static + use<> {
         self.0.listen()
     }
 
     /// Wakes one Cluster for what the stores show.
     pub fn wake(&self, cluster: ClusterRef) {
-        self.0.send(Trigger {
+        self.0.send(Requeue {
             cluster,
             needs_read: false,
         });
@@ -36,7 +36,7 @@ impl Requeues {
 
     /// Wakes one Cluster because what its packages take their values from may be something else, which no store shows.
     pub fn enqueue_with_reads(&self, cluster: ClusterRef) {
-        self.0.send(Trigger {
+        self.0.send(Requeue {
             cluster,
             needs_read: true,
         });

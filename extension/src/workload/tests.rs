@@ -117,7 +117,7 @@ impl Server {
     }
 }
 
-fn remotes() -> (Remotes, impl Stream<Item = crate::queue::requeues::Trigger>) {
+fn remotes() -> (Remotes, impl Stream<Item = crate::queue::requeues::Requeue>) {
     let triggers = Requeues::default();
     let woken = triggers.listen();
     (
@@ -134,7 +134,7 @@ fn remotes() -> (Remotes, impl Stream<Item = crate::queue::requeues::Trigger>) {
 /// For five minutes a pass of this length over the Cluster each time it is woken. Returns when they began.
 async fn reconcile(
     remotes: &Remotes,
-    woken: impl Stream<Item = crate::queue::requeues::Trigger>,
+    woken: impl Stream<Item = crate::queue::requeues::Requeue>,
     pass: Duration,
     news: bool,
 ) -> Vec<Instant> {

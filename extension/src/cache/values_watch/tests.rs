@@ -21,7 +21,7 @@ use crate::{
         bounded::{REQUEST, bounded},
         requests::{is_watch, streams_list},
     },
-    queue::requeues::Trigger,
+    queue::requeues::Requeue,
 };
 
 const SECRETS: &str = "/api/v1/secrets";
@@ -211,7 +211,7 @@ fn answered(
 /// Edits that are watched on a server by a replica that leads.
 struct Watching {
     edits: Edits,
-    woken: Box<dyn Stream<Item = Trigger> + Send + Unpin>,
+    woken: Box<dyn Stream<Item = Requeue> + Send + Unpin>,
     _running: AbortOnDropHandle<()>,
 }
 

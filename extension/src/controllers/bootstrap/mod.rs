@@ -40,7 +40,7 @@ use crate::{
     lock::lock,
     queue::{
         dependents::Dependents,
-        requeues::{ClusterRef, Trigger},
+        requeues::{ClusterRef, Requeue},
         work_queue,
     },
     server::health::Heartbeat,
@@ -114,7 +114,7 @@ impl Context {
 /// are reconciled again once the rest is filled. `heart` beats with each pass that ends.
 pub async fn run(
     ctx: Arc<Context>,
-    triggers: impl Stream<Item = Trigger>,
+    triggers: impl Stream<Item = Requeue>,
     concurrency: u16,
     heart: Heartbeat,
     stop: CancellationToken,
@@ -124,7 +124,7 @@ pub async fn run(
         Some((ClusterRef::new("", PROBE), tick))
     });
     let woken = Arc::clone(&ctx);
-    let triggers = triggers.map(move |Trigger { cluster, needs_read }| {
+    let triggers = triggers.map(move |Requeue { cluster, needs_read }| {
         if needs_read {
             woken.local_states().woke(cluster.namespace(), cluster.name());
         }
@@ -189,7 +189,7 @@ async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error>
         Ok(slot) => slot,
         Err(wait) => return Ok(later(ctx, cluster, &uid, wait).await),
     };
-    let whole = Box::pin(reconcile(cluster, ctx, &uid));
+    let whole = Box::pin(execute(cluster, ctx, &uid));
     match ctx.slots.attend(&uid, slot, whole).await {
         Ok(outcome) => outcome,
         Err(wait) => {
@@ -257,7 +257,7 @@ async fn closed(ctx: &Context, cluster: &Cluster, hold: &Hold) -> Result<(), Err
 }
 
 /// A pass, and what follows from how it went for its slot, its events and its gates.
-async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Done, Error> {
+async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Done, Error> {
     // While it lives, and a while longer, events of the workload do not wake the Cluster; less long after a pass that wrote a status.
     let (began, passing) = (now(), ctx.remotes.begin(uid));
     let status_written = || ctx.local_states().get(uid).written;

@@ -13,7 +13,7 @@ use crate::{
     cache::{contract::Contract, store::Writer},
     controllers::bootstrap::object_server::ObjectServer,
     kube_client::fence::Fence,
-    queue::{requeues::Trigger, work_queue},
+    queue::{requeues::Requeue, work_queue},
 };
 
 const CONFIG: &str = "/apis/cni.tanzu.vmware.com/v1alpha1/namespaces/team-a/calicoconfigs/one-calico";
@@ -232,7 +232,7 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
 }
 
 /// How often the Cluster was woken to read its values.
-fn woken(triggers: &mut (impl Stream<Item = Trigger> + Unpin)) -> usize {
+fn woken(triggers: &mut (impl Stream<Item = Requeue> + Unpin)) -> usize {
     let woken = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
     woken
         .filter(|trigger| trigger.needs_read && trigger.cluster.name() == "one")
