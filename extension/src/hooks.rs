@@ -122,7 +122,7 @@ impl Index {
                 |cluster| over.look(cluster.namespace(), cluster.name()),
             );
             self.0.holds.show(&counting, clock().now);
-            let counted = standings.look(self.0.began.elapsed(), counting.held());
+            let counted = standings.observe(self.0.began.elapsed(), counting.held());
             // The count before is dropped after the lock is released, so that no hook waits for that.
             let _before = std::mem::replace(&mut lock(&self.0.noted).held, counted);
         }

@@ -143,7 +143,7 @@ impl Stuck {
 
 impl HeldProgress {
     /// Takes in all Clusters that are held `now`. What is not among them is forgotten.
-    pub fn look(&mut self, now: Duration, held: impl IntoIterator<Item = Held>) -> Counted {
+    pub fn observe(&mut self, now: Duration, held: impl IntoIterator<Item = Held>) -> Counted {
         self.looks += 1;
         let look = self.looks;
         let mut counted = Counted::default();

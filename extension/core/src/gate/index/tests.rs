@@ -391,7 +391,7 @@ fn a_cluster_is_asked_rarely_while_it_is_where_it_was() {
     let (mut standings, mut counted) = (HeldProgress::default(), Counted::default());
     let later = STUCK_AFTER * 12;
     for now in [Duration::ZERO, later] {
-        counted = standings.look(now, index(&given).held("team-a", "one"));
+        counted = standings.observe(now, index(&given).held("team-a", "one"));
     }
     let wait = |given: &Given| {
         let pace = Pace::of("uid", &counted, 600, later);

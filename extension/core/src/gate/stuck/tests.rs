@@ -107,29 +107,29 @@ fn ten_minutes_without_progress_are_stuck_and_progress_ends_it() {
     let both = |one| [held("one", one), held("two", 7)];
     let counted = |moving, stuck| Counted { moving, stuck };
 
-    assert_eq!(standings.look(minutes(5), both(1)), counted(2, stuck([])));
+    assert_eq!(standings.observe(minutes(5), both(1)), counted(2, stuck([])));
     let almost = Duration::from_millis(899_999);
     assert_eq!(
-        standings.look(almost, [held("one", 1), held("two", 8)]),
+        standings.observe(almost, [held("one", 1), held("two", 8)]),
         counted(2, stuck([]))
     );
-    let now = standings.look(minutes(15), [held("one", 1), held("two", 8)]);
+    let now = standings.observe(minutes(15), [held("one", 1), held("two", 8)]);
     assert_eq!(now, counted(1, stuck([("one", 1, minutes(5))])));
-    let now = standings.look(minutes(60), [held("one", 1), held("two", 8)]);
+    let now = standings.observe(minutes(60), [held("one", 1), held("two", 8)]);
     assert_eq!(
         now,
         counted(0, stuck([("one", 1, minutes(5)), ("two", 8, almost)]))
     );
 
-    let now = standings.look(minutes(61), [held("one", 2), held("two", 8)]);
+    let now = standings.observe(minutes(61), [held("one", 2), held("two", 8)]);
     assert_eq!(now, counted(1, stuck([("two", 8, almost)])), "one has moved");
 }
 
 #[test]
 fn a_cluster_that_has_moved_since_the_last_look_is_not_stuck() {
     let mut standings = HeldProgress::default();
-    standings.look(minutes(0), [held("one", 1)]);
-    let stuck = standings.look(minutes(10), [held("one", 1)]).stuck["one"];
+    standings.observe(minutes(0), [held("one", 1)]);
+    let stuck = standings.observe(minutes(10), [held("one", 1)]).stuck["one"];
     assert_eq!(stuck.still(ProgressHash(1), minutes(12)), minutes(12));
     assert_eq!(stuck.still(ProgressHash(2), minutes(12)), Duration::ZERO);
 }
@@ -137,10 +137,10 @@ fn a_cluster_that_has_moved_since_the_last_look_is_not_stuck() {
 #[test]
 fn a_cluster_that_is_held_again_begins_again() {
     let mut standings = HeldProgress::default();
-    standings.look(minutes(0), [held("one", 1)]);
-    assert_eq!(standings.look(minutes(9), []), Counted::default());
-    assert_eq!(standings.look(minutes(10), [held("one", 1)]).stuck, stuck([]));
-    assert!(standings.look(minutes(11), []).stuck.is_empty());
+    standings.observe(minutes(0), [held("one", 1)]);
+    assert_eq!(standings.observe(minutes(9), []), Counted::default());
+    assert_eq!(standings.observe(minutes(10), [held("one", 1)]).stuck, stuck([]));
+    assert!(standings.observe(minutes(11), []).stuck.is_empty());
     assert!(standings.seen.is_empty(), "nothing is kept of what is not held");
 }
 
@@ -152,9 +152,9 @@ fn a_cluster_without_a_record_slows_no_other_and_may_be_stuck() {
         ..held("one", 1)
     };
     assert_eq!(
-        standings.look(minutes(0), [unrecorded.clone()]),
+        standings.observe(minutes(0), [unrecorded.clone()]),
         Counted::default()
     );
-    let now = standings.look(minutes(10), [unrecorded]);
+    let now = standings.observe(minutes(10), [unrecorded]);
     assert_eq!((now.moving, now.stuck), (0, stuck([("one", 1, minutes(0))])));
 }
