@@ -119,7 +119,7 @@ impl Index {
             counting.count(
                 uncounted,
                 || stores.clusters.all_names(),
-                |cluster| over.look(cluster.namespace(), cluster.name()),
+                |cluster| over.hold_snapshot(cluster.namespace(), cluster.name()),
             );
             self.0.holds.show(&counting, clock().now);
             let counted = standings.observe(self.0.began.elapsed(), counting.held());

@@ -171,7 +171,7 @@ impl<S: Stores, N: Fn(&str) -> Option<Hold>> Index<'_, S, N> {
 
     /// What is to be counted of a Cluster; `None` where nothing holds it.
     #[must_use]
-    pub fn look(&self, namespace: &str, name: &str) -> Option<HoldSnapshot> {
+    pub fn hold_snapshot(&self, namespace: &str, name: &str) -> Option<HoldSnapshot> {
         let held = self.held(namespace, name);
         let cluster = self.cluster(namespace, name).ok().flatten();
         let bootstrap = cluster.and_then(|_| self.bootstrap(namespace, name).ok().flatten());
