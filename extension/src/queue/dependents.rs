@@ -57,7 +57,7 @@ impl Dependents {
     }
 
     /// The configurations of a kind that are woken.
-    pub(crate) fn wakes(&self, kind: &Arc<str>) -> impl Stream<Item = ClusterRef> + Send + use<> {
+    pub(crate) fn requeues(&self, kind: &Arc<str>) -> impl Stream<Item = ClusterRef> + Send + use<> {
         let (sender, receiver) = mpsc::unbounded();
         lock(&self.0).wakes.insert(Arc::clone(kind), sender);
         receiver
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn a_change_wakes_those_that_depend_on_it_now() {
         let dependents = Dependents::default();
-        let mut antrea = Box::pin(dependents.wakes(&"Antrea".into()));
-        let mut calico = Box::pin(dependents.wakes(&"Calico".into()));
+        let mut antrea = Box::pin(dependents.requeues(&"Antrea".into()));
+        let mut calico = Box::pin(dependents.requeues(&"Calico".into()));
         let (one, two) = (Source::cluster("ns", "one"), Source::cluster("ns", "two"));
         dependents.set(&config("Antrea", "a"), slice::from_ref(&one));
         dependents.set(&config("Calico", "b"), slice::from_ref(&one));

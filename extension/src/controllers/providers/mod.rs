@@ -123,7 +123,7 @@ pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop
 
 async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
     let shared = &ctx.shared;
-    let wakes = shared.dependents.wakes(&ctx.name);
+    let wakes = shared.dependents.requeues(&ctx.name);
     let configs = Api::<Item<DynamicObject>>::all_with(streaming(shared.client.clone()), &ctx.kind.resource);
     let report = reporting(&*ctx.name, "Watching configurations", |config: &ObjectMeta, _| {
         shared
@@ -186,7 +186,7 @@ fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
 
 /// One pass over a configuration. Whatever happens in it, others get their turn.
 async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
-    let outcome = isolated(Box::pin(reconcile(config, ctx))).await;
+    let outcome = isolated(Box::pin(execute(config, ctx))).await;
     match &outcome {
         Err(Error::Pass(ReconcileFailure::Panicked)) => ctx.shared.metrics.panicked(),
         Err(_) => {}
@@ -195,7 +195,7 @@ async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Er
     outcome
 }
 
-async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
+async fn execute(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
     let (shared, reference) = (&ctx.shared, ctx.reference(ClusterRef::of(config.as_ref())));
     let configuration = Configuration {
         kind: ctx.kind.clone(),

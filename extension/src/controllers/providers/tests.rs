@@ -180,7 +180,7 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
     server.put(ORACLE, config);
     server.put(CREDENTIALS, credentials("cg=="));
     let ctx = Arc::new(of(&server, &Requeues::default(), "OracleCPIConfig"));
-    let (wakes, passes) = (ctx.shared.dependents.wakes(&ctx.name), Arc::clone(&ctx));
+    let (wakes, passes) = (ctx.shared.dependents.requeues(&ctx.name), Arc::clone(&ctx));
     let management = server.clone();
     let _passes = AbortOnDropHandle::new(tokio::spawn(async move {
         work_queue::run(wakes, 1, &CancellationToken::new(), |_| {
