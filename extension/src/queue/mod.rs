@@ -1,5 +1,6 @@
 //! Work queues, and the requeues of Clusters and configurations.
 
 pub mod dependents;
+pub mod metrics;
 pub mod requeues;
 pub mod work_queue;

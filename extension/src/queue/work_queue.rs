@@ -13,6 +13,8 @@ use kube::runtime::scheduler::{ScheduleRequest, scheduler};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use crate::queue::metrics::WorkQueueMetrics;
+
 /// What is woken, from those who wake to the one who takes turns. Before [`Self::listen`] nothing is kept: a replica that does not lead may
 /// run for months, and begins with everything anyway. Cheap to clone; all clones are one.
 ///
@@ -55,23 +57,33 @@ const AFTER_PANIC: Duration = Duration::from_mins(1);
 
 /// What waits for its turn, in the order in which it came.
 #[derive(Debug)]
-struct Due<T> {
-    order: VecDeque<T>,
+struct Due<'a, T> {
+    /// With the time at which each was added.
+    order: VecDeque<(T, Instant)>,
     known: HashSet<T>,
+    metrics: &'a WorkQueueMetrics,
 }
 
-impl<T: Clone + Eq + Hash> Due<T> {
+impl<T> Drop for Due<'_, T> {
+    fn drop(&mut self) {
+        self.metrics.dropped(self.order.len());
+    }
+}
+
+impl<T: Clone + Eq + Hash> Due<'_, T> {
     fn add(&mut self, item: T) {
         if self.known.insert(item.clone()) {
-            self.order.push_back(item);
+            self.order.push_back((item, Instant::now()));
+            self.metrics.added();
         }
     }
 
     /// The first one that is not busy.
     fn take(&mut self, busy: &HashSet<T>) -> Option<T> {
-        let at = self.order.iter().position(|item| !busy.contains(item))?;
-        let item = self.order.remove(at)?;
+        let at = self.order.iter().position(|(item, _)| !busy.contains(item))?;
+        let (item, added) = self.order.remove(at)?;
         self.known.remove(&item);
+        self.metrics.taken(added.elapsed());
         Some(item)
     }
 }
@@ -83,6 +95,7 @@ pub(crate) async fn run<T, F>(
     woken: impl Stream<Item = T>,
     concurrency: u16,
     stop: &CancellationToken,
+    metrics: &WorkQueueMetrics,
     mut pass: impl FnMut(T) -> F,
 ) where
     T: Clone + Eq + Hash + Unpin,
@@ -97,6 +110,7 @@ pub(crate) async fn run<T, F>(
     let mut due = Due::<T> {
         order: VecDeque::new(),
         known: HashSet::new(),
+        metrics,
     };
     let (mut running, mut busy) = (FuturesUnordered::new(), HashSet::new());
     loop {
@@ -104,7 +118,11 @@ pub(crate) async fn run<T, F>(
             && let Some(item) = due.take(&busy)
         {
             busy.insert(item.clone());
-            let task = AbortOnDropHandle::new(tokio::spawn(pass(item.clone())));
+            let (processing, pass) = (metrics.processing(), pass(item.clone()));
+            let task = AbortOnDropHandle::new(tokio::spawn(async move {
+                let _processing = processing;
+                pass.await
+            }));
             running.push(async move { (item, task.await.unwrap_or(Some(AFTER_PANIC))) });
         }
         tokio::select! {
@@ -113,6 +131,7 @@ pub(crate) async fn run<T, F>(
             Some((item, wait)) = running.next(), if !running.is_empty() => {
                 busy.remove(&item);
                 if let Some(wait) = wait {
+                    metrics.retried();
                     let run_at = Instant::now() + wait;
                     let _ends = again.unbounded_send(ScheduleRequest { message: item, run_at });
                 }
@@ -131,14 +150,20 @@ mod tests {
     };
 
     use futures::FutureExt as _;
+    use prometheus_client::{encoding::text::encode, registry::Registry};
     use tokio::time::{advance, sleep};
 
     use super::*;
+    use crate::queue::metrics::WorkQueues;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     /// What passes have done, with the second in which each began.
     type Began = Arc<Mutex<Vec<(u64, &'static str)>>>;
+
+    fn metrics() -> WorkQueueMetrics {
+        WorkQueues::default().of("test")
+    }
 
     /// A queue of passes that take a second each, after which each item has its turn again after `wait`.
     fn started(concurrency: u16, wait: Option<Duration>) -> (mpsc::UnboundedSender<&'static str>, Began) {
@@ -152,7 +177,7 @@ mod tests {
                     wait
                 }
             };
-            run(woken, concurrency, &CancellationToken::new(), pass).await;
+            run(woken, concurrency, &CancellationToken::new(), &metrics(), pass).await;
         });
         (wakes, began)
     }
@@ -196,11 +221,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn passes_that_run_come_to_their_end() {
         let ((wakes, woken), stop) = (mpsc::unbounded(), CancellationToken::new());
+        let metrics = metrics();
         let ended = Arc::<AtomicUsize>::default();
         for item in ["a", "b", "c"] {
             wakes.unbounded_send(item).unwrap();
         }
-        let passes = run(woken, 2, &stop, |_| {
+        let passes = run(woken, 2, &stop, &metrics, |_| {
             let ended = Arc::clone(&ended);
             async move {
                 sleep(SECOND).await;
@@ -252,10 +278,88 @@ mod tests {
                     None
                 }
             };
-            run(woken, 1, &CancellationToken::new(), pass).await;
+            run(woken, 1, &CancellationToken::new(), &metrics(), pass).await;
         });
         sleep(AFTER_PANIC + SECOND).await;
         assert_eq!(passes.load(Relaxed), 2);
+    }
+
+    /// The metrics of queue `test`, but for buckets.
+    fn shown(queues: &WorkQueues) -> Vec<String> {
+        let (mut text, mut registry) = (String::new(), Registry::default());
+        queues.register(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        let labels = r#"{name="test",controller="test"}"#;
+        let series = text
+            .lines()
+            .filter(|line| line.contains(labels) && !line.contains("_bucket"));
+        series
+            .map(|line| line.replace(labels, "").replace("workqueue_", ""))
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metrics_follow_items_through_the_queue() {
+        let ((wakes, woken), queues) = (mpsc::unbounded(), WorkQueues::default());
+        let (metrics, stop) = (queues.of("test"), CancellationToken::new());
+        let nothing = [
+            "depth 0",
+            "adds_total 0",
+            "retries_total 0",
+            "queue_duration_seconds_sum 0.0",
+            "queue_duration_seconds_count 0",
+            "work_duration_seconds_sum 0.0",
+            "work_duration_seconds_count 0",
+            "unfinished_work_seconds 0.0",
+            "longest_running_processor_seconds 0.0",
+        ];
+        assert_eq!(shown(&queues), nothing, "series exist from the start");
+        for item in ["a", "b", "c", "d", "d"] {
+            wakes.unbounded_send(item).unwrap();
+        }
+        let again = |_| async {
+            sleep(4 * SECOND).await;
+            Some(Duration::from_hours(1))
+        };
+        let measure = async {
+            sleep(SECOND).await;
+            let working = [
+                "depth 2",
+                "adds_total 4",
+                "retries_total 0",
+                "queue_duration_seconds_sum 0.0",
+                "queue_duration_seconds_count 2",
+                "work_duration_seconds_sum 0.0",
+                "work_duration_seconds_count 0",
+                "unfinished_work_seconds 2.0",
+                "longest_running_processor_seconds 1.0",
+            ];
+            assert_eq!(shown(&queues), working);
+            sleep(4 * SECOND).await;
+            let half = [
+                "depth 0",
+                "adds_total 4",
+                "retries_total 2",
+                "queue_duration_seconds_sum 8.0",
+                "queue_duration_seconds_count 4",
+                "work_duration_seconds_sum 8.0",
+                "work_duration_seconds_count 2",
+                "unfinished_work_seconds 2.0",
+                "longest_running_processor_seconds 1.0",
+            ];
+            assert_eq!(shown(&queues), half);
+            // One is added that has no turn before the end.
+            wakes.unbounded_send("a").unwrap();
+            wakes.unbounded_send("b").unwrap();
+            wakes.unbounded_send("e").unwrap();
+            sleep(SECOND).await;
+            assert_eq!(shown(&queues)[0], "depth 3");
+            stop.cancel();
+        };
+        tokio::join!(run(woken, 2, &stop, &metrics, again), measure);
+        let ended = shown(&queues);
+        assert_eq!(ended[0], "depth 0", "an ended queue leaves nothing behind");
+        assert_eq!(ended[7..], nothing[7..]);
     }
 
     #[test]

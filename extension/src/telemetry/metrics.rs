@@ -1,8 +1,9 @@
 //! What is counted about hooks. Labels are of bounded sets; no object is ever named.
 
+mod controllers;
 mod upgrades;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -11,7 +12,10 @@ use prometheus_client::{
 };
 use sluice_hooks::{Answer, Observer, Outcome};
 
-pub use self::upgrades::{HoldMetrics, UpgradeMetrics};
+pub use self::{
+    controllers::{ActiveReconcile, ControllerMetrics, Controllers, ReconcileResult},
+    upgrades::{HoldMetrics, UpgradeMetrics},
+};
 
 /// From 50 µs, where an answer from memory lies, to the 3 s that Cluster API waits.
 const SECONDS: [f64; 12] = [
@@ -60,10 +64,14 @@ impl HookMetrics {
             seconds,
             held,
         } = self;
-        registry.register("sluice_hook_requests", "Hook calls by answer", requests.clone());
+        registry.register(
+            "sluice_hook_requests",
+            "Hook calls by hook and status",
+            requests.clone(),
+        );
         registry.register(
             "sluice_hook_request_duration_seconds",
-            "Time from a call's head to its answer",
+            "Time from the head of a hook call to its answer, in seconds",
             seconds.clone(),
         );
         registry.register("sluice_hook_holds", "Held hook calls by reason", held.clone());
@@ -97,12 +105,12 @@ pub fn watch_panicked() {
     WATCH_PANICS.inc();
 }
 
-/// Counts passes over Clusters, and the panics of watches. Clones share the counters.
+/// Counts reconciles, and the panics of watches. Clones share the counters.
 #[derive(Clone, Debug, Default)]
 pub struct ReconcileMetrics {
-    passes: Counter,
-    panics: Counter,
     cut_off: Counter,
+    /// What controller-runtime counts.
+    pub controllers: Arc<Controllers>,
     /// What passes find out about upgrades.
     pub upgrades: UpgradeMetrics,
 }
@@ -111,36 +119,21 @@ impl ReconcileMetrics {
     /// Makes the counters visible.
     pub fn register(&self, registry: &mut Registry) {
         self.upgrades.register(registry);
-        registry.register("sluice_passes", "Passes over Clusters", self.passes.clone());
+        self.controllers.register(registry);
         registry.register(
-            "sluice_pass_panics",
-            "Passes over a Cluster or a configuration that ended in a panic",
-            self.panics.clone(),
-        );
-        registry.register(
-            "sluice_passes_cut_off",
-            "Passes over a Cluster that took too long while other slow ones had half of the slots",
+            "sluice_slow_reconciles_canceled",
+            "Reconciles of a Cluster that were canceled at the limit for slow Clusters",
             self.cut_off.clone(),
         );
         registry.register(
             "sluice_watch_panics",
-            "Watches that ended in a panic and were begun again",
+            "Watches that panicked and were restarted",
             WATCH_PANICS.clone(),
         );
-    }
-
-    /// A pass over a Cluster begins.
-    pub fn begun(&self) {
-        self.passes.inc();
     }
 
     /// A slow pass was cut off.
     pub fn cut_off(&self) {
         self.cut_off.inc();
-    }
-
-    /// A pass panicked.
-    pub fn panicked(&self) {
-        self.panics.inc();
     }
 }

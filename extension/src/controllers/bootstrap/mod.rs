@@ -34,7 +34,7 @@ use crate::{
     clock::{clock, now},
     controllers::{
         events::Notifier,
-        executor::{self, Error, ReconcileFailure, again, isolated, writes},
+        executor::{self, Error, again, counted, isolated, writes},
     },
     hooks::Index,
     lock::lock,
@@ -133,7 +133,9 @@ pub async fn run(
     let all = stream::iter(ctx.stores.clusters.names());
     let woken = stream::select(all.chain(triggers), stream::select(probes, once_filled(&ctx)));
     let heart = Arc::new(heart);
-    work_queue::run(woken, concurrency, &stop, |cluster| {
+    let metrics = &ctx.metrics.controllers.cluster;
+    metrics.started(concurrency.into());
+    work_queue::run(woken, concurrency, &stop, &metrics.queue, |cluster| {
         let (ctx, heart) = (Arc::clone(&ctx), Arc::clone(&heart));
         async move {
             let again = turn(&cluster, &ctx).await;
@@ -164,8 +166,9 @@ async fn turn(reference: &ClusterRef, ctx: &Context) -> Option<Duration> {
         }
         return None;
     };
-    match reconcile(&cluster, ctx).await {
-        Ok(done) => again(done),
+    let reconcile = async { reconcile(&cluster, ctx).await.map(again) };
+    match counted(&ctx.metrics.controllers.cluster, reconcile).await {
+        Ok(again) => again,
         Err(error) => Some(failed(&cluster, &error, ctx)),
     }
 }
@@ -183,7 +186,6 @@ fn failed(cluster: &Cluster, error: &Error, ctx: &Context) -> Duration {
 
 /// One pass over a Cluster, behind walls: whatever happens in it, other Clusters get their turn.
 async fn reconcile(cluster: &Arc<Cluster>, ctx: &Context) -> Result<Done, Error> {
-    ctx.metrics.begun();
     let uid = cluster.uid().unwrap_or_default();
     let slot = match ctx.slots.turn(&uid) {
         Ok(slot) => slot,
@@ -267,9 +269,6 @@ async fn execute(cluster: &Arc<Cluster>, ctx: &Context, uid: &str) -> Result<Don
         && status_written() != before
     {
         passing.brought_changes();
-    }
-    if let Err(Error::Pass(ReconcileFailure::Panicked)) = outcome {
-        ctx.metrics.panicked();
     }
     let ended = outcome.as_ref().map(drop);
     let hold = ctx.slots.limiter().ended(uid, ended, began, now());

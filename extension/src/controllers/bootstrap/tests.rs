@@ -146,7 +146,12 @@ fn published(events: &[(String, String)], name: &str, reason: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_a_pass_is_the_matter_of_its_cluster() {
     let bad_panics = |name: &str| if name == "bad" { Way::Panics } else { Way::Answered };
-    let (events, count) = reconciled(bad_panics, Duration::from_mins(5), "sluice_pass_panics_total").await;
+    let (events, count) = reconciled(
+        bad_panics,
+        Duration::from_mins(5),
+        r#"controller_runtime_reconcile_panics_total{controller="cluster"}"#,
+    )
+    .await;
     assert!(published(&events, "bad", "ReconcilePanicked") > 0, "{events:?}");
     assert!(published(&events, "good", "TKRNotFound") > 0, "{events:?}");
     assert!(
@@ -166,7 +171,7 @@ async fn as_many_passes_run_at_once_as_there_are_slots() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_pass_that_finds_no_slot_is_cut_off_and_said_and_made_again() {
     let all_but_good_hang = |name: &str| if name == "good" { Way::Answered } else { Way::Hangs };
-    let counter = "sluice_passes_cut_off_total";
+    let counter = "sluice_slow_reconciles_canceled_total";
     let (events, count) = reconciled(all_but_good_hang, Duration::from_secs(10), counter).await;
     assert_eq!(count, 1, "{events:?}");
     let is_said = |name: &&str| published(&events, name, "ReconcileTimedOut") > 0;

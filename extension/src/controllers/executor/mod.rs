@@ -1,9 +1,11 @@
 //! Carries out passes: reads what a pass asks for, makes the writes that it says, and calls it again until it has come to its end.
 
+mod counted;
 mod isolate;
 pub(crate) mod reads;
 pub(crate) mod writes;
 
+pub(crate) use counted::counted;
 pub(crate) use isolate::isolated;
 
 use std::{collections::HashSet, fmt::Display, time::Duration};

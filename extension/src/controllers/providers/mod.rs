@@ -45,7 +45,7 @@ use crate::{
     clock::now,
     controllers::{
         events::Notifier,
-        executor::{self, Error, ReconcileFailure, again, isolated},
+        executor::{self, Error, again, counted, isolated},
     },
     lock::lock,
     queue::{
@@ -109,6 +109,9 @@ impl OfKind {
 
 /// Reconciles every kind of `kinds` until `stop`.
 pub async fn run(context: Arc<Context>, kinds: Vec<Kind>, concurrency: u16, stop: CancellationToken) {
+    // Each kind has a queue of its own.
+    let metrics = &context.metrics.controllers.provider;
+    metrics.started(kinds.len() * usize::from(concurrency));
     let controllers = kinds.into_iter().map(|kind| {
         let of_kind = OfKind {
             shared: Arc::clone(&context),
@@ -142,7 +145,8 @@ async fn run_kind(ctx: Arc<OfKind>, concurrency: u16, stop: CancellationToken) {
         followed,
         changed,
     );
-    let queue = work_queue::run(wakes, concurrency, &stop, |name| {
+    let metrics = &shared.metrics.controllers.provider.queue;
+    let queue = work_queue::run(wakes, concurrency, &stop, metrics, |name| {
         let (ctx, store) = (Arc::clone(&ctx), store.clone());
         async move { turn(&ctx, &store, name).await }
     });
@@ -166,8 +170,9 @@ async fn turn(ctx: &OfKind, store: &Store<DynamicObject>, name: ClusterRef) -> O
         lock(&ctx.shared.retries).forget(&gone);
         return None;
     };
-    match reconcile(&config, ctx).await {
-        Ok(done) => again(done),
+    let reconcile = async { reconcile(&config, ctx).await.map(again) };
+    match counted(&ctx.shared.metrics.controllers.provider, reconcile).await {
+        Ok(again) => again,
         Err(error) => Some(failed(&config, &error, ctx)),
     }
 }
@@ -187,10 +192,8 @@ fn failed(config: &DynamicObject, error: &Error, ctx: &OfKind) -> Duration {
 /// One pass over a configuration. Whatever happens in it, others get their turn.
 async fn reconcile(config: &Arc<DynamicObject>, ctx: &OfKind) -> Result<Done, Error> {
     let outcome = isolated(Box::pin(execute(config, ctx))).await;
-    match &outcome {
-        Err(Error::Pass(ReconcileFailure::Panicked)) => ctx.shared.metrics.panicked(),
-        Err(_) => {}
-        Ok(_) => lock(&ctx.shared.retries).forget(&ctx.reference(ClusterRef::of(config.as_ref()))),
+    if outcome.is_ok() {
+        lock(&ctx.shared.retries).forget(&ctx.reference(ClusterRef::of(config.as_ref())));
     }
     outcome
 }

@@ -1,7 +1,7 @@
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use serde_json::{Value, json};
 use sluice_core::{
-    protocol::{Failure, Server},
+    protocol::{Failure, ReconcileFailure, Server},
     providers::kinds,
     schedule::SyncPeriod,
 };
@@ -183,7 +183,8 @@ async fn credentials_are_read_again_every_ten_seconds_while_the_cluster_is_hot_a
     let (wakes, passes) = (ctx.shared.dependents.requeues(&ctx.name), Arc::clone(&ctx));
     let management = server.clone();
     let _passes = AbortOnDropHandle::new(tokio::spawn(async move {
-        work_queue::run(wakes, 1, &CancellationToken::new(), |_| {
+        let queue = &passes.shared.metrics.controllers.provider.queue;
+        work_queue::run(wakes, 1, &CancellationToken::new(), queue, |_| {
             let (ctx, config) = (Arc::clone(&passes), management.get(ORACLE).unwrap());
             let config = Arc::new(serde_json::from_value(config).unwrap());
             async move { again(reconcile(&config, &ctx).await.unwrap()) }

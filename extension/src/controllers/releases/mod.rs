@@ -129,12 +129,13 @@ pub async fn run(
     mut changes: impl Stream<Item = ReleaseEvent> + Unpin + Send,
     stop: CancellationToken,
 ) {
+    context.passes.controllers.release.started(AT_ONCE.into());
     loop {
         let until_stopped = until_stopped(Arc::clone(&context), &mut changes, &stop);
         if AssertUnwindSafe(until_stopped).catch_unwind().await.is_ok() {
             return;
         }
-        context.passes.panicked();
+        context.passes.controllers.release.panicked();
         error!("The controller of releases ended in a panic; it begins again in a minute");
         tokio::select! {
             () = stop.cancelled() => return,
@@ -159,7 +160,8 @@ async fn until_stopped(
         context,
     });
     let (due, turns) = mpsc::unbounded();
-    let turns = work_queue::run(turns, AT_ONCE, stop, |named| {
+    let metrics = shared.context.passes.controllers.release.queue.clone();
+    let turns = work_queue::run(turns, AT_ONCE, stop, &metrics, |named| {
         let shared = Arc::clone(&shared);
         async move { turn::turn(&shared, named).await }
     });

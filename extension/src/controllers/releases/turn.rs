@@ -17,7 +17,7 @@ use tracing::warn;
 use super::Shared;
 use crate::{
     clock::{clock, now},
-    controllers::executor::{self, Error, ReconcileFailure, isolated},
+    controllers::executor::{self, Error, counted, isolated},
     lock::lock,
 };
 
@@ -27,15 +27,13 @@ const FIELD_MANAGER: &str = "sluice-releases";
 /// Returns when the object has its next turn, if nothing wakes it before.
 pub(super) async fn turn(shared: &Shared, named: Named) -> Option<Duration> {
     let retries = &shared.context.retries;
-    match isolated(Box::pin(reconcile(shared, &named))).await {
+    let reconcile = isolated(Box::pin(reconcile(shared, &named)));
+    match counted(&shared.context.passes.controllers.release, reconcile).await {
         Ok(again) => {
             lock(retries).forget(&named);
             again
         }
         Err(error) => {
-            if matches!(error, Error::Pass(ReconcileFailure::Panicked)) {
-                shared.context.passes.panicked();
-            }
             let again = lock(retries).failed(named.clone(), error.is_conflict(), now());
             if let Again::Later(_) = again {
                 warn!(?named, error = %error_chain(&error), "Writing what a release is good for");

@@ -1,7 +1,7 @@
 //! Passes that see nothing, or do not come to their end: what the record says is not the truth any more.
 
 use rstest::rstest;
-use sluice_core::reconcile::slots::CONFLICTS;
+use sluice_core::{protocol::ReconcileFailure, reconcile::slots::CONFLICTS};
 use sluice_crds::run::Hook;
 
 use super::*;
