@@ -1,13 +1,16 @@
 //! What is counted about reviews. Labels are of bounded sets; no object is ever named.
 
-use std::time::Duration;
+use std::time::Instant;
 
+use http::StatusCode;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 use sluice_core::admission::Verdict;
+
+use super::Webhook;
 
 /// From 100 µs, where an answer from memory lies, to the 5 s that the API server waits.
 const SECONDS: [f64; 11] = [
@@ -79,43 +82,124 @@ struct WebhookLabel {
     webhook: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabels {
+    webhook: &'static str,
+    code: u16,
+}
+
+/// The status codes of reviews.
+const CODES: [StatusCode; 6] = [
+    StatusCode::OK,
+    StatusCode::BAD_REQUEST,
+    StatusCode::REQUEST_TIMEOUT,
+    StatusCode::PAYLOAD_TOO_LARGE,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::SERVICE_UNAVAILABLE,
+];
+
 /// Counts reviews. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct AdmissionMetrics {
     reviews: Family<Labels, Counter>,
+    requests: Family<CodeLabels, Counter>,
+    in_flight: Family<WebhookLabel, Gauge>,
     seconds: Family<WebhookLabel, Histogram, fn() -> Histogram>,
 }
 
 impl Default for AdmissionMetrics {
     fn default() -> Self {
-        Self {
+        let metrics = Self {
             reviews: Family::default(),
+            requests: Family::default(),
+            in_flight: Family::default(),
             seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+        };
+        // Series exist from the start, so that alerts see their first increase.
+        for webhook in Webhook::ALL.map(Webhook::name) {
+            drop(metrics.in_flight.get_or_create(&WebhookLabel { webhook }));
+            drop(metrics.seconds.get_or_create(&WebhookLabel { webhook }));
+            for code in CODES.map(|code| code.as_u16()) {
+                drop(metrics.requests.get_or_create(&CodeLabels { webhook, code }));
+            }
         }
+        metrics
     }
 }
 
 impl AdmissionMetrics {
     /// Makes the counters visible.
     pub fn register(&self, registry: &mut Registry) {
-        let Self { reviews, seconds } = self;
+        let Self {
+            reviews,
+            requests,
+            in_flight,
+            seconds,
+        } = self;
         registry.register(
             "sluice_admission_reviews",
             "Reviews by webhook and outcome",
             reviews.clone(),
         );
         registry.register(
-            "sluice_admission_review_duration_seconds",
-            "Time from a review's head to its answer",
+            "controller_runtime_webhook_requests",
+            "Reviews by webhook and HTTP status code",
+            requests.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_requests_in_flight",
+            "Reviews that are being answered",
+            in_flight.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_latency_seconds",
+            "Time from the head of a review to its answer, in seconds",
             seconds.clone(),
         );
     }
 
-    pub(super) fn answered(&self, webhook: &'static str, outcome: Outcome, took: Duration) {
+    /// A review arrives. It is in flight until the returned value is dropped.
+    pub(super) fn begin(&self, webhook: &'static str) -> InFlight<'_> {
+        let gauge = self.in_flight.get_or_create_owned(&WebhookLabel { webhook });
+        gauge.inc();
+        InFlight {
+            metrics: self,
+            webhook,
+            gauge,
+            began: Instant::now(),
+        }
+    }
+}
+
+/// A review that is being answered.
+#[derive(Debug)]
+pub(super) struct InFlight<'a> {
+    metrics: &'a AdmissionMetrics,
+    webhook: &'static str,
+    gauge: Gauge,
+    began: Instant,
+}
+
+impl InFlight<'_> {
+    /// The review is answered.
+    pub(super) fn answered(self, outcome: Outcome, code: StatusCode) {
+        let (metrics, webhook, code) = (self.metrics, self.webhook, code.as_u16());
         let outcome = outcome.as_str();
-        self.reviews.get_or_create(&Labels { webhook, outcome }).inc();
-        self.seconds
+        metrics.reviews.get_or_create(&Labels { webhook, outcome }).inc();
+        metrics
+            .requests
+            .get_or_create(&CodeLabels { webhook, code })
+            .inc();
+        metrics
+            .seconds
             .get_or_create(&WebhookLabel { webhook })
-            .observe(took.as_secs_f64());
+            .observe(self.began.elapsed().as_secs_f64());
+    }
+}
+
+/// A caller that goes before its answer ends the review, too.
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.gauge.dec();
     }
 }

@@ -111,13 +111,13 @@ impl Admission {
     }
 
     async fn answer(&self, webhook: Webhook, request: Request) -> Response {
-        let began = Instant::now();
+        let name = webhook.name();
+        let in_flight = self.0.metrics.begin(name);
         let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
         let address = peer.address();
         let answered = AssertUnwindSafe(self.review(webhook, request, peer))
             .catch_unwind()
             .await;
-        let name = webhook.name();
         let (outcome, response) = answered.unwrap_or_else(|_panic| {
             error!(
                 webhook = name,
@@ -131,7 +131,7 @@ impl Admission {
         {
             info!(peer = %address, webhook = name, outcome = outcome.as_str(), left_out, "Refusing a review");
         }
-        self.0.metrics.answered(name, outcome, began.elapsed());
+        in_flight.answered(outcome, response.status());
         response
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request as HttpRequest;
 use http_body_util::BodyExt as _;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::Instant as Later;
@@ -180,6 +181,56 @@ async fn a_silent_api_server_is_a_warning_after_two_seconds() {
     let says =
         "spec.cni.valuesFrom.secretRef: \"values\" was not looked up: the API server did not answer in time";
     assert_eq!(warned["warnings"], json!([says]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_are_counted_by_code_and_while_they_are_in_flight() {
+    let (metrics, mut registry) = (AdmissionMetrics::default(), Registry::default());
+    metrics.register(&mut registry);
+    let moved = || {
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let series = text
+            .lines()
+            .filter(|line| line.starts_with("controller_runtime") && !line.contains("_bucket"));
+        let moved = series.filter(|line| !line.ends_with(" 0") && !line.contains("_sum"));
+        let mut moved: Vec<_> = moved
+            .map(|line| line.replace("controller_runtime_webhook_", ""))
+            .collect();
+        moved.sort_unstable();
+        moved
+    };
+    let admission = Admission::new("system".to_owned(), metrics);
+    let never = || Body::from_stream(futures::stream::pending::<Result<&str, std::io::Error>>());
+    let mut waiting = Box::pin(ask(&admission, never()));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    assert_eq!(moved(), [r#"requests_in_flight{webhook="clusterbootstrap"} 1"#]);
+    drop(waiting);
+    assert_eq!(moved(), Vec::<String>::new(), "the caller is gone");
+
+    for (body, code) in [
+        (Body::from("{"), StatusCode::BAD_REQUEST),
+        (
+            Body::from(body(&spec(), None).to_string()),
+            StatusCode::SERVICE_UNAVAILABLE,
+        ),
+        (never(), StatusCode::REQUEST_TIMEOUT),
+    ] {
+        assert_eq!(ask(&admission, body).await.0, code);
+    }
+    let mut connect = body(&spec(), None);
+    connect["request"]["operation"] = json!("CONNECT");
+    response(&admission, &connect).await;
+    assert_eq!(
+        moved(),
+        [
+            r#"latency_seconds_count{webhook="clusterbootstrap"} 4"#,
+            r#"requests_total{webhook="clusterbootstrap",code="200"} 1"#,
+            r#"requests_total{webhook="clusterbootstrap",code="400"} 1"#,
+            r#"requests_total{webhook="clusterbootstrap",code="408"} 1"#,
+            r#"requests_total{webhook="clusterbootstrap",code="503"} 1"#,
+        ]
+    );
 }
 
 /// Reviews of a peer beyond those for which something is looked up do not wait for them.
