@@ -43,9 +43,10 @@ use crate::{
     kube_client::{
         bounded::{bounded, paced},
         fence::Fence,
+        metrics::RestClientMetrics,
         pool,
     },
-    leader::leadership::Leadership,
+    leader::{leadership::Leadership, metrics::LeaderMetrics},
     server::{
         health::{self, Health},
         serve,
@@ -160,6 +161,8 @@ async fn run(
         passes: metrics.passes,
         releases: metrics.releases,
         registration: metrics.registration,
+        leader: metrics.leader,
+        rest_client: metrics.rest_client,
         health: health.clone(),
         news,
         status,
@@ -202,6 +205,8 @@ struct Parts {
     passes: ReconcileMetrics,
     releases: releases::ReleaseMetrics,
     registration: RegistrationMetrics,
+    leader: LeaderMetrics,
+    rest_client: RestClientMetrics,
     health: Health,
     news: EventHandlers,
     /// None where it is not served.
@@ -220,7 +225,7 @@ async fn control(args: &Args, parts: Parts, stop: &CancellationToken) -> anyhow:
     if args.leader.leader_elect {
         index.require_leader(leadership.clone());
     }
-    let connect = || client(args.kubeconfig.as_deref());
+    let connect = || client(args.kubeconfig.as_deref(), &parts.rest_client);
     // The innermost layer sees every answer.
     let unbounded = paced(index.server_clock().noting(connect().await?));
     // Callers of webhooks and of the status service, and tenants who name kinds, have connections of their own: however many there are, they
@@ -281,7 +286,7 @@ fn lost(stores: &Stores) -> anyhow::Error {
 }
 
 /// The management cluster's client. The operator's own kubeconfig may hold anything; those of workload clusters may not.
-async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+async fn client(kubeconfig: Option<&Path>, metrics: &RestClientMetrics) -> anyhow::Result<Client> {
     let mut config = match kubeconfig {
         Some(path) => {
             let shown = path.display();
@@ -299,7 +304,9 @@ async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     config.default_retry = false;
     // Longer than any watch or list lasts: a connection on which nothing arrives any more is given up.
     config.read_timeout = Some(SILENCE);
-    pool::client(config, IDLE).context("connect to the management cluster")
+    let server = config.cluster_url.clone();
+    let client = pool::client(config, IDLE).context("connect to the management cluster")?;
+    Ok(metrics.counting(client, &server))
 }
 
 /// The first signal asks to stop, the second one does not ask.

@@ -81,13 +81,16 @@ pub(super) async fn lead(
         edits,
         ..
     } = parts.news;
-    let mut elector = args
-        .leader
-        .leader_elect
-        .then(|| Elector::new(unbounded, election(args), fence.clone()).showing(leadership));
+    let mut elector = args.leader.leader_elect.then(|| {
+        Elector::new(unbounded, election(args), fence.clone())
+            .showing(leadership)
+            .counted_in(parts.leader.clone())
+    });
     if !leads(elector.as_mut(), &stores, stop).await {
         return Ok(());
     }
+    // A replica without an elector leads, too.
+    parts.leader.set(true);
 
     let concurrency = args.cluster_concurrency;
     // From here on: the reconciler begins with every Cluster, and only then does what wakes one of them matter.

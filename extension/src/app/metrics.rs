@@ -7,11 +7,14 @@ use crate::{
     cache::undecodable,
     controllers::{providers, registration::RegistrationMetrics, releases},
     hooks::Index,
+    kube_client::metrics::RestClientMetrics,
+    leader::metrics::LeaderMetrics,
     server::serve,
     status::StatusMetrics,
     telemetry::{
         log::Log,
         metrics::{HookMetrics, ReconcileMetrics},
+        process,
     },
 };
 
@@ -25,6 +28,8 @@ pub(super) struct Metrics {
     pub(super) admission: AdmissionMetrics,
     pub(super) status: StatusMetrics,
     pub(super) registration: RegistrationMetrics,
+    pub(super) leader: LeaderMetrics,
+    pub(super) rest_client: RestClientMetrics,
 }
 
 impl Metrics {
@@ -39,6 +44,8 @@ impl Metrics {
             admission: AdmissionMetrics::default(),
             status: StatusMetrics::default(),
             registration: RegistrationMetrics::default(),
+            leader: LeaderMetrics::default(),
+            rest_client: RestClientMetrics::default(),
         };
         log.register(registry);
         index.register(registry);
@@ -51,6 +58,9 @@ impl Metrics {
         metrics.admission.register(registry);
         metrics.status.register(registry);
         metrics.registration.register(registry);
+        metrics.leader.register(registry);
+        metrics.rest_client.register(registry);
+        process::register(registry);
         metrics
     }
 }

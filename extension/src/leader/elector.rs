@@ -16,7 +16,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{kube_client::fence::Fence, leader::leadership::Leadership};
+use crate::{
+    kube_client::fence::Fence,
+    leader::{leadership::Leadership, metrics::LeaderMetrics},
+};
 
 /// How many requests may fail within the renew deadline: each has an equal part of it.
 const TRIES: u32 = 3;
@@ -76,6 +79,7 @@ pub struct Elector {
     leases: Api<Lease>,
     fence: Fence,
     leadership: Leadership,
+    metrics: LeaderMetrics,
     /// The last state of the lease that another process held.
     seen: Option<ObservedLease>,
     /// Whether this process holds it.
@@ -105,6 +109,7 @@ impl Elector {
         let leases = Api::namespaced(client, &config.namespace);
         Self {
             leadership: Leadership::new(config.lease_duration),
+            metrics: LeaderMetrics::default(),
             config,
             leases,
             fence,
@@ -117,6 +122,12 @@ impl Elector {
     #[must_use]
     pub fn showing(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
+    }
+
+    /// The same that shows in `metrics` whether this process leads.
+    #[must_use]
+    pub fn counted_in(self, metrics: LeaderMetrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Returns once this process leads; `None` when `stop` came first.
@@ -147,6 +158,7 @@ impl Elector {
             tokio::select! {
                 () = stop.cancelled() => {
                     self.fence.close();
+                    self.metrics.set(false);
                     // Best effort: the lease expires anyway.
                     let _late = timeout(self.config.renew_deadline / TRIES, self.hand_back()).await;
                     return Ok(());
@@ -166,6 +178,7 @@ impl Elector {
 
     fn lost(&self) -> Error {
         self.fence.close();
+        self.metrics.set(false);
         Error::Lost {
             namespace: self.config.namespace.clone(),
             deadline: self.config.renew_deadline,
@@ -188,6 +201,7 @@ impl Elector {
                 if attempt == Attempt::Held {
                     self.fence.open_until(began + self.config.renew_deadline);
                     (self.seen, self.leads) = (None, true);
+                    self.metrics.set(true);
                     self.leadership.renewed(self.config.lease_duration);
                 }
                 Some(attempt)

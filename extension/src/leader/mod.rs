@@ -2,3 +2,4 @@
 
 pub mod elector;
 pub mod leadership;
+pub mod metrics;

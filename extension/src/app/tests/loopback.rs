@@ -8,7 +8,6 @@ use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::admission::AdmissionMetrics;
 use crate::controllers::bootstrap::{
     object_server::ObjectServer,
     world::{KUBECONFIG, World, kubeconfig_of, kubeconfig_secret},
@@ -92,26 +91,41 @@ impl Loopback {
 
     /// Everything behind the hooks of a process with these flags, until `stop`.
     pub(super) fn run(&self, flags: &[&str], stop: &CancellationToken) -> JoinHandle<anyhow::Result<()>> {
+        self.run_shown(flags, stop).0
+    }
+
+    /// The same, with the metrics of the process.
+    pub(super) fn run_shown(
+        &self,
+        flags: &[&str],
+        stop: &CancellationToken,
+    ) -> (JoinHandle<anyhow::Result<()>>, Registry) {
         let kubeconfig = self.kubeconfig().to_str().unwrap();
         let own = ["sluice", "--kubeconfig", kubeconfig];
         let args = Args::parse_from(own.iter().chain(flags));
         let news = event_handlers(&args);
+        let index = Index::new(
+            args.system_namespace.clone(),
+            args.cluster_delete_timeout,
+            news.uncounted.clone(),
+        );
+        let mut registry = Registry::default();
+        let metrics = Metrics::registered(&Log::to(std::io::sink()), &index, &mut registry);
         let parts = Parts {
-            index: Index::new(
-                args.system_namespace.clone(),
-                args.cluster_delete_timeout,
-                news.uncounted.clone(),
-            ),
-            admission: Admission::new(args.system_namespace.clone(), AdmissionMetrics::default()),
-            configurations: providers::Configurations::default(),
-            releases: releases::ReleaseMetrics::default(),
-            passes: ReconcileMetrics::default(),
+            index,
+            admission: Admission::new(args.system_namespace.clone(), metrics.admission),
+            configurations: metrics.configurations,
+            releases: metrics.releases,
+            passes: metrics.passes,
             health: Health::default(),
             news,
-            registration: RegistrationMetrics::default(),
+            registration: metrics.registration,
+            leader: metrics.leader,
+            rest_client: metrics.rest_client,
             status: None,
         };
         let stop = stop.clone();
-        tokio::spawn(async move { Box::pin(control(&args, parts, &stop)).await })
+        let running = tokio::spawn(async move { Box::pin(control(&args, parts, &stop)).await });
+        (running, registry)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{
 
 use http::Request;
 use kube::client::Body;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::json;
 use tower::service_fn;
 
@@ -106,5 +107,34 @@ async fn a_lease_lasts_at_least_as_long_as_its_holder_says() {
             Some(seconds),
             "{duration} ms: others take a lease that has run out"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_is_shown_until_it_hands_the_lease_back_or_loses_it() {
+    for is_lost in [false, true] {
+        let (metrics, mut registry) = (LeaderMetrics::default(), Registry::default());
+        metrics.register(&mut registry);
+        let shown = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            let series = "leader_election_master_status{name=\"sluice-leader\"} ";
+            let value = text.lines().find_map(|line| line.strip_prefix(series));
+            value.unwrap().to_owned()
+        };
+        let api = Edited::default();
+        let (elector, stop) = (api.elector(Duration::from_secs(15)), CancellationToken::new());
+        let mut elector = elector.counted_in(metrics);
+        assert_eq!(shown(), "0");
+        elector.acquire(&stop).await.unwrap();
+        assert_eq!(shown(), "1");
+        if is_lost {
+            api.server
+                .edit(PATH, |lease| lease["spec"]["holderIdentity"] = json!("another"));
+        } else {
+            stop.cancel();
+        }
+        assert_eq!(elector.renew(&stop).await.is_err(), is_lost);
+        assert_eq!(shown(), "0");
     }
 }
