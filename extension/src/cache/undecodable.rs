@@ -104,9 +104,9 @@ impl Collector for Objects {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             metric.encode_family(&[("kind", kind)])?.encode_gauge(&count)?;
         }
-        let help = "1 for each object that cannot be decoded, of the first hundred";
+        let help = "1 for each object that cannot be decoded, a hundred at most";
         let mut metric =
-            encoder.encode_descriptor("sluice_undecodable_object", help, None, MetricType::Gauge)?;
+            encoder.encode_descriptor("sluice_undecodable_object_info", help, None, MetricType::Gauge)?;
         for (kind, object) in all.keys().take(NAMED) {
             let labels = [
                 ("kind", kind.as_str()),
@@ -159,7 +159,7 @@ mod tests {
         one.saw(&object("a"), Presence::Gone);
         let expected = [
             r#"sluice_undecodable_objects{kind="Odd"} 1"#,
-            r#"sluice_undecodable_object{kind="Odd",namespace="team-a",name="b"} 1"#,
+            r#"sluice_undecodable_object_info{kind="Odd",namespace="team-a",name="b"} 1"#,
         ];
         assert_eq!(shown(), expected);
         drop(one);

@@ -51,7 +51,7 @@ impl RegistrationMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_extension_config_discovered",
-            "1 where Cluster API has discovered the hooks of an ExtensionConfig, 0 where it has not",
+            "1 if Cluster API has discovered the hooks of an ExtensionConfig, 0 if not",
             self.discovered.clone(),
         );
         registry.register(

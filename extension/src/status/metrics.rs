@@ -13,7 +13,7 @@ impl StatusMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "sluice_status_streams",
-            "Streams of the status service that are open",
+            "Open streams of the status service",
             self.streams.clone(),
         );
     }

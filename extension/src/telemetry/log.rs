@@ -146,8 +146,8 @@ impl Collector for Dropped {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let lines = ConstCounter::new(u64::try_from(self.0.dropped_lines()).unwrap_or(u64::MAX));
         let encoder = encoder.encode_descriptor(
-            "sluice_log_lines_dropped",
-            "Lines of the log that were dropped because standard error was not read",
+            "sluice_log_dropped_lines",
+            "Log lines that were dropped because standard error was not read",
             None,
             lines.metric_type(),
         )?;
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn nothing_waits_for_a_log_that_is_not_read_and_what_is_lost_is_counted() {
         let (log, _written, hold) = stuck();
-        assert!(shown(&log).contains("sluice_log_lines_dropped_total 0\n"));
+        assert!(shown(&log).contains("sluice_log_dropped_lines_total 0\n"));
 
         let lines = 3 * WAITING_LINES;
         for number in 0..lines {
@@ -213,7 +213,7 @@ mod tests {
         let text = shown(&log);
         let dropped = text
             .lines()
-            .find_map(|line| line.strip_prefix("sluice_log_lines_dropped_total "))
+            .find_map(|line| line.strip_prefix("sluice_log_dropped_lines_total "))
             .unwrap();
         let dropped: usize = dropped.parse().unwrap();
         // The writer has taken one line, or none yet.

@@ -205,7 +205,7 @@ async fn a_log_that_is_not_read_stalls_nothing() {
     let (status, text) = replica.probe("/livez").await;
     assert_eq!(status, 200, "{text}");
     let (_, metrics) = replica.probe("/metrics").await;
-    assert!(metrics.contains("sluice_log_lines_dropped_total "), "{metrics}");
+    assert!(metrics.contains("sluice_log_dropped_lines_total "), "{metrics}");
     replica.terminate();
     assert!(replica.ended().await.success());
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use futures::future::join;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -406,13 +406,17 @@ impl Running<'_> {
     }
 }
 
-/// Passes over Clusters so far.
+/// Reconciles of Clusters so far.
 async fn passes(leader: &Replica) -> Result<f64> {
     let metrics = leader.metrics().await?;
-    let counted = metrics
+    let of_clusters = "controller_runtime_reconcile_total{controller=\"cluster\",";
+    let counted: Vec<f64> = metrics
         .lines()
-        .find_map(|line| line.strip_prefix("sluice_passes_total "));
-    Ok(counted.context("the leader counts its passes")?.trim().parse()?)
+        .filter(|line| line.starts_with(of_clusters))
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse().ok())
+        .collect();
+    ensure!(!counted.is_empty(), "the leader counts its reconciles");
+    Ok(counted.iter().sum())
 }
 
 /// Counts are far below what this cannot tell apart.

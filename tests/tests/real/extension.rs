@@ -36,7 +36,7 @@ async fn the_release_binary_is_discovered_and_ends_in_good_order() -> Result<()>
         let metrics = replica.metrics().await?;
         let accepted = metrics
             .lines()
-            .find_map(|line| line.strip_prefix("sluice_server_connections_accepted_total "));
+            .find_map(|line| line.strip_prefix("sluice_server_accepted_connections_total "));
         ensure!(
             accepted.is_some_and(|count| count != "0"),
             "it was never its turn:\n{metrics}"

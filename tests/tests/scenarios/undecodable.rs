@@ -74,7 +74,7 @@ async fn run(scene: Scene) -> Result<()> {
     ensure!(
         shown
             .lines()
-            .any(|line| line.starts_with("sluice_undecodable_object{") && line.contains(&labels)),
+            .any(|line| line.starts_with("sluice_undecodable_object_info{") && line.contains(&labels)),
         "the metric does not name {labels}:\n{}",
         shown
             .lines()
@@ -109,7 +109,7 @@ async fn run(scene: Scene) -> Result<()> {
         let shown = extension.metrics().await?;
         match shown
             .lines()
-            .find(|line| line.starts_with("sluice_undecodable_object{"))
+            .find(|line| line.starts_with("sluice_undecodable_object_info{"))
         {
             None => Ok(()),
             Some(line) => wait::not_yet(line),

@@ -27,7 +27,7 @@ held! {
         /// The label names a TanzuKubernetesRelease that does not exist.
         TKRNotFound("gate, hook message, event"): "create it, or correct the label",
         /// An object that the Cluster rests on is in the API server, but Sluice cannot decode it: the message names the object and the field.
-        /// Only Clusters that rest on it are held; metric `sluice_undecodable_object` names it as well.
+        /// Only Clusters that rest on it are held; metric `sluice_undecodable_object_info` names it as well.
         ObjectUndecodable("gate, hook message, event"):
             "correct the field that the message names, or delete the object; no restart is needed",
         /// No single release belongs to the version that comes next; also while the version has arrived and its label has not.
@@ -115,7 +115,7 @@ held! {
         /// A pass over the Cluster took longer than 3 s while other slow ones had half of the slots, or did not come to its end within
         /// 2 min, or has waited for a slot for 1 min; it is made again in its turn.
         ReconcileTimedOut("gate, event"):
-            "look for API servers that are slow; where `sluice_passes_cut_off_total` grows, which counts the first sort, raise \
+            "look for API servers that are slow; where `sluice_slow_reconciles_canceled_total` grows, which counts the first sort, raise \
              `--cluster-concurrency`",
         /// Passes over the Cluster end with an error of the management API server: the second in a row, the fifth where each met a
         /// conflict, or one that comes to no end within 3 s of the first one's beginning; they are repeated after growing delays.

@@ -10,8 +10,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+/// Why the server closes connections.
+const CLOSED: [&str; 6] = ["Drain", "Head", "Idle", "NotHttp2", "Silent", "TooManyOfAddress"];
+
+/// Why TLS handshakes fail.
+const FAILED_HANDSHAKE: [&str; 2] = ["Refused", "Timeout"];
+
 /// Counts of one listener. Clones count together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Metrics {
     connections: Gauge,
     accepted: Counter,
@@ -27,6 +33,31 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        let (closed, handshake_failures) = (
+            Family::<ReasonLabel, Counter>::default(),
+            Family::<ReasonLabel, Counter>::default(),
+        );
+        // Series exist from the start, so that alerts see their first increase.
+        for reason in CLOSED {
+            drop(closed.get_or_create(&ReasonLabel { reason }));
+        }
+        for reason in FAILED_HANDSHAKE {
+            drop(handshake_failures.get_or_create(&ReasonLabel { reason }));
+        }
+        Self {
+            connections: Gauge::default(),
+            accepted: Counter::default(),
+            closed,
+            handshake_failures,
+            certificate_reads: Counter::default(),
+            certificate_errors: Counter::default(),
+            certificate_end: Gauge::default(),
+        }
+    }
+}
+
 impl Metrics {
     /// Makes the counts of the TLS listener visible in `registry`.
     pub fn register(&self, registry: &mut Registry) {
@@ -40,23 +71,23 @@ impl Metrics {
             certificate_end,
         } = self;
         registry.register(
-            "sluice_server_connections",
+            "sluice_server_open_connections",
             "Open connections",
             connections.clone(),
         );
         registry.register(
-            "sluice_server_connections_accepted",
+            "sluice_server_accepted_connections",
             "Accepted connections",
             accepted.clone(),
         );
         registry.register(
-            "sluice_server_connections_overstayed",
-            "Connections closed because the peer was over a limit",
+            "sluice_server_closed_connections",
+            "Connections that the server closed, by reason",
             closed.clone(),
         );
         registry.register(
             "sluice_server_tls_handshake_failures",
-            "TLS handshakes that did not succeed",
+            "Failed TLS handshakes, by reason",
             handshake_failures.clone(),
         );
         // Named as other managers of Cluster API name them, so that their dashboards work.
@@ -67,12 +98,12 @@ impl Metrics {
         );
         registry.register(
             "certwatcher_read_certificate_errors",
-            "Reads of the serving certificate that kept the served one",
+            "Failed reads of the serving certificate, after which the previous one stays in use",
             certificate_errors.clone(),
         );
         registry.register_with_unit(
-            "sluice_serving_certificate_not_after_timestamp",
-            "End of the served certificate, Unix time",
+            "sluice_certificate_expiration_timestamp",
+            "End of the served certificate, as Unix time in seconds",
             Unit::Seconds,
             certificate_end.clone(),
         );

@@ -30,13 +30,13 @@ impl HoldMetrics {
     /// Makes the gauges visible.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
-            "sluice_gate_held_seconds",
-            "For how long the gate of each hook has been held that is held longest now, 0 where none is",
+            "sluice_gate_longest_hold_seconds",
+            "Longest current hold per hook, in seconds",
             self.held.clone(),
         );
         registry.register(
             "sluice_deadline_exceeded_clusters",
-            "Clusters with a gate that is held for longer than spec.upgradePolicy.deadline allows",
+            "Clusters with a gate that is held for longer than spec.upgradePolicy.deadline",
             self.past_deadline.clone(),
         );
     }
@@ -72,13 +72,13 @@ impl UpgradeMetrics {
     /// Makes the counters visible.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
-            "sluice_release_lag_seconds",
-            "Time from the pass that saw the last proof to the pass that saw the control plane at the version",
+            "sluice_gate_release_lag_seconds",
+            "Time from the last proof to the control plane at the new version, in seconds",
             self.lag.clone(),
         );
         registry.register(
-            "sluice_ungated_version",
-            "Versions seen on a control plane or on workers whose gate was not open",
+            "sluice_ungated_versions",
+            "Versions that a control plane or workers took while their gate was closed",
             self.ungated.clone(),
         );
     }

@@ -61,7 +61,7 @@ async fn run(scene: Scene) -> Result<()> {
     cluster
         .has_event("DeadlineExceeded", "BeforeClusterUpgrade", PATIENCE)
         .await?;
-    let series = r#"sluice_gate_held_seconds{hook="BeforeClusterUpgrade"}"#;
+    let series = r#"sluice_gate_longest_hold_seconds{hook="BeforeClusterUpgrade"}"#;
     wait::until("the metrics to say so".to_owned(), PATIENCE, || async {
         let (past, held) = (extension.metric(past).await?, extension.metric(series).await?);
         let replicas = f64::from(u32::try_from(extension.replicas().len())?);

@@ -40,7 +40,7 @@ async fn run(scene: Scene) -> Result<()> {
     ensure!(history.is_null(), "a first installation is no upgrade: {history}");
 
     let extension = scene.world().extension()?;
-    let releases = "sluice_release_lag_seconds_count";
+    let releases = "sluice_gate_release_lag_seconds_count";
     let before = extension.metric(releases).await?;
     let mut began = Vec::new();
     for new in &next {

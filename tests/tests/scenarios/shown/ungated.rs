@@ -8,7 +8,7 @@ use sluice_tests::wait;
 
 use crate::common::is_completed;
 
-const METRIC: &str = "sluice_ungated_version_total";
+const METRIC: &str = "sluice_ungated_versions_total";
 
 pub(crate) fn scenario() -> Scenario {
     Scenario::new(
